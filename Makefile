@@ -1,0 +1,66 @@
+# `make` lists what there is. It needs Python 3.11 or 3.12 (or 3.13 with a redis-server on PATH) and make, and never root.
+# PYTHON=/path/to/python3.12 chooses the Python; ARGS="..." is passed on to the command that the target runs.
+
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Each test process has servers of its own and one OpenMP thread: as many as there are cores, within reason.
+TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$n)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: install
+install: $(STAMP) ## make the virtual environment .venv from the lock file
+
+$(STAMP): requirements.lock pyproject.toml
+	@python=$$(PYTHON="$(PYTHON)" scripts/find-python) && \
+	echo "Installing into $(VENV) with $$python; the first time this takes some minutes, for torch is large." && \
+	$$python -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+.PHONY: demo
+demo: $(STAMP) ## install, then watch a whole competition happen (Ctrl-C ends it)
+	@$(BIN)/lethe demo $(ARGS)
+
+.PHONY: test
+test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(ARGS)
+
+.PHONY: check
+check: $(STAMP) ## lint, formatting, types, import rule, then the tests: what CI runs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(MAKE) test
+
+.PHONY: audit
+audit: $(STAMP) ## look for known holes in what the lock file installs (asks PyPI's advisory service)
+	$(BIN)/pip-audit --requirement requirements.lock --disable-pip --require-hashes
+
+.PHONY: format
+format: $(STAMP) ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: $(STAMP) ## measure everything: make bench ARGS="scoring platform" measures two rooms
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: lock
+lock: ## write requirements.lock from pyproject.toml: make lock ARGS=--upgrade takes the newest versions
+	@PYTHON="$(PYTHON)" scripts/lock $(ARGS)
+
+.PHONY: clean
+clean: ## remove the virtual environment and what was built or cached
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lethe.egg-info
+	find server worker sandbox migrations tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
