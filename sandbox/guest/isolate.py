@@ -1,0 +1,135 @@
+"""What a forked child does before a participant's code runs: a world of its own, then no way to leave it.
+
+The order matters. Namespaces come first; the second fork makes process 1 of the new process
+namespace, which alone can mount its /proc; capabilities go last, and the system-call filter after
+them, so that nothing here needs a call that the participant must not have.
+"""
+
+import os
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sandbox.guest import linux
+
+SCRATCH = "/scratch"
+SUBMISSION = "/submission"
+ORIGINAL = "original_model.safetensors"  # of the data folder
+_NOTEBOOK_FOLDERS = ("/kaggle/tmp", "/kaggle/working")  # only where a notebook's input folder is mounted
+_MIB = 1024 * 1024
+_LOCKED_DOWN = linux.MS_NOSUID | linux.MS_NODEV
+_NAMESPACES = (
+    linux.CLONE_NEWUSER
+    | linux.CLONE_NEWPID
+    | linux.CLONE_NEWNS
+    | linux.CLONE_NEWNET
+    | linux.CLONE_NEWIPC
+    | linux.CLONE_NEWUTS
+)
+
+
+def enter_namespaces() -> None:
+    """Leave every namespace of the zygote; the next fork is process 1 of the new process namespace."""
+    uid, gid = os.getuid(), os.getgid()
+    linux.unshare(_NAMESPACES)
+    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
+
+
+def hide_groups() -> None:
+    """Make the control groups that the host has put this process into look like the root of all."""
+    linux.unshare(linux.CLONE_NEWCGROUP)
+
+
+def build_view(request: Mapping[str, Any], *, data: str, stage: str, policy: Mapping[str, Any]) -> None:
+    """Mount the run's own scratch, shared memory and /proc; show its code and model; cover everybody else's."""
+    linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+    _mount_tmpfs(SCRATCH, mib=policy["scratch_mib"], inodes=policy["scratch_inodes"])
+    linux.mount(SCRATCH, "/tmp", flags=linux.MS_BIND)  # noqa: S108 - the run's own, from an empty root
+    _mount_tmpfs("/dev/shm", mib=policy["shared_memory_mib"], inodes=policy["scratch_inodes"])  # noqa: S108
+    _mount_notebook_folders()
+    _show(f"{stage}/{request['code']}", SUBMISSION)
+    if request["original"]:
+        _show(f"{stage}/{request['original']}", f"{data}/{ORIGINAL}")
+    linux.mount(
+        "none", stage, kind="tmpfs", flags=linux.MS_RDONLY | _LOCKED_DOWN, options="size=4k,nr_inodes=1,mode=000"
+    )
+    # Process entries only: no /proc/sys, no kernel counters, nothing of the host's machine.
+    linux.mount("proc", "/proc", kind="proc", flags=_LOCKED_DOWN | linux.MS_NOEXEC, options="subset=pid")
+    linux.set_hostname("lethe")
+
+
+def _show(source: str, target: str) -> None:
+    linux.mount(source, target, flags=linux.MS_BIND)
+    linux.mount("none", target, flags=linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | _LOCKED_DOWN)
+
+
+def _mount_notebook_folders() -> None:
+    """Let a notebook write where it expects to: both folders are the run's own scratch, and share its cap."""
+    for target in _NOTEBOOK_FOLDERS:
+        if Path(target).is_dir():
+            source = Path(SCRATCH, ".lethe", Path(target).name)
+            source.mkdir(parents=True)
+            linux.mount(str(source), target, flags=linux.MS_BIND)
+
+
+def _mount_tmpfs(target: str, *, mib: int, inodes: int) -> None:
+    options = f"size={mib * _MIB},nr_inodes={inodes},mode=0700,uid={os.getuid()},gid={os.getgid()}"
+    linux.mount("none", target, kind="tmpfs", flags=_LOCKED_DOWN, options=options)
+
+
+def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> None:
+    """Set the limits that the kernel keeps for each process.
+
+    own_process_count: whether the run has a user namespace of its own, without which RLIMIT_NPROC
+    would count the host's processes of the same user.
+    """
+    cpu_s = int(policy["cpu_allowance_s"]) + 1
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_FSIZE: policy["file_size_mib"] * _MIB,
+        resource.RLIMIT_NOFILE: policy["open_files"],
+        resource.RLIMIT_MEMLOCK: 64 * 1024,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: 1024,
+    }
+    if own_process_count:
+        limits[resource.RLIMIT_NPROC] = policy["processes"]
+    if policy["device"] == "cpu":  # a driver maps far more than it uses
+        limits[resource.RLIMIT_DATA] = data_size_bytes() + policy["memory_mib"] * _MIB
+    for name, value in limits.items():
+        resource.setrlimit(name, (value, value))
+
+
+def data_size_bytes() -> int:
+    """Return what this process's private writable memory counts against RLIMIT_DATA already."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+    return pages * resource.getpagesize()
+
+
+def lock_down(seccomp_filter: bytes) -> None:
+    """Give up every privilege and load the filter. Nothing after this can be undone."""
+    linux.drop_capabilities()
+    linux.forbid_new_privileges()
+    if seccomp_filter:
+        linux.load_seccomp(seccomp_filter)
+
+
+def keep_only(descriptors: Mapping[int, int]) -> None:
+    """Put each named descriptor at its number (a mapping of number to descriptor) and close all others."""
+    highest = max(descriptors)
+    safe = {number: os.dup(fd) for number, fd in descriptors.items()}
+    while any(fd <= highest for fd in safe.values()):
+        safe = {number: os.dup(fd) if fd <= highest else fd for number, fd in safe.items()}
+    for number, fd in safe.items():
+        os.dup2(fd, number, inheritable=number <= 2)
+    os.closerange(highest + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def bind_cpus(cpus: list[int]) -> None:
+    """Run on the policy's processors only; the filter keeps the run from widening them again."""
+    if cpus:
+        os.sched_setaffinity(0, cpus)

@@ -1,0 +1,230 @@
+"""The fork server: imports torch and reads the split's data once, then forks one child for every run.
+
+It never imports a participant's code, never starts a thread and never touches an accelerator, so
+that a fork of it is a clean beginning. Requests come as JSON over one socket, together with the
+run's own pipe ends; the runs themselves never see that socket.
+"""
+
+import argparse
+import base64
+import copy
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy  # noqa: F401 - loaded here so that a run need not
+import torch
+import torch._dynamo  # an optimiser's first step imports it, which takes two seconds
+import torchvision  # noqa: F401 - the networks' home
+
+from sandbox.guest import isolate, kaggle_cuda, linux, loaders, networks
+from sandbox.guest.harness import Preloaded, Task, run_task
+from sandbox.guest.notebook import run_notebook
+from sandbox.guest.wire import read_layout
+
+FRAME_FD, GATE_FD = 3, 4
+_MAX_MESSAGE = 1024 * 1024
+_HARNESS_FAILED = 70
+
+
+def main() -> None:
+    """Serve the socket named on the command line until it closes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--control", type=int, required=True)
+    control = socket.socket(fileno=parser.parse_args().control)
+    control.set_inheritable(False)
+    torch.set_num_threads(1)  # no thread pool may exist before a fork
+    config = json.loads(control.recv(_MAX_MESSAGE))
+    preloaded = preload(Path(config["data"]))
+    linux.become_subreaper()
+    gc.collect()
+    gc.freeze()  # a run's collections then leave the shared pages alone
+    _send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
+    while True:
+        message, fds, _flags, _address = socket.recv_fds(control, _MAX_MESSAGE, 3)
+        if not message:
+            return
+        request = json.loads(message)
+        _send(
+            control, {"event": "exited", "token": request["token"], **_serve(request, fds, config, preloaded, control)}
+        )
+
+
+def preload(data_dir: Path) -> Preloaded:
+    """Read the split's data and build its network with the original weights."""
+    data = loaders.load_data(data_dir)
+    network = networks.build(data.network)
+    network.load_state_dict(data.original_state)
+    network.train()
+    layout = read_layout((data_dir / isolate.ORIGINAL).read_bytes())
+    return Preloaded(data=data, network=network, layout=layout)
+
+
+def start_from(preloaded: Preloaded, original: Path) -> Preloaded:
+    """Return what was preloaded with another original model's weights, which its network then holds."""
+    state = loaders.read_safetensors(original)
+    preloaded.network.load_state_dict(state)
+    return replace(preloaded, data=replace(preloaded.data, original_state=state))
+
+
+def _serve(
+    request: Mapping[str, Any],
+    fds: list[int],
+    config: Mapping[str, Any],
+    preloaded: Preloaded,
+    control: socket.socket,
+) -> dict[str, Any]:
+    """Fork the run, wait until it and all it started are gone, and say how it ended."""
+    outer = os.fork()
+    if outer == 0:
+        control.close()
+        _in_child(_outer_child if config["isolate"] else _inner_child, request, fds, config, preloaded)
+    for fd in fds:
+        os.close(fd)
+    ended = _wait_for_all()
+    inner = {pid: end for pid, end in ended.items() if pid != outer} or ended
+    status, usage = next(iter(inner.values()))
+    code = os.waitstatus_to_exitcode(status)
+    return {
+        "exit_code": code if code >= 0 else None,
+        "signal": -code if code < 0 else None,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "max_rss_kib": usage.ru_maxrss,
+    }
+
+
+def _wait_for_all() -> dict[int, tuple[int, Any]]:
+    ended: dict[int, tuple[int, Any]] = {}
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, 0)
+        except ChildProcessError:
+            return ended
+        ended[pid] = (status, usage)
+
+
+def _in_child(body: Any, *arguments: Any) -> None:
+    """Run `body` in a forked child, which never returns to the zygote's loop."""
+    try:
+        body(*arguments)
+    except BaseException as error:
+        try:
+            gate = socket.socket(fileno=os.dup(arguments[1][2]))
+            _send(gate, {"error": f"{type(error).__name__}: {error}"[:500]})
+        except OSError:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            sys.stderr.flush()
+    finally:
+        os._exit(_HARNESS_FAILED)
+
+
+def _outer_child(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> None:
+    """Enter the run's namespaces; the second fork is process 1 there, and the zygote inherits it."""
+    os.setsid()
+    isolate.enter_namespaces()
+    if os.fork() == 0:
+        _in_child(_inner_child, request, fds, config, preloaded)
+    os._exit(0)
+
+
+def _inner_child(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> None:
+    policy = config["policy"]
+    submission, original = Path(isolate.SUBMISSION), Path(config["data"]) / isolate.ORIGINAL
+    if config["isolate"]:
+        isolate.limit_resources(policy, own_process_count=True)
+        isolate.build_view(request, data=config["data"], stage=config["stage"], policy=policy)
+    else:
+        os.setsid()
+        isolate.limit_resources(policy, own_process_count=False)
+        submission, original = (Path(config["stage"]) / request[name] for name in ("code", "original"))
+    if request["original"]:  # before the gate: neither its time nor its memory is the run's
+        preloaded = start_from(preloaded, original)
+    isolate.bind_cpus(policy["cpus"])
+    _pass_gate(fds[2])
+    if config["isolate"]:
+        isolate.hide_groups()
+    frame, log, gate = fds
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    isolate.keep_only({0: nothing, 1: log, 2: log, FRAME_FD: frame, GATE_FD: gate})
+    start_afresh(config["scratch"])
+    if config["isolate"]:
+        isolate.lock_down(base64.b64decode(config["seccomp"]))
+    run_all(request, policy, preloaded, submission)
+
+
+def _pass_gate(gate_fd: int) -> None:
+    """Let the host see this process's credentials, and wait until it has put its limits around it."""
+    with socket.socket(fileno=os.dup(gate_fd)) as gate:
+        _send(gate, {"ready": True})
+        if gate.recv(64) != b"go":
+            os._exit(0)
+
+
+def start_afresh(scratch: str) -> None:
+    """Give a run the interpreter's ordinary beginnings: its folder, its streams, its arguments."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.chdir(scratch)
+    sys.argv = ["submission"]
+    sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 - lives as long as the process
+    sys.stdout = open(1, "w", buffering=1, closefd=False, encoding="utf-8", errors="replace")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False, encoding="utf-8", errors="replace")  # noqa: SIM115
+
+
+def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -> None:
+    """Run what was asked for, and end the process."""
+    task = Task(
+        submission=submission,
+        file=request["file"],
+        function=request["function"],
+        style=request["style"],
+        keywords=tuple(request["keywords"]),
+        run=request["run"],
+        seed=request["seed"],
+        threads=policy["threads"],
+        device=policy["device"],
+    )
+    keeps = policy["isolation"] == "shard" and not request["checkpoints"] and not request["original"]
+    if not keeps:
+        os.close(GATE_FD)
+    if request["map_cuda"] and not request["checkpoints"]:
+        kaggle_cuda.install()
+    if request["checkpoints"]:
+        sent = run_notebook(task, preloaded, FRAME_FD, checkpoints=request["checkpoints"], map_cuda=request["map_cuda"])
+    elif keeps:
+        sent = _run_shard(task, preloaded)
+    else:
+        sent = run_task(task, preloaded, FRAME_FD)
+    os._exit(0 if sent else 1)
+
+
+def _run_shard(task: Task, preloaded: Preloaded) -> bool:
+    """Serve one run after the other in this process, each from a copy of the original network."""
+    while run_task(task, replace(preloaded, network=copy.deepcopy(preloaded.network)), FRAME_FD):
+        message = os.read(GATE_FD, 4096)
+        if not message:
+            return True
+        wanted = json.loads(message)
+        task = replace(task, run=wanted["run"], seed=wanted["seed"])
+    return False
+
+
+def _send(channel: socket.socket, message: Mapping[str, Any]) -> None:
+    channel.sendall(json.dumps(message).encode())
+
+
+def _anonymous_kib() -> int:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    return 0
+
+
+if __name__ == "__main__":
+    main()

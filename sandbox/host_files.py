@@ -1,0 +1,70 @@
+"""The host's files that a sandbox and its runs are started on: what they must be, and who may read them."""
+
+import itertools
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from sandbox.errors import BackendUnavailable, InvalidRequest
+from sandbox.guest.wire import WeightsLayout, read_layout
+from sandbox.requests import RunRequest, SandboxSpec
+
+_MAX_FILES_NAMED = 10_000
+
+
+def layout_of(spec: SandboxSpec) -> WeightsLayout:
+    """Return what a frame must look like. Raises InvalidRequest where the folders are not what they should be."""
+    path = spec.data_dir / "original_model.safetensors"
+    if not path.is_file():
+        raise InvalidRequest(
+            f"a split's visible folder holds original_model.safetensors; there is none in {spec.data_dir}"
+        )
+    if not spec.stage_dir.is_dir():
+        raise InvalidRequest(f"the stage folder does not exist: {spec.stage_dir}")
+    layout = read_layout(path.read_bytes())
+    if layout.frame_bytes > spec.policy.frame_mib * 1024 * 1024:
+        raise InvalidRequest(f"the model's {layout.frame_bytes} bytes exceed frame_mib = {spec.policy.frame_mib}")
+    return layout
+
+
+def staged_original(request: RunRequest, spec: SandboxSpec, layout: WeightsLayout) -> str:
+    """Return the name below the stage folder of the run's own original model, "" if it has none.
+
+    Raises InvalidRequest unless it is a file there with the header and the length of the data folder's.
+    """
+    if request.original is None:
+        return ""
+    if request.notebook is not None:
+        raise InvalidRequest("a notebook makes all its models from one original: it can have none for each run")
+    path = request.original.resolve()
+    if spec.stage_dir not in path.parents or not path.is_file():
+        raise InvalidRequest(f"the original model must be a file below {spec.stage_dir}, not {request.original}")
+    with path.open("rb") as file:
+        same = file.read(len(layout.header)) == layout.header
+    if not same or path.stat().st_size != layout.frame_bytes:
+        raise InvalidRequest(f"the original model {path} has other tensors than the split's original_model.safetensors")
+    if os.geteuid() == 0:
+        open_to_others((*(folder for folder in path.parents if spec.stage_dir in folder.parents), path))
+    return path.relative_to(spec.stage_dir).as_posix()
+
+
+def open_to_others(paths: Iterable[Path]) -> None:
+    """Let a dropped user read what is meant to be shown; a private folder above keeps other users out."""
+    for path in paths:
+        mode = path.lstat().st_mode
+        wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+        if stat.S_ISLNK(mode) or mode & wanted == wanted:
+            continue
+        try:
+            path.chmod(stat.S_IMODE(mode) | wanted)
+        except OSError as error:
+            raise BackendUnavailable(
+                f"{path} must be readable for other users, since the sandbox drops root: chmod o+rX {path}"
+            ) from error
+
+
+def files_of(code_dir: Path) -> frozenset[str]:
+    """The submission's own file names, the only ones that a message may repeat."""
+    names = (path.relative_to(code_dir).as_posix() for path in code_dir.rglob("*.py"))
+    return frozenset(itertools.islice(names, _MAX_FILES_NAMED))

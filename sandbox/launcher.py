@@ -1,0 +1,284 @@
+"""The launcher: starts a sandbox on a split, runs submissions in it, and says how each run ended.
+
+    with Launcher(SandboxSpec(data_dir=..., stage_dir=..., policy=RunPolicy())).start() as sandbox:
+        result = sandbox.run(RunRequest(code_dir=..., entry_point=EntryPoint(), run=0, seed=1))
+
+Everything here is trusted and nothing here imports torch. One sandbox serves one thread, any number
+of runs and of submissions; several stand side by side in one process or in many.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sandbox.backends.base import Backend, Link, StartRequest
+from sandbox.backends.bubblewrap import Bubblewrap
+from sandbox.backends.plain import Plain
+from sandbox.backends.runsc import Runsc
+from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
+from sandbox.controls import Control, Controls, MissingControls, missing_controls
+from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
+from sandbox.host_files import files_of, layout_of, open_to_others, staged_original
+from sandbox.notebook_stream import CheckpointReader
+from sandbox.policy import Isolation, RunPolicy
+from sandbox.requests import EntryPoint, RunRequest, RunResult, SandboxSpec
+from sandbox.run_process import NOT_EXITED, RunProcess, start_process
+from sandbox.slots import take_slot
+from sandbox.stream import FrameReader, FrameState, find_problem
+from sandbox.supervise import Observed
+from sandbox.verdict import Context, ExitFacts, judge
+
+__all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
+BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "runsc": Runsc, "plain": Plain}
+
+
+class Launcher:
+    """Starts sandboxes for one specification."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        if spec.backend not in BACKENDS:
+            raise InvalidRequest(f"unknown back-end {spec.backend!r}; there are {', '.join(BACKENDS)}")
+        if spec.production and spec.backend == "plain":
+            raise BackendUnavailable("the back-end 'plain' has no boundary and is for tests: set backend='bubblewrap'")
+        self._spec = replace(spec, data_dir=spec.data_dir.resolve(), stage_dir=spec.stage_dir.resolve())
+
+    def start(self) -> "Sandbox":
+        """Start a sandbox: a zygote with the split's data in memory, waiting for runs."""
+        return Sandbox(self._spec)
+
+
+class Sandbox:
+    """A started sandbox. `achieved` says which protections this host gave it."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        self._spec = spec
+        self._layout = layout_of(spec)
+        self._lock = threading.Lock()
+        self._roots = find_roots(spec.delegated_group) if spec.backend != "plain" else GroupRoots()
+        remove_leftovers(self._roots)
+        self._slot = take_slot(spec.uid_slot) if spec.backend == "bubblewrap" else None
+        self._backend = BACKENDS[spec.backend]()
+        self._link: Link | None = None
+        self._kept: tuple[tuple[object, ...], RunProcess] | None = None
+        self._runs = 0
+        try:
+            if os.geteuid() == 0:
+                open_to_others((spec.stage_dir, spec.data_dir, *spec.data_dir.rglob("*")))
+            self.achieved = self._achieved()
+            self._require_controls()
+            self._living_link()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The protections and the policy as plain JSON values, for the receipt of every result."""
+        return {**self.achieved.to_dict(), "policy": self._spec.policy.to_dict()}
+
+    def close(self) -> None:
+        """End the zygote and all that it started; give the slot back."""
+        if self._kept is not None:
+            self._kept[1].close()
+        self._give_up_link()
+        if self._slot is not None:
+            self._slot.release()
+
+    def run(self, request: RunRequest, *, should_stop: Callable[[], bool] | None = None) -> RunResult:
+        """Run a submission once, in a process, namespaces, scratch and pipe of its own.
+
+        should_stop: asked about ten times a second; True ends the run with the class "stopped".
+        Never raises for what the participant's code does. A failure of the host is a result too
+        (`verdict.fault` is HOST), and the next run begins with a new zygote.
+        """
+        code = self._code_name(request)
+        original = staged_original(request, self._spec, self._layout)
+        with self._lock:
+            try:
+                return self._run(request, code, original, should_stop)
+            except (ZygoteFailed, RunWillNotDie, OSError) as error:
+                self._give_up_link()
+                return self._host_fault(request, error)
+
+    def _run(self, request: RunRequest, code: str, original: str, should_stop: Callable[[], bool] | None) -> RunResult:
+        process = self._process_for(request, code, original)
+        reader = self._reader(request)
+        alone = request.notebook is not None or bool(original)
+        keeps = self._spec.policy.isolation is Isolation.SHARD and not alone
+        try:
+            observed = process.run(reader, seed=request.seed, number=request.run, keeps=keeps, should_stop=should_stop)
+            exited = NOT_EXITED if observed.is_kept else process.end()
+        except BaseException:
+            self._give_up_link()
+            raise
+        self._kept = (self._key(request, code), process) if observed.is_kept else None
+        return self._result(request, reader, observed, exited)
+
+    def _process_for(self, request: RunRequest, code: str, original: str) -> RunProcess:
+        """Return a fresh process, or in shard mode the one that served this submission's last run."""
+        if self._kept is not None:
+            key, process = self._kept
+            self._kept = None
+            if key == self._key(request, code) and not original and process.is_alive:
+                return process
+            process.end()
+        link = self._living_link()
+        entry = request.entry_point
+        message = {
+            "code": code,
+            "original": original,
+            "file": entry.file,
+            "function": entry.function,
+            "style": entry.style,
+            "keywords": list(entry.keywords),
+            "run": request.run,
+            "seed": request.seed,
+            "checkpoints": request.notebook.checkpoints if request.notebook else 0,
+            "map_cuda": request.map_cuda,
+        }
+        self._runs += 1
+        return start_process(link, message, policy=self._spec.policy, group=self._new_group())
+
+    def _new_group(self) -> RunGroup | None:
+        if not self._roots.version:
+            return None
+        policy = self._backend.group_policy(self._spec.policy)
+        return RunGroup(self._roots, policy, name=f"{id(self):x}-{self._runs}")
+
+    @staticmethod
+    def _key(request: RunRequest, code: str) -> tuple[object, ...]:
+        return (code, request.entry_point, request.map_cuda)
+
+    def _result(
+        self, request: RunRequest, reader: FrameReader, observed: Observed, exited: Mapping[str, Any]
+    ) -> RunResult:
+        if isinstance(reader, CheckpointReader):
+            weights, problem, chosen = None, reader.problem, reader.chosen
+        else:
+            limit = self._spec.policy.max_abs_weight
+            weights = reader.weights() if reader.state is FrameState.WEIGHTS else None
+            problem = find_problem(weights, self._layout, max_abs_weight=limit) if weights else None
+            chosen = ()
+        ended_by_itself = observed.kill_reason is None and not reader.is_over
+        facts = ExitFacts(
+            frame=reader.state,
+            frame_bytes=len(weights) if weights else 0,
+            kill_reason=observed.kill_reason,
+            exit_code=exited["exit_code"] if ended_by_itself else None,
+            signal=exited["signal"] if ended_by_itself else None,
+            oom_kills=observed.usage.oom_kills,
+            refused_forks=observed.usage.refused_forks,
+            problem=problem,
+            claim=reader.fault() if reader.state is FrameState.FAULT else None,
+        )
+        verdict = judge(facts, self._context(request))
+        return RunResult(
+            weights=weights if verdict.outcome == "weights" else None,
+            facts=facts,
+            verdict=verdict,
+            wall_time_s=observed.wall_time_s,
+            cpu_time_s=max(observed.usage.cpu_time_s, exited["cpu_s"]),
+            peak_memory_mib=observed.usage.peak_memory_mib or exited["max_rss_kib"] / 1024,
+            log=observed.log,
+            chosen=chosen,
+        )
+
+    def _reader(self, request: RunRequest) -> FrameReader:
+        if request.notebook is None:
+            return FrameReader(self._layout)
+        return CheckpointReader(self._layout, request.notebook, max_abs_weight=self._spec.policy.max_abs_weight)
+
+    def _living_link(self) -> Link:
+        if self._link is not None and self._link.is_alive:
+            return self._link
+        self._give_up_link()
+        request = StartRequest(
+            data_dir=self._spec.data_dir,
+            stage_dir=self._spec.stage_dir,
+            policy=self._spec.policy,
+            uid=self._slot.uid if self._slot else None,
+        )
+        self._link = self._backend.connect(request)
+        return self._link
+
+    def _give_up_link(self) -> None:
+        self._kept = None
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _code_name(self, request: RunRequest) -> str:
+        if request.notebook is not None and self._spec.backend == "plain":
+            raise InvalidRequest("a notebook needs its own /kaggle, which the back-end 'plain' cannot give")
+        code = request.code_dir.resolve()
+        if self._spec.stage_dir not in code.parents or not code.is_dir():
+            raise InvalidRequest(f"the code must be a folder below {self._spec.stage_dir}, not {request.code_dir}")
+        file = Path(request.entry_point.file)
+        if file.is_absolute() or ".." in file.parts:
+            raise InvalidRequest(f"the entry point must lie below the submission's folder, not {file}")
+        if os.geteuid() == 0:
+            between = [folder for folder in code.parents if self._spec.stage_dir in folder.parents]
+            open_to_others((*between, code, *code.rglob("*")))
+        return code.relative_to(self._spec.stage_dir).as_posix()
+
+    def _context(self, request: RunRequest) -> Context:
+        policy = self._spec.policy
+        return Context(
+            limits={**policy.to_dict(), "cpu_allowance_s": policy.cpu_allowance_s},
+            files=files_of(request.code_dir),
+            tensors=frozenset(slot.name for slot in self._layout.tensors),
+            entry_file=request.entry_point.file,
+            entry_function=request.entry_point.function,
+            open_log=request.kind == "sample",
+        )
+
+    def _host_fault(self, request: RunRequest, error: Exception) -> RunResult:
+        facts = ExitFacts(host_error=f"{type(error).__name__}: {error}")
+        return RunResult(
+            weights=None,
+            facts=facts,
+            verdict=judge(facts, self._context(request)),
+            wall_time_s=0.0,
+            cpu_time_s=0.0,
+            peak_memory_mib=0.0,
+            log=b"",
+        )
+
+    def _achieved(self) -> Controls:
+        """Say which protections stand on this host."""
+        group = f"cgroup-v{self._roots.version}"
+        in_group = self._roots.controllers
+        uid = self._slot.uid if self._slot else self._backend.kernel_uid()
+        achieved = set(self._backend.controls)
+        conditional = {
+            Control.NOT_ROOT: uid != 0,
+            Control.RUN_ISOLATION: self._spec.policy.isolation is Isolation.RUN and bool(achieved),
+            Control.MEMORY_GROUP: "memory" in in_group,
+            Control.PROCESS_GROUP: "pids" in in_group and self._backend.name != "runsc",
+        }
+        return Controls(
+            backend=self._spec.backend,
+            isolation=self._spec.policy.isolation.value,
+            memory=group if "memory" in in_group else "rlimit-and-watch",
+            processes=group if "pids" in in_group else "rlimit",
+            kernel_uid=uid,
+            achieved=frozenset(achieved | {control for control, given in conditional.items() if given}),
+        )
+
+    def _require_controls(self) -> None:
+        if self._spec.backend == "plain":
+            return  # no protection at all, which `production` has already refused where it matters
+        if sentences := missing_controls(self.achieved, self._spec.required_controls):
+            raise MissingControls(sentences)

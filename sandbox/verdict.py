@@ -1,0 +1,265 @@
+"""From what was seen of a run to whose fault it was and what to say. Pure: no clock, no file, no process.
+
+Facts are measured outside the run. A claim is what the run said of itself; it can only choose among
+the participant's own errors, never excuse the participant or blame the host.
+"""
+
+import builtins
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sandbox.stream import FrameState, WeightsProblem
+
+
+class Fault(StrEnum):
+    """Whose fault a failed run is; the host's and a stop are not counted against anybody."""
+
+    NONE = "none"
+    PARTICIPANT = "participant"
+    HOST = "host"
+    STOPPED = "stopped"
+
+
+class KillReason(StrEnum):
+    """Why the launcher ended a run."""
+
+    WALL_TIME = "wall-time"
+    IDLE_TIME = "idle-time"
+    CPU_TIME = "cpu-time"
+    MEMORY = "memory"
+    LOG = "log"
+    STOPPED = "stopped"
+    CLOSED_FRAME = "closed-frame"
+
+
+@dataclass(frozen=True)
+class ExitFacts:
+    """What the host saw of one run. `claim` alone comes from inside."""
+
+    frame: FrameState = FrameState.NONE
+    frame_bytes: int = 0
+    kill_reason: KillReason | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_kills: int = 0
+    refused_forks: int = 0
+    problem: WeightsProblem | None = None
+    claim: dict[str, Any] | None = None
+    host_error: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run's outcome. `message` is safe to show to the participant and says what to do."""
+
+    outcome: str  # "weights" or "failed"
+    fault: Fault
+    error_class: str = ""
+    message: str = ""
+    exception_type: str = ""
+    file: str = ""
+    line: int = 0
+
+
+def disclosed_bits(verdict: Verdict, *, lines_in_files: int, tensors: int) -> float:
+    """Return how much a participant can learn from seeing this verdict of a hidden run, at most, in bits.
+
+    A submission chooses its outcome from the data, so every distinguishable answer is a message: the class,
+    the exception's type, the line of its own files, the tensor named. Whoever shows verdicts adds these up.
+    lines_in_files: lines of all of the submission's files together; tensors: of the original model.
+    """
+    bits = math.log2(len(MESSAGES))
+    if verdict.exception_type:
+        bits += math.log2(len(_EXCEPTIONS) + 1)
+    if verdict.line:
+        bits += math.log2(max(1, lines_in_files) + 1)
+    if verdict.error_class in {"wrong-weights", "non-finite-weights", "huge-weights"}:
+        bits += math.log2(3 * tensors + 2)
+    return bits
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a message may name: the limits, the submission's own files, the original model's tensors."""
+
+    limits: dict[str, Any]
+    files: frozenset[str] = frozenset()
+    tensors: frozenset[str] = frozenset()
+    entry_file: str = ""
+    entry_function: str = "unlearning"
+    open_log: bool = False  # a run on the public sample: whatever it says may be shown
+
+
+MESSAGES = {
+    "timeout": "The run was stopped after {wall_time_s:g} s, the wall time of one run. Do fewer epochs or steps.",
+    "cpu-time": "The run used up its processor time of {cpu_allowance_s:g} s. Do less work, or use fewer processes.",
+    "idle": "The run did nothing for {idle_time_s:g} s and was stopped. Remove sleeps and waits.",
+    "out-of-memory": "The run needed more than its {memory_mib} MiB of memory. Use smaller batches or fewer copies.",
+    "process-limit": "The run wanted more than its {processes} processes and threads. Start fewer workers.",
+    "log-limit": "The run printed more than {log_kib} KiB and was stopped. Print less; progress bars count.",
+    "disk-limit": "The run filled its scratch space ({scratch_mib} MiB, {scratch_inodes} files, {file_size_mib} MiB "
+    "in one file). Write less; nothing written there is kept.",
+    "no-entry-point": "{entry_file} has no function named {entry_function}. Define it at the top level of that file.",
+    "wrong-signature": "{entry_function} cannot be called with (net, retain, forget, validation). "
+    "Accept those four, in that order.",
+    "syntax-error": "{entry_file} is not valid Python. Try `python -m py_compile` on it.",
+    "exception": "The code raised an exception. Run it on the public sample to see the full traceback.",
+    "wrong-weights": "The unlearned model's state_dict differs from the original model's in names, shapes or dtypes. "
+    "Change the network's values in place, not its structure.",
+    "non-finite-weights": "The unlearned model holds NaN or infinity. Lower the learning rate or clip gradients.",
+    "huge-weights": "The unlearned model holds a value above {max_abs_weight:g}. Lower the learning rate.",
+    "no-weights": "The run ended before its weights were complete. Return from {entry_function} normally; "
+    "do not call exit.",
+    "killed": "The run was ended by a signal. A crash in native code does that; try it on the public sample.",
+    "cuda-required": "The code insists on a GPU, and there is none here. Use the CPU where torch.cuda.is_available() "
+    "is False.",
+    "too-few-checkpoints": "The notebook left fewer models than the competition has runs. Save each as "
+    "/kaggle/tmp/unlearned_checkpoint_<number>.pth.",
+    "unreadable-checkpoint": "A file among the notebook's models is no state_dict. Write it with "
+    "torch.save(net.state_dict(), path).",
+    "stopped": "The run was stopped from outside and is not counted.",
+    "host-fault": "The server had a problem of its own. The run is repeated and not counted against you.",
+}
+
+_BY_KILL = {
+    KillReason.WALL_TIME: "timeout",
+    KillReason.IDLE_TIME: "idle",
+    KillReason.CPU_TIME: "cpu-time",
+    KillReason.MEMORY: "out-of-memory",
+    KillReason.LOG: "log-limit",
+    KillReason.CLOSED_FRAME: "no-weights",
+}
+_CLAIMABLE = frozenset(
+    {
+        "exception",
+        "no-entry-point",
+        "wrong-signature",
+        "syntax-error",
+        "wrong-weights",
+        "out-of-memory",
+        "process-limit",
+        "disk-limit",
+        "cuda-required",
+        "too-few-checkpoints",
+        "unreadable-checkpoint",
+    }
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_EXCEPTIONS = frozenset(
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+)
+_MAX_LINE = 1_000_000
+_SIGXCPU = 24
+
+
+def judge(facts: ExitFacts, context: Context) -> Verdict:
+    """Return the verdict on one run."""
+    if facts.host_error:
+        return _failed("host-fault", context, fault=Fault.HOST)
+    if facts.kill_reason is KillReason.STOPPED:
+        return _failed("stopped", context, fault=Fault.STOPPED)
+    if facts.frame is FrameState.WEIGHTS:
+        return _of_weights(facts.problem, context)
+    if measured := _measured(facts):
+        return _failed(measured, context)
+    if facts.frame is FrameState.FAULT:
+        return _of_claim(facts, context)
+    return _failed(_of_exit(facts), context)
+
+
+def _measured(facts: ExitFacts) -> str:
+    """The limit that the host saw exceeded, which no claim outweighs; empty if there was none."""
+    if facts.kill_reason is not None and facts.kill_reason is not KillReason.CLOSED_FRAME:
+        return _BY_KILL[facts.kill_reason]
+    return "out-of-memory" if facts.oom_kills else ""
+
+
+def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
+    if problem is None:
+        return Verdict(outcome="weights", fault=Fault.NONE)
+    error_class = "non-finite-weights" if problem.kind == "non-finite" else "huge-weights"
+    return _failed(error_class, context, detail=f" The first is in {problem.tensor!r}.")
+
+
+def _of_exit(facts: ExitFacts) -> str:
+    if facts.frame is FrameState.MALFORMED:
+        return "wrong-weights"
+    if facts.refused_forks:
+        return "process-limit"
+    if facts.signal == _SIGXCPU:
+        return "cpu-time"
+    return "killed" if facts.signal is not None else "no-weights"
+
+
+def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
+    claim = facts.claim or {}
+    claimed = claim.get("class")
+    error_class = claimed if isinstance(claimed, str) and claimed in _CLAIMABLE else "exception"
+    if error_class == "exception" and facts.refused_forks:
+        error_class = "process-limit"
+    file = claim.get("file")
+    file = file if isinstance(file, str) and file in context.files else ""
+    line = claim.get("line")
+    line = line if type(line) is int and 0 < line < _MAX_LINE and file else 0
+    detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
+    where = f" See {file}, line {line}." if line else ""
+    return _failed(
+        error_class,
+        context,
+        detail=detail + where,
+        exception_type=_exception_type(claim, open_log=context.open_log),
+        file=file,
+        line=line,
+    )
+
+
+def _exception_type(claim: dict[str, Any], *, open_log: bool) -> str:
+    """The exception's name; on hidden data the nearest built-in one, for a name of one's own is a message out."""
+    names = claim.get("mro")
+    names = names if isinstance(names, list) else []
+    for name in names[:32]:
+        if isinstance(name, str) and (name in _EXCEPTIONS or (open_log and _IDENTIFIER.fullmatch(name))):
+            return name
+    return ""
+
+
+def _difference(detail: Any, context: Context) -> str:
+    """Say which tensor differs, in words made here from names that the original model has."""
+    if not isinstance(detail, dict):
+        return ""
+    name, kind = detail.get("tensor"), detail.get("kind")
+    if kind == "extra":
+        return " It has a tensor that the original has not."
+    if not isinstance(name, str) or name not in context.tensors:
+        return ""
+    if kind == "missing":
+        return f" It lacks {name!r}."
+    if kind in {"shape", "dtype"}:
+        return f" {name!r} has another {kind}."
+    return ""
+
+
+def _failed(
+    error_class: str,
+    context: Context,
+    *,
+    fault: Fault = Fault.PARTICIPANT,
+    detail: str = "",
+    exception_type: str = "",
+    file: str = "",
+    line: int = 0,
+) -> Verdict:
+    names = {"entry_file": context.entry_file, "entry_function": context.entry_function}
+    message = MESSAGES[error_class].format(**{**context.limits, **names})
+    return Verdict(
+        outcome="failed",
+        fault=fault,
+        error_class=error_class,
+        message=message + detail,
+        exception_type=exception_type,
+        file=file,
+        line=line,
+    )
