@@ -1,0 +1,107 @@
+"""`lethe doctor`: whether this host can serve an instance and confine code, and how to mend what is wrong."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sandbox import doctor as sandbox_doctor
+from sandbox.controls import REQUIRED_EVERYWHERE, REQUIRED_FOR_STRANGERS
+from server import doctor
+from server.config import Settings
+from server.doctor import Finding
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "wrong": "[bold red]wrong[/]"}
+
+
+@app.callback()
+def _group() -> None:
+    """Examine this host."""
+
+
+@app.command(name="doctor")
+def examine_host(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
+) -> None:
+    """Check settings, services, disk, clock, GPU and sandbox; say how to mend each. Exit 1 if anything is wrong."""
+    findings = list(_all())
+    if as_json:
+        for finding in findings:
+            typer.echo(json.dumps(asdict(finding)))
+    else:
+        Console().print(_table(findings))
+    if any(finding.state == "wrong" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _all() -> Iterator[Finding]:
+    settings, finding = doctor.read_settings()
+    yield finding
+    if settings is None:
+        return
+    yield from doctor.examine(settings)
+    yield _namespaces()
+    yield _sandbox(settings)
+    yield _gpu(settings)
+
+
+def _namespaces() -> Finding:
+    path = Path("/proc/sys/user/max_user_namespaces")
+    allowed = int(path.read_text()) if path.exists() else 0
+    if allowed:
+        return Finding("user namespaces", "ok", f"{allowed:,} allowed")
+    return Finding(
+        "user namespaces", "wrong", "none allowed", "Set the sysctl user.max_user_namespaces to 10000 or more."
+    )
+
+
+def _sandbox(settings: Settings) -> Finding:
+    backend = settings.sandbox_backend
+    found = sandbox_doctor.examine(backend=backend, required=REQUIRED_EVERYWHERE)
+    if found.problems:
+        return Finding("sandbox", "wrong", f"{backend} does not confine", " ".join(found.problems))
+    seen = f"{backend}, started in {found.start_time_s:.1f} s, a run in {found.run_time_s:.2f} s"
+    strict = sandbox_doctor.examine(backend=backend, required=REQUIRED_FOR_STRANGERS)
+    if strict.problems:
+        return Finding("sandbox", "warning", f"{seen}; weaker than strangers' code needs", " ".join(strict.problems))
+    return Finding("sandbox", "ok", seen)
+
+
+def _gpu(settings: Settings) -> Finding:
+    program = shutil.which("nvidia-smi")
+    listed = _ask(program) if program else ""
+    if settings.worker_device == "cpu":
+        return Finding("gpu", "ok", f"not used; {listed or 'none found'}")
+    if not listed:
+        mend = "Install NVIDIA's driver, or give the container its devices; else set LETHE_WORKER_DEVICE=cpu."
+        return Finding("gpu", "wrong", "LETHE_WORKER_DEVICE is cuda and no GPU answers", mend)
+    wanted, present = settings.worker_gpus.split(","), len(listed.split("; "))
+    beyond = [number for number in wanted if int(number) >= present]
+    if beyond:
+        return Finding("gpu", "wrong", listed, f"LETHE_WORKER_GPUS names {', '.join(beyond)} of {present} GPUs.")
+    return Finding("gpu", "ok", listed)
+
+
+def _ask(program: str) -> str:
+    """Return the GPUs and their driver, empty if the driver does not answer."""
+    query = [program, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "; ".join(line.strip() for line in answer.stdout.splitlines() if line.strip())
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table("", "", "found", "what to do", box=None, padding=(0, 1))
+    for finding in findings:
+        table.add_row(finding.name, MARKS[finding.state], finding.found, finding.mend)
+    return table

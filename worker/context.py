@@ -1,0 +1,100 @@
+"""What one worker process keeps between shards: sandboxes that are warm, splits that are loaded."""
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import structlog
+
+from sandbox.launcher import Launcher, Sandbox, SandboxSpec
+from sandbox.policy import RunPolicy
+from server.config import Settings, get_settings
+from server.db import Database
+from server.deps import get_database
+from server.storage import Storage, get_storage
+from server.workers.fitness import WorkerFacts
+from worker import metrics
+from worker.cooling import Cooling
+from worker.facts import worker_facts
+from worker.inference import SplitEvaluator
+from worker.leases import DatabaseLeases, Leases
+from worker.split_cache import SplitCache
+
+log = structlog.get_logger()
+WARM_SANDBOXES = 2
+WARM_SPLITS = 2
+
+
+@dataclass
+class WorkerContext:
+    """One process's tools. Sandboxes serve one data folder and policy; the least recently used one is closed."""
+
+    settings: Settings
+    database: Database
+    storage: Storage
+    leases: Leases
+    facts: WorkerFacts
+    cache: SplitCache
+    cooling: Cooling = field(default_factory=Cooling)
+    _sandboxes: OrderedDict[tuple[Path, RunPolicy], Sandbox] = field(default_factory=OrderedDict)
+    _evaluators: OrderedDict[tuple[Path, str], SplitEvaluator] = field(default_factory=OrderedDict)
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def stage_dir(self) -> Path:
+        """Where this process unpacks submissions for its sandboxes."""
+        return self.settings.scratch / "stage" / str(os.getpid())
+
+    def sandbox(self, data_dir: Path, policy: RunPolicy) -> Sandbox:
+        """Return a warm sandbox on `data_dir`, starting one if there is none."""
+        key = (data_dir, policy)
+        found = self._sandboxes.pop(key, None)
+        if found is None:
+            while len(self._sandboxes) >= WARM_SANDBOXES:
+                self._sandboxes.popitem(last=False)[1].close()
+            self.stage_dir.mkdir(parents=True, exist_ok=True)
+            spec = SandboxSpec(
+                data_dir=data_dir,
+                stage_dir=self.stage_dir,
+                policy=policy,
+                backend=self.settings.sandbox_backend,
+                production=self.settings.environment == "production",
+            )
+            with metrics.SANDBOX_START_SECONDS.time():
+                found = Launcher(spec).start()
+        self._sandboxes[key] = found
+        return found
+
+    def drop_sandbox(self, data_dir: Path, policy: RunPolicy) -> None:
+        """Close a sandbox that cannot be trusted to serve another run."""
+        found = self._sandboxes.pop((data_dir, policy), None)
+        if found is not None:
+            found.close()
+
+    def evaluator(self, split_dir: Path, manifest_sha256: str) -> SplitEvaluator:
+        """Return the loaded split, keeping the two last used."""
+        key = (split_dir, manifest_sha256)
+        found = self._evaluators.pop(key, None) or SplitEvaluator.load(split_dir, device=self.settings.worker_device)
+        self._evaluators[key] = found
+        while len(self._evaluators) > WARM_SPLITS:
+            self._evaluators.popitem(last=False)
+        return found
+
+    def close(self) -> None:
+        while self._sandboxes:
+            self._sandboxes.popitem()[1].close()
+        self.cache.close()
+
+
+@lru_cache
+def get_context() -> WorkerContext:
+    """Return this process's context, made at the first shard and so after the worker has forked."""
+    settings, database, storage = get_settings(), get_database(), get_storage()
+    leases = DatabaseLeases(database, storage, settings)
+    cache = SplitCache(storage, settings.scratch / "splits", cap_bytes=settings.cache_mib * 2**20)
+    return WorkerContext(settings, database, storage, leases, worker_facts(settings), cache)

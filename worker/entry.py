@@ -1,0 +1,16 @@
+"""From what the static check found to what the sandbox is asked to call."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.launcher import EntryPoint
+
+
+def entry_point(found: Mapping[str, Any]) -> EntryPoint:
+    """Return the sandbox's entry point for the one stored with the submission."""
+    return EntryPoint(
+        file=found["file"],
+        function=found["function"],
+        style=found["style"],
+        keywords=tuple(found["keywords"]),
+    )

@@ -1,0 +1,55 @@
+"""What this worker says of itself: device, memory for one run, versions of what computes."""
+
+import os
+import platform
+import socket
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from billiard.process import current_process
+
+from server.config import Settings
+from server.workers.fitness import WorkerFacts
+
+COMPUTES = ("torch", "torchvision", "numpy")
+
+
+def worker_facts(settings: Settings) -> WorkerFacts:
+    """Return the facts of this process."""
+    return WorkerFacts(
+        name=f"{socket.gethostname()}-{os.getpid()}",
+        device=settings.worker_device,
+        memory_mib=(settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency,
+        versions={"python": platform.python_version(), **{name: version(name) for name in COMPUTES}},
+    )
+
+
+def host_memory_mib() -> int:
+    """Return the memory that this host has, or that the container it is in may use, whichever is less."""
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    limits = [pages * size]
+    for path in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        try:
+            limits.append(int(path.read_text()))
+        except (OSError, ValueError):  # no such hierarchy, or "max"
+            continue
+    return min(limits) // 2**20
+
+
+def competitions_served(settings: Settings) -> tuple[str, ...] | None:
+    """Return the slugs of the only competitions that this worker serves, None for all."""
+    slugs = tuple(slug.strip() for slug in settings.worker_competitions.split(",") if slug.strip())
+    return slugs or None
+
+
+def gpu_of(settings: Settings, *, slot: int) -> str:
+    """Return the number of the GPU that the process in pool slot `slot` works on."""
+    gpus = settings.worker_gpus.split(",")
+    return gpus[slot % len(gpus)]
+
+
+def pool_slot() -> int:
+    """Return the place of this process in its worker's pool, 0 for the first."""
+    index: Any = getattr(current_process(), "index", 0)
+    return int(index or 0)

@@ -1,0 +1,225 @@
+"""Unlearned weights in, confidences and accuracies out: one model at a time, to the same bits every time.
+
+The result depends on the weights, the split and the device kind; not on threads, order or how runs are batched:
+a CPU pass uses one thread, and the batch size is fixed for the split (manifest.json).
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sandbox.guest.networks import build, to_inputs
+from server.errors import InvalidSubmission
+from worker.scoring.confidences import logit_scaled_confidences
+from worker.splits.files import read_json, read_tensors
+from worker.splits.manifest import NETWORK_PATH, require_whole
+from worker.splits.precision import Precision, autocast, device_arithmetic, one_thread
+from worker.splits.stored_sets import SET_PATHS, StoredSet
+
+RESIDENT_BYTES = 4 * 2**30  # on a CPU, sets whose float inputs fit in this together stay in memory as floats
+CUDA_SHARE = 0.4  # of a device's free memory, for the sets
+
+
+class NonFiniteOutputs(InvalidSubmission):
+    slug, title = "non-finite-outputs", "The unlearned model's outputs are not finite numbers"
+
+
+@dataclass(frozen=True)
+class RunOutputs:
+    """What one unlearned model scores by. confidences: float64 [S], the statistic h of each forget example."""
+
+    confidences: NDArray[np.float64]
+    retain_accuracy: float
+    test_accuracy: float
+
+
+@dataclass(frozen=True)
+class OriginalSpec:
+    """The form that every unlearned model must have: the header of the original's safetensors file, and its size."""
+
+    header: bytes
+    n_bytes: int
+
+
+def original_spec(split_dir: Path) -> OriginalSpec:
+    """Return the header (with its 8-byte length) and the size of the original model's file."""
+    path = split_dir / "visible" / "original_model.safetensors"
+    with path.open("rb") as file:
+        length = file.read(8)
+        header = length + file.read(int.from_bytes(length, "little"))
+    return OriginalSpec(header=header, n_bytes=path.stat().st_size)
+
+
+class SplitEvaluator:
+    """Evaluates unlearned models of one split on its forget, retain and test sets."""
+
+    def __init__(
+        self,
+        network: Mapping[str, Any],
+        sets: Mapping[str, StoredSet],
+        *,
+        device: str = "cpu",
+        batch_size: int = 256,
+        precision: Precision = "float32",
+    ) -> None:
+        self.network = network
+        self.device = torch.device(device)
+        self.batch_size = batch_size
+        self.precision = precision
+        self._net = build(network).eval().requires_grad_(False).to(self.device)
+        if precision != "float32":
+            keep_last_layer_exact(self._net)
+        # pooling and convolutions are up to twice as fast in this layout, grey pictures included
+        self._channels_last = any(isinstance(module, nn.Conv2d) for module in self._net.modules())
+        if self._channels_last:
+            self._net = self._net.to(memory_format=torch.channels_last)
+        form = _form(sum(stored.images.numel() for stored in sets.values()), self.device)
+        self._sets = {name: _EvaluationSet(stored, network, self.device, form=form) for name, stored in sets.items()}
+
+    @classmethod
+    def load(cls, split_dir: Path, device: str = "cpu") -> Self:
+        """Return the evaluator of a prepared split, having checked the hashes of the files that it reads.
+
+        Raises SplitNotPrepared, or DamagedSplit naming the file.
+        """
+        paths = {name: SET_PATHS[name] for name in ("forget", "retain", "test")}
+        settings = require_whole(split_dir, only=(NETWORK_PATH, *paths.values())).evaluation
+        return cls(
+            read_json(split_dir / NETWORK_PATH),
+            {name: StoredSet.read(split_dir / path) for name, path in paths.items()},
+            device=device,
+            batch_size=settings.batch_size,
+            precision=settings.precision,
+        )
+
+    def evaluate(self, weights: bytes) -> RunOutputs:
+        """Return the outputs of the model in `weights`, one checked safetensors file.
+
+        Raises NonFiniteOutputs where a logit is infinite or not a number.
+        """
+        return self.evaluate_state(safetensors.torch.load(weights))
+
+    def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:
+        """Return the outputs of the model with this state_dict."""
+        self._net.load_state_dict(state)
+        with one_thread(self.device), device_arithmetic(self.precision, self.device), torch.inference_mode():
+            forget = self.logits("forget").cpu().numpy()
+            _check_finite(forget)
+            return RunOutputs(
+                confidences=logit_scaled_confidences(forget, self._sets["forget"].labels_on_host),
+                retain_accuracy=self._accuracy("retain"),
+                test_accuracy=self._accuracy("test"),
+            )
+
+    def logits(self, name: str) -> Tensor:
+        """Return the loaded model's float32 logits [n, classes] of a set, on the device."""
+        return torch.cat([self._forward(inputs) for inputs in self._sets[name].batches(self.batch_size)])
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        if self._channels_last:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        with autocast(self.precision, self.device):
+            logits: Tensor = self._net(inputs)
+        return logits.float()
+
+    def _accuracy(self, name: str) -> float:
+        correct = (self.logits(name).argmax(dim=1) == self._sets[name].labels).sum()
+        return int(correct) / len(self._sets[name].labels)
+
+
+def load_original(split_dir: Path) -> dict[str, Tensor]:
+    """Return the original model's state_dict."""
+    return read_tensors(split_dir / "visible" / "original_model.safetensors")
+
+
+class BackgroundEvaluator:
+    """Evaluates a run's weights while the next run is unlearning: one thread, at most `waiting` models held.
+
+    Results are those of the evaluator itself; order and overlap do not touch their bits.
+    """
+
+    def __init__(self, evaluator: SplitEvaluator, *, waiting: int = 2) -> None:
+        self._evaluator = evaluator
+        self._places = threading.BoundedSemaphore(waiting)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
+
+    def submit(self, weights: bytes) -> Future[RunOutputs]:
+        """Take the weights of one run; waits while too many are held. The future raises what evaluate raises."""
+        self._places.acquire()
+        future = self._thread.submit(self._evaluator.evaluate, weights)
+        future.add_done_callback(lambda _: self._places.release())
+        return future
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=error_type is not None)
+
+
+_Form = Literal["inputs on the device", "bytes on the device", "streamed"]
+
+
+def _form(n_values: int, device: torch.device) -> _Form:
+    """Return the fastest form in which sets of `n_values` pixels fit."""
+    room = RESIDENT_BYTES
+    if device.type == "cuda":
+        room = int(CUDA_SHARE * torch.cuda.mem_get_info(device)[0])
+    if 4 * n_values <= room:
+        return "inputs on the device"
+    if device.type == "cuda" and n_values <= room:
+        return "bytes on the device"
+    return "streamed"
+
+
+class _EvaluationSet:
+    """One set, cut into batches of float32 inputs on the device."""
+
+    def __init__(self, stored: StoredSet, network: Mapping[str, Any], device: torch.device, *, form: _Form) -> None:
+        self.labels_on_host: NDArray[np.int64] = stored.labels.numpy()
+        self.labels = stored.labels.to(device)
+        self._network, self._device = network, device
+        self._images = stored.images if form == "streamed" else stored.images.to(device)
+        self._inputs = to_inputs(self._images, network) if form == "inputs on the device" else None
+
+    def batches(self, size: int) -> Iterator[Tensor]:
+        for start in range(0, len(self.labels_on_host), size):
+            if self._inputs is not None:
+                yield self._inputs[start : start + size]
+            else:
+                yield to_inputs(self._images[start : start + size].to(self._device), self._network)
+
+
+class _ExactLinear(nn.Linear):
+    """A linear layer that computes in float32, whatever the layers before it compute in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False), device_arithmetic("float32", x.device):
+            return super().forward(x.float())
+
+
+def keep_last_layer_exact(net: nn.Module) -> None:
+    """Make the network's last linear layer compute in float32 whatever the precision of the others.
+
+    Logits in bfloat16 carry 8 bits (TF32: 11), and a confidence is a difference of logits.
+    """
+    layers = [module for module in net.modules() if type(module) is nn.Linear]
+    if layers:
+        layers[-1].__class__ = _ExactLinear
+
+
+def _check_finite(logits: NDArray[Any]) -> None:
+    wrong = int((~np.isfinite(logits).all(axis=1)).sum())
+    if wrong:
+        raise NonFiniteOutputs(
+            f"the outputs for {wrong} of {len(logits)} forget images are infinite or not numbers; all must be finite"
+        )

@@ -1,0 +1,49 @@
+"""Outputs of unlearned and retrained models as files: safetensors of three arrays."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from worker.scoring.final import ModelOutputs
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShardOutputs:
+    """Of n runs on S forget examples: confidences [n, S], accuracies [n], wall times [n] in seconds."""
+
+    confidences: Array
+    retain_accuracy: Array
+    test_accuracy: Array
+    wall_time_s: Array
+
+    def to_bytes(self) -> bytes:
+        return save({name: np.ascontiguousarray(getattr(self, name)) for name in self.__dataclass_fields__})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ShardOutputs":
+        return cls(**load(data))
+
+
+def join(shards: list[ShardOutputs]) -> ShardOutputs:
+    """Return the outputs of all runs, in order."""
+    return ShardOutputs(
+        **{
+            name: np.concatenate([getattr(shard, name) for shard in shards])
+            for name in ShardOutputs.__dataclass_fields__
+        }
+    )
+
+
+def model_outputs(path: Path) -> ModelOutputs:
+    """Read the stored outputs of a set of retrained models."""
+    arrays = load(path.read_bytes())
+    return ModelOutputs(
+        confidences=arrays["confidences"],
+        retain_accuracy=arrays["retain_accuracy"],
+        test_accuracy=arrays["test_accuracy"],
+    )

@@ -1,0 +1,3 @@
+"""The version of the scorer, stored with every score; raised when any number that it gives changes."""
+
+SCORER_VERSION = "1"

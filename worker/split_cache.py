@@ -1,0 +1,150 @@
+"""Prepared splits from remote storage on this host's disk: each file checked by its hash, the whole under a size cap.
+
+Entries are named by the hash of their manifest and appear whole or not at all. A process holds a shared lock on the
+entries that it works with, so that another does not remove them under its sandboxes.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import structlog
+
+from server.errors import HostFault
+from server.storage import Storage
+
+log = structlog.get_logger()
+HELD = 4  # entries that one process may work with: its warm sandboxes and loaded splits
+# Checkpoints. Of retrained models only the outputs are compared with; original models are fetched by the file.
+NOT_FETCHED = ("hidden/retrained/models-", "hidden/originals/", "hidden/oracle/")
+
+
+@dataclass
+class SplitCache:
+    """The splits of one host. Any number of processes share its folder."""
+
+    storage: Storage
+    folder: Path
+    cap_bytes: int
+    _held: OrderedDict[str, IO[bytes]] = field(default_factory=OrderedDict)
+
+    def get(self, key: str, manifest_sha256: str) -> Path:
+        """Return the folder of the split under `key` whose manifest has that hash, fetching it if needed.
+
+        Raises HostFault if the storage holds another split there, or a damaged one.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        entry = self.folder / manifest_sha256
+        self._hold(manifest_sha256)
+        if not entry.is_dir():
+            self._fetch(key, manifest_sha256, entry)
+        os.utime(entry)
+        self._shrink()
+        return entry
+
+    def get_file(self, key: str, manifest_sha256: str, name: str) -> Path:
+        """Return a file of the split that `get` leaves in the storage, fetching it if needed. Raises HostFault."""
+        entry = self.get(key, manifest_sha256)
+        path = entry / name
+        if not path.is_file():
+            record = json.loads((entry / "manifest.json").read_bytes())["files"][name]
+            fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+            try:
+                fresh.parent.mkdir(parents=True, exist_ok=True)
+                self.storage.download(f"{key}/{name}", fresh)
+                _check(fresh, record, key=f"{key}/{name}")
+                fresh.rename(path)
+            except OSError as error:
+                raise HostFault(f"the cache in {self.folder} did not take {key}/{name}: {error}") from error
+            finally:
+                fresh.unlink(missing_ok=True)
+            self._shrink()
+        return path
+
+    def close(self) -> None:
+        """Let other processes remove what this one worked with."""
+        while self._held:
+            self._held.popitem()[1].close()
+
+    def _hold(self, name: str) -> None:
+        if name not in self._held:
+            lock = (self.folder / f"{name}.lock").open("ab")
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            self._held[name] = lock
+        self._held.move_to_end(name)
+        while len(self._held) > HELD:
+            self._held.popitem(last=False)[1].close()
+
+    def _fetch(self, key: str, manifest_sha256: str, entry: Path) -> None:
+        manifest = self.storage.read_verified(f"{key}/manifest.json", manifest_sha256)
+        fresh = self.folder / f".new-{manifest_sha256}-{secrets.token_hex(4)}"
+        try:
+            for name, record in _wanted(manifest).items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.storage.download(f"{key}/{name}", path)
+                _check(path, record, key=f"{key}/{name}")
+            (fresh / "manifest.json").write_bytes(manifest)
+            try:
+                fresh.rename(entry)
+            except OSError:
+                if not entry.is_dir():  # else another process was faster, with the same bytes
+                    raise
+        except OSError as error:
+            raise HostFault(f"the cache in {self.folder} did not take {key}: {error}") from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        log.info("split fetched", split=key, bytes=_size_of(entry))
+
+    def _shrink(self) -> None:
+        """Remove what was not used for longest until the rest is below the cap, but nothing that is in use."""
+        entries = sorted((path for path in self.folder.iterdir() if _is_entry(path)), key=lambda p: p.stat().st_mtime)
+        sizes = {entry: _size_of(entry) for entry in entries}
+        excess = sum(sizes.values()) - self.cap_bytes
+        for entry in entries:
+            if excess <= 0:
+                return
+            if entry.name not in self._held and _remove_unused(entry):
+                excess -= sizes[entry]
+
+
+def _wanted(manifest: bytes) -> dict[str, dict[str, Any]]:
+    files: dict[str, dict[str, Any]] = json.loads(manifest)["files"]
+    return {name: record for name, record in files.items() if not name.startswith(NOT_FETCHED)}
+
+
+def _check(path: Path, record: dict[str, Any], *, key: str) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != record["sha256"]:
+        raise HostFault(f"storage gave a damaged {key}: SHA-256 {found}, the manifest says {record['sha256']}")
+
+
+def _is_entry(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".")
+
+
+def _size_of(entry: Path) -> int:
+    return sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
+
+
+def _remove_unused(entry: Path) -> bool:
+    """Remove an entry that no process holds. Return whether it is gone."""
+    lock_path = entry.with_name(f"{entry.name}.lock")
+    with lock_path.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        doomed = entry.with_name(f".old-{entry.name}-{secrets.token_hex(4)}")
+        entry.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+    log.info("split removed from the cache", manifest=entry.name)
+    return True

@@ -1,0 +1,60 @@
+"""What a split is made from, as data: the network, the recipe, its hash, the libraries."""
+
+import hashlib
+import json
+import platform
+from typing import Any
+
+import numpy as np
+import safetensors
+import sklearn
+import torch
+import torchvision
+
+from sandbox.guest.networks import build
+from server.competitions.config_file import CompetitionFile
+from worker.splits.cut import Visibility
+from worker.splits.datasets.image_dataset import ImageDataset
+from worker.splits.errors import InvalidSplit
+
+
+def network_description(competition: CompetitionFile, dataset: ImageDataset) -> dict[str, Any]:
+    """Return network.json's content. Raises InvalidSplit where the network cannot be built for these pictures."""
+    description = {
+        "name": competition.network.name,
+        "options": dict(competition.network.options),
+        "input_shape": list(dataset.input_shape),
+        "n_classes": dataset.n_classes,
+        "input_scale": dataset.input_scale,
+        "input_shift": dataset.input_shift,
+    }
+    try:
+        build(description)
+    except (ValueError, TypeError) as error:
+        raise InvalidSplit(f"[network]: {error}") from error
+    return description
+
+
+def recipe_of(competition: CompetitionFile) -> dict[str, Any]:
+    """Return the parts of the competition file that a prepared split depends on."""
+    parts = {"slug", "n_models", "dataset", "network", "training", "splits"}
+    recipe: dict[str, Any] = competition.model_dump(mode="json", include=parts)
+    return recipe
+
+
+def fingerprint(competition: CompetitionFile, visibility: Visibility) -> str:
+    """Return the hash of everything that decides what a split consists of."""
+    text = json.dumps({"recipe": recipe_of(competition), "visibility": visibility}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def library_versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "safetensors": safetensors.__version__,
+        "machine": platform.machine(),
+    }

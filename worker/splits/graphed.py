@@ -1,0 +1,156 @@
+"""Several models side by side on one CUDA device.
+
+One small network leaves most of a large GPU idle, and its steps are bound by the processor that launches them. So a
+training step of each model is captured once as a CUDA graph and replayed on the model's own stream. Each model keeps
+its own seed, order, optimiser and graph: what it becomes does not depend on its company.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+
+from worker.splits.checkpoints import TrainingCheckpoints
+from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate
+from worker.splits.training import ModelTraining, OnEpoch, State, TrainingJob, stack_states, untrained
+
+MODELS_AT_ONCE = 8
+WARM_UP_STEPS = 3
+
+
+def can_graph(job: TrainingJob) -> bool:
+    """Say whether this job's steps can be captured: on CUDA, full batches, and no layer that draws random numbers.
+
+    Such layers share the device's generator, so models side by side would not be functions of their seeds.
+    """
+    if job.device.type != "cuda" or len(job.labels) < job.recipe.batch_size:
+        return False
+    return not any(_draws(module) for module in untrained(job.network, 0).modules())
+
+
+def _draws(module: nn.Module) -> bool:
+    name = type(module).__name__
+    return ("Drop" in name or "Stochastic" in name) and bool(getattr(module, "p", 1.0))
+
+
+def train_graphed(
+    job: TrainingJob,
+    seeds: Mapping[int, int],
+    *,
+    at_once: int = MODELS_AT_ONCE,
+    checkpoints: TrainingCheckpoints | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> State:
+    """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`."""
+    states: dict[int, State] = {}
+    for index in seeds:
+        kept = checkpoints.finished(index) if checkpoints else None
+        if kept is not None:
+            states[index] = kept
+            if on_epoch:
+                on_epoch(job.recipe.epochs)
+    waiting = iter([(index, seed) for index, seed in seeds.items() if index not in states])
+    while group := list(islice(waiting, at_once)):
+        states |= _train_group(job, dict(group), checkpoints=checkpoints, on_epoch=on_epoch)
+    return stack_states([states[index] for index in seeds])
+
+
+def _train_group(
+    job: TrainingJob,
+    seeds: Mapping[int, int],
+    *,
+    checkpoints: TrainingCheckpoints | None,
+    on_epoch: OnEpoch | None,
+) -> dict[int, State]:
+    torch.cuda.synchronize()  # the data was written on the default stream
+    models = {index: GraphedTraining(job, index, seed, checkpoints) for index, seed in seeds.items()}
+    running = {index: model.steps() for index, model in models.items()}
+    while running:
+        for index in list(running):
+            epochs_done = next(running[index], None)
+            if epochs_done is None:
+                del running[index]
+            elif epochs_done and on_epoch:
+                on_epoch(epochs_done)
+    torch.cuda.synchronize()
+    states = {index: model.training.state() for index, model in models.items()}
+    if checkpoints:
+        for index, state in states.items():
+            checkpoints.model_done(index, state)
+    return states
+
+
+class GraphedTraining:
+    """One model whose full-batch step is a captured graph."""
+
+    def __init__(self, job: TrainingJob, index: int, seed: int, checkpoints: TrainingCheckpoints | None) -> None:
+        self.job, self.index, self.checkpoints = job, index, checkpoints
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self.stream):
+            self.training = ModelTraining.start(job, seed)
+            self.training.optimizer = make_optimizer(
+                job.recipe, self.training.net.parameters(), capturable_on=job.device
+            )
+            self.training.net.train()
+            first = torch.arange(job.recipe.batch_size, device=job.device)
+            self.images, self.labels = job.inputs_at(first), job.labels[first]
+            self._warm_up()
+            if checkpoints:
+                checkpoints.resume(self.training, index)
+            self.graph = self._capture()
+
+    def steps(self) -> Iterator[int]:
+        """Train to the end, handing control back after each step; yields the epochs just finished (0 or 1)."""
+        training, job = self.training, self.job
+        if training.epoch:
+            yield training.epoch
+        while training.epoch < job.recipe.epochs:
+            order = torch.randperm(len(job.labels), generator=training.generator).pin_memory()
+            with torch.cuda.stream(self.stream):
+                order = order.to(job.device, non_blocking=True)
+            for number, batch in enumerate(torch.split(order, job.recipe.batch_size)):
+                step = training.epoch * job.steps_per_epoch + number
+                rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
+                with torch.cuda.stream(self.stream):
+                    set_learning_rate(training.optimizer, rate)
+                    self._step(batch)
+                if number + 1 < job.steps_per_epoch:
+                    yield 0
+            self._end_epoch()
+            yield 1
+
+    def _end_epoch(self) -> None:
+        self.training.epoch += 1
+        if self.checkpoints:
+            self.stream.synchronize()
+            self.checkpoints.after_epoch(self.training, self.index)
+
+    def _step(self, batch: Tensor) -> None:
+        if len(batch) < self.job.recipe.batch_size:  # the last of an epoch: too rare to be worth a graph
+            self.training.step(batch)
+            return
+        self.images.copy_(augment(self.job.recipe, self.job.inputs_at(batch), self.training.generator))
+        torch.index_select(self.job.labels, 0, batch, out=self.labels)
+        self.graph.replay()
+
+    def _warm_up(self) -> None:
+        """Let libraries choose their kernels and the optimiser make its state, then undo the steps."""
+        net, optimizer = self.training.net, self.training.optimizer
+        start = {name: value.clone() for name, value in net.state_dict().items()}
+        for _ in range(WARM_UP_STEPS):
+            self.training.step_on(self.images, self.labels)
+        net.load_state_dict(start)
+        for values in optimizer.state.values():
+            for value in values.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+        self.stream.synchronize()
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        self.training.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph, stream=self.stream):
+            self.training.backward(self.images, self.labels)
+            self.training.optimizer.step()
+        return graph

@@ -1,0 +1,60 @@
+"""Arithmetic of training and evaluation: float32, TF32 matrix units, or bfloat16 with float32 weights."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
+
+import torch
+
+Precision = Literal["float32", "tf32", "bf16"]
+
+# cuBLAS reads this when its first context is made; it makes products repeatable when several streams are used
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+@contextmanager
+def device_arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Let a CUDA device's products and convolutions use TF32 or forbid it, and keep them repeatable.
+
+    The switches are the process's, so they are set for the block alone: another split's may differ. A CPU has none.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    conv = cudnn.conv  # type: ignore[attr-defined]  # made when torch is imported
+    before = matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark
+    chosen = "tf32" if precision == "tf32" else "ieee"
+    matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark = chosen, chosen, True, False
+    try:
+        yield
+    finally:
+        matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark = before
+
+
+@contextmanager
+def one_thread(device: torch.device) -> Iterator[None]:
+    """Compute on one CPU thread: how a sum is split among threads would change its last bits.
+
+    Several processes of one thread each are also faster than one of several, once they compete for cores.
+    """
+    before = torch.get_num_threads()
+    if device.type != "cpu" or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Return the context for a forward pass.
+
+    Casts are not cached: a cache kept around several load_state_dict calls would reuse the first model's weights.
+    """
+    if precision != "bf16":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)

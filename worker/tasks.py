@@ -1,0 +1,109 @@
+"""Thin tasks. A message says only that there is work; what work, the database says."""
+
+import os
+from functools import lru_cache
+from typing import Any
+
+import structlog
+from celery.signals import worker_process_init, worker_process_shutdown
+
+from server.admin import delivering
+from server.competitions import clock, preparation
+from server.config import get_settings
+from server.db import clock as database_clock
+from server.db import now
+from server.deps import get_database
+from server.evaluations import sweep
+from server.queue import EVALUATE_SHARD, GROUP_TIES, PREPARE_SPLIT, SCORE_EVALUATION, SWEEP, send
+from worker import metrics, pipeline, preparing, scoring_job, ties
+from worker.app import app
+from worker.claiming import Claimant
+from worker.context import get_context
+from worker.facts import gpu_of, pool_slot
+
+log = structlog.get_logger()
+
+
+@lru_cache
+def claimant() -> Claimant:
+    """Return what claims for this process."""
+    return Claimant(get_context())
+
+
+@worker_process_init.connect
+def _settle(**_: Any) -> None:
+    """Give each process of the pool its own GPU, and no connection of the process that forked it."""
+    get_database.cache_clear()
+    if get_settings().worker_device == "cuda":
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_of(get_settings(), slot=pool_slot())
+
+
+@worker_process_shutdown.connect
+def _leave(**_: Any) -> None:
+    """Close the sandboxes and say that this process takes nothing more."""
+    if get_context.cache_info().currsize:
+        claimant().stop()
+        get_context().close()
+
+
+@app.task(name=EVALUATE_SHARD)
+def evaluate_shard() -> str:
+    """Claim the fairest shard and run it. A message with nothing behind it costs one query."""
+    context = get_context()
+    shard = claimant().claim()
+    metrics.CLAIMS.labels("nothing" if shard is None else "shard").inc()
+    if shard is None:
+        return "nothing to do"
+    with structlog.contextvars.bound_contextvars(
+        request_id=shard.request_id,
+        submission=shard.submission_id,
+        shard=shard.shard_id,
+        attempt=shard.attempt,
+        runs=f"{shard.first_run}-{shard.first_run + shard.n_runs - 1}",
+    ):
+        log.info("shard claimed", kind=shard.kind.value)
+        with metrics.SHARD_SECONDS.time():
+            end = pipeline.run_shard(context, shard)
+        metrics.SHARDS.labels(end).inc()
+    send(EVALUATE_SHARD, device=shard.device)  # whoever has worked looks for the next
+    return end
+
+
+@app.task(name=SCORE_EVALUATION)
+def score_evaluation(evaluation_id: str) -> bool:
+    """Score an evaluation whose runs are all done."""
+    with metrics.SCORE_SECONDS.time():
+        recorded = scoring_job.score_evaluation(get_context(), evaluation_id)
+    metrics.SCORES.labels(recorded).inc()
+    return recorded
+
+
+@app.task(name=GROUP_TIES)
+def group_ties(split_id: str) -> int:
+    """Find which teams of a split's board the paired test does not tell apart."""
+    return ties.group_ties(get_context().database, split_id)
+
+
+@app.task(name=PREPARE_SPLIT)
+def prepare_split(split_id: str) -> bool:
+    """Prepare a split."""
+    return preparing.prepare(get_context(), split_id)
+
+
+@app.task(name=SWEEP)
+def sweep_lost() -> None:
+    """Find what was lost."""
+    context = get_context()
+    settings = context.settings
+    with context.database.write() as session:
+        at = database_clock(session)
+        swept = sweep.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
+        lost_splits = preparation.forgotten(session, at)
+    for split_id in lost_splits:
+        send(PREPARE_SPLIT, split_id)
+    with context.database.write() as session:
+        clock.tick(session, now())
+    delivering.deliver(context.database, context.settings, at=now())
+    metrics.LEASES_LOST.inc(swept.leases_lost)
+    if swept.leases_lost or swept.scores_asked:
+        log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)
