@@ -1,0 +1,62 @@
+"""/api/v1: accounts, tokens and the caller."""
+
+from datetime import timedelta
+
+from fastapi import APIRouter, Request, status
+
+from server.accounts import service, tokens
+from server.accounts.access import CurrentAccount, DatabaseDep
+from server.accounts.schemas import AccountOut, LogIn, NewToken, PasswordChange, Registration, TokenOut
+from server.deps import SessionDep, SettingsDep
+from server.errors import NotAllowed
+from server.problems import problems
+
+router = APIRouter(tags=["accounts"])
+
+
+@router.post("/accounts", status_code=status.HTTP_201_CREATED, responses=problems(403, 409))
+def register(body: Registration, session: SessionDep, settings: SettingsDep) -> AccountOut:
+    """Register an account."""
+    if not settings.open_registration:
+        raise NotAllowed("This server's administrators make the accounts; ask them for one")
+    account = service.register(session, name=body.name, password=body.password, email=body.email)
+    return AccountOut.model_validate(account)
+
+
+@router.post("/tokens", status_code=status.HTTP_201_CREATED, responses=problems(401))
+def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
+    """Log in with name and password for a token. It is shown this once and stored only as a hash.
+
+    After 10 wrong passwords for a name within 15 minutes, the caller's address is asked to wait.
+    """
+    client = request.client.host if request.client else "unknown"
+    with database.read() as session:  # comparing a password takes a while: hold nothing that others wait for
+        account = service.authenticate(session, name=body.name, password=body.password, client=client)
+    expires_in = timedelta(days=body.expires_in_days) if body.expires_in_days else None
+    with database.write() as session:
+        issued = tokens.issue(session, account, label=body.label, expires_in=expires_in)
+    return NewToken(**TokenOut.model_validate(issued.row).model_dump(), token=issued.token)
+
+
+@router.get("/tokens", responses=problems(401))
+def list_tokens(session: SessionDep, account: CurrentAccount) -> list[TokenOut]:
+    """List your tokens that are not revoked."""
+    return [TokenOut.model_validate(row) for row in tokens.list_of(session, account)]
+
+
+@router.delete("/tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 404))
+def revoke_token(token_id: str, session: SessionDep, account: CurrentAccount) -> None:
+    """Revoke one of your tokens. It is refused from now on."""
+    tokens.revoke(session, account, token_id)
+
+
+@router.get("/me", responses=problems(401))
+def me(account: CurrentAccount) -> AccountOut:
+    """Show your account."""
+    return AccountOut.model_validate(account)
+
+
+@router.put("/me/password", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401))
+def change_password(body: PasswordChange, session: SessionDep, account: CurrentAccount) -> None:
+    """Change your password. Browsers are logged out; tokens stay."""
+    service.change_password(session, account, old=body.old, new=body.new)

@@ -1,0 +1,131 @@
+"""Accounts: registering, proving who one is, changing a password."""
+
+import re
+import unicodedata
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from server.accounts import repository, throttle
+from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
+from server.admin import audit
+from server.db import now
+from server.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, Violation
+from server.models.account import Account, Role
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
+EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+")
+RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root"})
+TAKEN = "The name or the e-mail address is taken; choose another"
+
+
+def register(
+    session: Session, *, name: str, password: str, email: str | None = None, role: Role = Role.PARTICIPANT
+) -> Account:
+    """Make an account. Raises InvalidInput or Conflict."""
+    _check_name(name, reserved_allowed=role is Role.ADMINISTRATOR)
+    check_password(password)
+    address = _checked_email(email)
+    password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
+    key = name_key(name)
+    if repository.account_with(session, name_key=key, email=address):
+        raise Conflict(TAKEN)
+    account = Account(name=name, name_key=key, email=address, password_hash=password_hash, role=role.value)
+    try:
+        with session.begin_nested():
+            session.add(account)
+    except IntegrityError as error:  # somebody was quicker
+        raise Conflict(TAKEN) from error
+    audit.record(session, account, "account.registered", subject=account.id)
+    return account
+
+
+def authenticate(session: Session, *, name: str, password: str, client: str) -> Account:
+    """Return the account that `name` and `password` belong to. Raises NotAuthenticated or RateLimited.
+
+    client: where the attempt comes from, for the limit on failures. The answer to a wrong name and to a wrong
+    password is the same, and takes the same time.
+    """
+    key = (client, name_key(name))
+    throttle.per_client.check(client)
+    throttle.per_name.check(key)
+    account = repository.account_by_name_key(session, name_key(name))
+    right = verify_password(password[: MAX_LENGTH + 1], password_hash=account.password_hash if account else None)
+    if account is None or not right or account.disabled_at is not None:
+        throttle.per_name.count(key)
+        throttle.per_client.count(client)
+        raise NotAuthenticated("No account has this name and password")
+    throttle.per_name.forget(key)
+    return account
+
+
+def change_password(session: Session, account: Account, *, old: str, new: str) -> None:
+    """Replace the password and end every browser session. API tokens stay. Raises InvalidInput."""
+    check_password(new)
+    if not verify_password(old, password_hash=account.password_hash):
+        raise InvalidInput("The present password is wrong", violations=(Violation("old", "is wrong"),))
+    account.password_hash = hash_password(new)
+    repository.revoke_web_sessions(session, account.id, now())
+    audit.record(session, account, "account.password_changed", subject=account.id)
+
+
+def find(session: Session, name: str) -> Account:
+    """Return the account called `name`. Raises NotFound."""
+    account = repository.account_by_name_key(session, name_key(name))
+    if account is None:
+        raise NotFound(f"There is no account called {name!r}")
+    return account
+
+
+def set_role(session: Session, account: Account, role: Role, *, actor: Account | None, reason: str) -> None:
+    audit.record(
+        session,
+        actor,
+        "account.role_changed",
+        subject=account.id,
+        reason=reason,
+        data={"from": account.role, "to": role.value},
+    )
+    account.role = role.value
+
+
+def disable(session: Session, account: Account, *, actor: Account | None, reason: str) -> None:
+    """Ban `account`: it can no longer log in, and what it was logged in with ends."""
+    account.disabled_at = now()
+    repository.revoke_web_sessions(session, account.id, now())
+    repository.revoke_tokens(session, account.id, now())
+    audit.record(session, actor, "account.disabled", subject=account.id, reason=reason)
+
+
+def enable(session: Session, account: Account, *, actor: Account | None, reason: str) -> None:
+    account.disabled_at = None
+    audit.record(session, actor, "account.enabled", subject=account.id, reason=reason)
+
+
+def name_key(name: str) -> str:
+    """Return what makes a name unique: capitals and Unicode's look-alike forms do not."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def check_password(password: str) -> None:
+    """Raise InvalidInput, without repeating the password, if it is too short or too long."""
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
+        allowed = f"needs {MIN_LENGTH} to {MAX_LENGTH} characters"
+        raise InvalidInput(f"The password {allowed}", violations=(Violation("password", allowed),))
+
+
+def _check_name(name: str, *, reserved_allowed: bool) -> None:
+    if not NAME.fullmatch(name):
+        allowed = "needs 3 to 40 of the characters a-z A-Z 0-9 . _ -, the first and last a letter or digit"
+        raise InvalidInput(f"The name {allowed}", violations=(Violation("name", allowed, name[:60]),))
+    if name_key(name) in RESERVED_NAMES and not reserved_allowed:
+        raise InvalidInput("The name is reserved", violations=(Violation("name", "is reserved", name),))
+
+
+def _checked_email(email: str | None) -> str | None:
+    if not email:
+        return None
+    if len(email) > 254 or not EMAIL.fullmatch(email):
+        allowed = "needs the form someone@example.org"
+        raise InvalidInput(f"The e-mail address {allowed}", violations=(Violation("email", allowed, email[:60]),))
+    return email.lower()

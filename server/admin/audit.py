@@ -1,0 +1,53 @@
+"""The audit log: what was done, by whom, about what, why. Rows are only ever added."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.admin import repository
+from server.admin.event_filter import EventFilter
+from server.models.account import Account
+from server.models.audit import AuditEvent
+from server.models.competition import Competition
+
+SYSTEM = "system"
+
+
+def record(
+    session: Session,
+    actor: Account | None,
+    action: str,
+    *,
+    competition: Competition | str | None = None,
+    subject: str = "",
+    reason: str = "",
+    data: dict[str, Any] | None = None,
+) -> AuditEvent:
+    """Add one event to the session, so that it is stored with the act or not at all.
+
+    actor: None for what happens by itself. action: noun.past_participle, e.g. `submission.received`.
+    """
+    event = AuditEvent(
+        actor_id=actor.id if actor else None,
+        actor=actor.name if actor else SYSTEM,
+        competition_id=competition.id if isinstance(competition, Competition) else competition,
+        action=action,
+        subject=subject,
+        reason=reason,
+        data=data or {},
+    )
+    session.add(event)
+    return event
+
+
+def events(
+    session: Session, wanted: EventFilter, *, before_id: int | None = None, limit: int = 100
+) -> Sequence[AuditEvent]:
+    """Return events, the newest first; `before_id` is the last one of the page before."""
+    return repository.events(session, wanted, before_id=before_id, limit=limit)
+
+
+def every_event(session: Session, wanted: EventFilter) -> Iterator[AuditEvent]:
+    """Yield events in the order in which they happened, a few at a time."""
+    return repository.every_event(session, wanted)

@@ -1,0 +1,93 @@
+"""Rows of exports, read a few at a time so that memory does not grow with the competition."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Executable, select
+from sqlalchemy.orm import Session
+
+from server.models.account import Account
+from server.models.audit import AuditEvent
+from server.models.competition import Split, Team
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore
+from server.models.submission import Submission
+
+CHUNK = 500
+
+
+def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every submission, the earliest first."""
+    statement = (
+        select(
+            Submission.id,
+            Team.name.label("team"),
+            Account.name.label("submitted_by"),
+            Submission.filename,
+            Submission.content_sha256,
+            Submission.size_bytes,
+            Submission.message,
+            Submission.received_at,
+            Submission.stage,
+            Submission.fault,
+            Submission.error_class,
+            Submission.refunded,
+            Submission.selected,
+            Submission.disqualified_at,
+            Submission.excluded_at,
+            Submission.finished_at,
+        )
+        .join(Team, Team.id == Submission.team_id)
+        .join(Account, Account.id == Submission.account_id)
+        .where(Submission.competition_id == competition_id)
+        .order_by(Submission.received_at, Submission.id)
+    )
+    return _rows(session, statement)
+
+
+def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every evaluation with its score, old ones and those of re-judgings too."""
+    public, private = PublicScore, PrivateScore
+    scored = ("final_score", "forgetting_quality", "retain_ratio", "test_ratio", "interval_low", "interval_high")
+    statement = (
+        select(
+            Evaluation.id,
+            Evaluation.submission_id,
+            Team.name.label("team"),
+            Split.visibility.label("split"),
+            Evaluation.scorer_version,
+            Evaluation.rejudging_id,
+            Evaluation.is_current,
+            Evaluation.state,
+            Evaluation.fault,
+            Evaluation.error_class,
+            Evaluation.n_runs,
+            Evaluation.created_at,
+            Evaluation.finished_at,
+            *(getattr(public, name).label(f"public_{name}") for name in scored),
+            *(getattr(private, name).label(f"private_{name}") for name in scored),
+        )
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .join(Team, Team.id == Submission.team_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .outerjoin(public, public.evaluation_id == Evaluation.id)
+        .outerjoin(private, private.evaluation_id == Evaluation.id)
+        .where(Submission.competition_id == competition_id)
+        .order_by(Evaluation.created_at, Evaluation.id)
+    )
+    return _rows(session, statement)
+
+
+def audit_events(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every event of the audit log in the order in which they happened."""
+    columns = "id", "at", "actor", "action", "subject", "reason", "data"
+    statement = (
+        select(*(getattr(AuditEvent, name) for name in columns))
+        .where(AuditEvent.competition_id == competition_id)
+        .order_by(AuditEvent.id)
+    )
+    return _rows(session, statement)
+
+
+def _rows(session: Session, statement: Executable) -> Iterator[dict[str, Any]]:
+    for row in session.execute(statement.execution_options(yield_per=CHUNK)).mappings():
+        yield dict(row)

@@ -1,0 +1,74 @@
+"""/api/v1/competitions/{slug}/rejudgings: scoring a set anew, previewed, applied or discarded. For organisers."""
+
+from fastapi import APIRouter, Depends, status
+
+from server.accounts.access import CurrentAccount, require_organiser_of
+from server.accounts.access import OrganisedCompetition as Organised
+from server.admin import rejudging
+from server.admin.rejudging_schemas import NewRejudging, RejudgingOut, RejudgingPreview
+from server.admin.rejudging_sets import Chosen
+from server.admin.schemas import WhyBody
+from server.deps import SessionDep
+from server.problems import problems
+
+router = APIRouter(
+    prefix="/competitions/{slug}/rejudgings",
+    tags=["organisers"],
+    dependencies=[Depends(require_organiser_of)],
+    responses=problems(401, 403, 404),
+)
+
+
+@router.get("")
+def list_rejudgings(session: SessionDep, competition: Organised) -> list[RejudgingOut]:
+    """List the re-judgings, the newest first."""
+    return [RejudgingOut.of(row) for row in rejudging.of_competition(session, competition)]
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, responses=problems(409))
+def start_rejudging(
+    body: NewRejudging, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> RejudgingOut:
+    """Score a set of submissions anew, beside the live results."""
+    chosen = Chosen(
+        submission_ids=tuple(body.submissions) if body.submissions is not None else None,
+        team_id=body.team_id,
+        error_class=body.error_class,
+        received_from=body.received_from,
+        received_before=body.received_before,
+    )
+    row = rejudging.start(
+        session,
+        competition,
+        visibility=body.split,
+        chosen=chosen,
+        changed=body.changed,
+        actor=account,
+        reason=body.reason,
+    )
+    return RejudgingOut.of(row)
+
+
+@router.post("/{rejudging_id}/preview")
+def preview_rejudging(rejudging_id: str, session: SessionDep, competition: Organised) -> RejudgingPreview:
+    """Show how far a re-judging is, and whose score and rank it would change. Nothing is changed by asking."""
+    row = rejudging.get(session, competition, rejudging_id)
+    return RejudgingPreview.whole(rejudging.preview(session, competition, row))
+
+
+@router.post("/{rejudging_id}/apply", responses=problems(409))
+def apply_rejudging(
+    rejudging_id: str, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> RejudgingOut:
+    """Let the new scores count, all at once."""
+    row = rejudging.get(session, competition, rejudging_id)
+    return RejudgingOut.of(rejudging.apply(session, competition, row, actor=account))
+
+
+@router.post("/{rejudging_id}/discard", responses=problems(409))
+def discard_rejudging(
+    rejudging_id: str, body: WhyBody, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> RejudgingOut:
+    """Stop a re-judging. Everything stays as it was."""
+    row = rejudging.get(session, competition, rejudging_id)
+    return RejudgingOut.of(rejudging.discard(session, row, actor=account, reason=body.reason))

@@ -1,0 +1,161 @@
+"""What goes in and out of organisers' and administrators' routes."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from server.admin.changes import LimitsChange
+from server.models.audit import AuditEvent
+from server.models.competition import Visibility
+from server.models.organising import Announcement
+
+Why = Annotated[str, Field(min_length=1, max_length=1000, examples=["It sends the same file from five accounts"])]
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WhyBody(_In):
+    """Why."""
+
+    reason: Why
+
+
+class SubmissionAct(_In):
+    """What to do to a submission, and why."""
+
+    act: Literal["cancel", "run-again", "disqualify", "restore"]
+    split: Visibility = Field(default=Visibility.PUBLIC, description="where to run it again")
+    reason: Why
+
+
+class TeamAct(_In):
+    """What to do to a team, and why."""
+
+    act: Literal["disqualify", "restore"]
+    reason: Why
+
+
+class AccountAct(_In):
+    """What to do to an account, and why."""
+
+    act: Literal["ban", "unban", "make-participant", "make-organiser", "make-administrator"]
+    reason: Why
+
+
+class NewEnd(_In):
+    """Another end, with its time zone."""
+
+    closes_at: AwareDatetime
+    reason: Why
+
+
+class NewLimits(_In):
+    """Limits to change; those not named stay."""
+
+    limits: dict[str, Any] = Field(examples=[{"submissions_per_day": 3}])
+    reason: Why
+    preview: bool = Field(default=False, description="only say whom it would affect")
+
+
+class LimitsChangeOut(BaseModel):
+    """What other limits mean."""
+
+    applied: bool
+    changed: dict[str, list[Any]] = Field(description="old and new value", examples=[{"submissions_per_day": [5, 3]}])
+    over_daily_quota: dict[str, int] = Field(description="teams that have sent more today than they then may")
+    over_total_quota: dict[str, int]
+    too_large: dict[str, int] = Field(description="teams with more people than then allowed")
+    too_many_finals: dict[str, int]
+    unfinished: int = Field(description="submissions whose remaining runs get the new limits")
+
+    @classmethod
+    def of(cls, change: LimitsChange, *, applied: bool) -> "LimitsChangeOut":
+        return cls(
+            applied=applied,
+            changed={name: list(values) for name, values in change.changed.items()},
+            over_daily_quota=change.over_daily_quota,
+            over_total_quota=change.over_total_quota,
+            too_large=change.too_large,
+            too_many_finals=change.too_many_finals,
+            unfinished=change.unfinished,
+        )
+
+
+class NewAnnouncement(_In):
+    """Something that everybody should know."""
+
+    title: str = Field(min_length=1, max_length=200)
+    text: str = Field(min_length=1, max_length=20_000, description="Markdown")
+
+
+class AnnouncementOut(BaseModel):
+    """An announcement."""
+
+    id: str
+    title: str
+    text: str
+    author: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: Announcement, author: str) -> "AnnouncementOut":
+        return cls(id=row.id, title=row.title, text=row.text, author=author, created_at=row.created_at)
+
+
+class AuditEventOut(BaseModel):
+    """One line of the audit log."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    at: datetime
+    actor: str
+    action: str = Field(examples=["submission.disqualified"])
+    subject: str
+    reason: str
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, event: AuditEvent) -> "AuditEventOut":
+        return cls.model_validate(event)
+
+
+class NewWebhook(_In):
+    """An address to tell, and of what."""
+
+    url: str = Field(max_length=500, examples=["https://example.org/lethe"])
+    events: list[str] = Field(max_length=20, examples=[["submission.scored", "competition.closed"]])
+
+
+class WebhookOut(BaseModel):
+    """A webhook."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    url: str
+    events: list[str]
+    created_at: datetime
+
+
+class CreatedWebhook(WebhookOut):
+    """A webhook at the one moment when its secret is shown."""
+
+    secret: str = Field(description="key of the HMAC-SHA256 in the header Lethe-Signature: t=...,v1=...")
+
+
+class DeliveryOut(BaseModel):
+    """What an address was told, and how that went."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    event: str
+    state: str = Field(description="waiting, sent or failed")
+    attempts: int
+    next_attempt_at: datetime
+    error: str
+    created_at: datetime

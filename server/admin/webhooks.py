@@ -1,0 +1,114 @@
+"""Webhooks: an organiser's address is told of events, signed, with retries.
+
+What is to be told is stored with the act itself (an outbox), so that nothing is told that was undone, and nothing is
+forgotten. No figure that participants may not see is ever in it.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from sqlalchemy.orm import Session
+
+from server.admin import audit
+from server.admin import webhooks_repository as repository
+from server.config import Settings
+from server.db import now
+from server.errors import Conflict, InvalidInput, NotFound, Violation
+from server.models.account import Account
+from server.models.competition import Competition
+from server.models.notification import Delivery, Webhook
+
+EVENTS = (
+    "submission.scored",
+    "submission.failed",
+    "competition.closed",
+    "competition.revealed",
+    "competition.announced",
+)
+MOST_WEBHOOKS = 10
+MOST_DELIVERIES = 100
+
+
+@dataclass(frozen=True)
+class NewWebhook:
+    """A webhook at the one moment when its secret is shown."""
+
+    row: Webhook
+    secret: str
+
+
+def create(
+    session: Session, settings: Settings, competition: Competition, *, url: str, events: Sequence[str], actor: Account
+) -> NewWebhook:
+    """Tell `url` of these events from now on. Raises InvalidInput or Conflict."""
+    _check(url, events)
+    if len(repository.of_competition(session, competition.id)) >= MOST_WEBHOOKS:
+        raise Conflict(f"A competition has at most {MOST_WEBHOOKS} webhooks; remove one first")
+    row = Webhook(competition_id=competition.id, url=url, events=sorted(set(events)), created_by=actor.id)
+    session.add(row)
+    session.flush()
+    data = {"host": urlsplit(url).hostname, "events": row.events}
+    audit.record(session, actor, "webhook.created", competition=competition, subject=row.id, data=data)
+    return NewWebhook(row, secret_of(settings, row.id))
+
+
+def of_competition(session: Session, competition: Competition) -> Sequence[Webhook]:
+    return repository.of_competition(session, competition.id)
+
+
+def remove(session: Session, competition: Competition, webhook_id: str, *, actor: Account) -> None:
+    """Tell this address nothing more. Raises NotFound."""
+    row = get(session, competition, webhook_id)
+    row.disabled_at = now()
+    audit.record(session, actor, "webhook.removed", competition=competition, subject=row.id)
+
+
+def get(session: Session, competition: Competition, webhook_id: str) -> Webhook:
+    """Return a webhook of the competition. Raises NotFound."""
+    row = repository.by_id(session, webhook_id)
+    if row is None or row.competition_id != competition.id or row.disabled_at is not None:
+        raise NotFound(f"{competition.slug} has no webhook {webhook_id!r}")
+    return row
+
+
+def deliveries(session: Session, webhook: Webhook) -> Sequence[Delivery]:
+    """Return what an address was told last, and how that went, the newest first."""
+    return repository.deliveries(session, webhook.id, limit=MOST_DELIVERIES)
+
+
+def tell(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> int:
+    """Store what is to be told, in the transaction of the act itself. Return to how many addresses."""
+    interested = [hook for hook in repository.of_competition(session, competition_id) if event in hook.events]
+    for hook in interested:
+        payload = {"event": event, "at": now().isoformat(), "data": data}
+        session.add(Delivery(competition_id=competition_id, webhook_id=hook.id, event=event, payload=payload))
+    return len(interested)
+
+
+def secret_of(settings: Settings, webhook_id: str) -> str:
+    """Return the secret that a webhook's messages are signed with. It is derived, and stored nowhere."""
+    info = f"lethe webhook {webhook_id}".encode()
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(settings.signing_key()).hex()
+
+
+def signature(secret: str, *, timestamp: int, body: bytes) -> str:
+    """Return the value of the header Lethe-Signature: HMAC-SHA256 over `timestamp.body`."""
+    digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={digest}"
+
+
+def _check(url: str, events: Sequence[str]) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or len(url) > 500:
+        allowed = "needs the form https://host/path, without a user name"
+        raise InvalidInput(f"The address {allowed}", violations=(Violation("url", allowed, url[:120]),))
+    unknown = sorted(set(events) - set(EVENTS))
+    if unknown or not events:
+        allowed = f"are some of {', '.join(EVENTS)}"
+        raise InvalidInput(f"The events {allowed}", violations=(Violation("events", allowed, ", ".join(unknown)),))

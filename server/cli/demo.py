@@ -1,0 +1,233 @@
+"""`lethe demo`: a whole competition on real data, on this machine, in minutes.
+
+Everything a participant does is done over HTTP, as a participant would.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import server
+from server.cli.people import organiser_credentials, password_of
+from server.cli.serve import wait_for_interrupt
+from server.client.api import ApiError, JsonObject, LetheClient
+from server.competitions.config_file import parse_competition
+from server.config import Settings, get_settings
+from server.embedded.instance import RunningInstance, running
+from server.errors import HostFault, InvalidCompetitionFile
+
+console = Console()
+EXAMPLES = Path(server.__file__).parents[1] / "examples"
+SLUG = "digits"
+OPEN_FOR = timedelta(days=30)
+ENDED_EARLIER = ("closed", "provisional", "final", "archived")
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A participant of the demo, their team and their code."""
+
+    account: str
+    team: str
+    file: Path
+
+
+ENTRANTS = (
+    Entrant("participant", "Noise, then fine-tune", EXAMPLES / "submissions" / "noise_finetune.py"),
+    Entrant("baseline", "Fine-tune (the host's baseline)", EXAMPLES / "submissions" / "finetune.py"),
+    Entrant("unchanged", "Return the original", EXAMPLES / "submissions" / "return_original.py"),
+)
+
+
+class Stages:
+    """Names the stages of the demo and how long each took, in seconds."""
+
+    def __init__(self) -> None:
+        self.took: list[tuple[str, float]] = []
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.took.append((name, time.monotonic() - started))
+
+
+def run_demo(*, serve: bool, json_file: Path | None) -> None:
+    """Hold the competition, print its leaderboard, write its outcome, serve its pages."""
+    settings = get_settings()
+    stages = Stages()
+    with stages.stage("start the instance"):
+        context = running(settings)
+        instance = context.__enter__()
+    try:
+        outcome = _hold(settings, instance, stages)
+        _print(outcome, stages, instance, settings)
+        if json_file:
+            _write(json_file, outcome, stages)
+        if serve:
+            console.print("Serving until Ctrl-C.", style="dim")
+            wait_for_interrupt()
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _hold(settings: Settings, instance: RunningInstance, stages: Stages) -> JsonObject:
+    name, password = organiser_credentials(settings)
+    with LetheClient(instance.url) as organiser:
+        organiser.log_in(name, password, label="demo")
+        with stages.stage("prepare both splits"):
+            _prepare(organiser)
+        with stages.stage("evaluate the submissions"):
+            _compete(settings, instance)
+        return organiser.leaderboard(SLUG) | {"runs": organiser.competition(SLUG)["runs"]}
+
+
+def _prepare(organiser: LetheClient) -> None:
+    """Create, prepare and open the competition, or take it up where an earlier demo left it."""
+    try:
+        competition = organiser.competition(SLUG)
+    except ApiError as error:
+        if error.http_status != 404:
+            raise
+        competition = organiser.create_competition(_competition_file())
+    if competition["state"] in ENDED_EARLIER:
+        raise HostFault(f"the demo's competition is {competition['state']}; remove the home folder to hold another")
+    organiser.prepare(SLUG)
+    with _bars() as bars:
+        tasks: dict[str, TaskID] = {}
+        while True:
+            splits = organiser.preparation(SLUG)["splits"]
+            _show_preparation(bars, tasks, splits)
+            failed = [split for split in splits if split["state"] == "failed"]
+            if failed:
+                raise InvalidCompetitionFile(f"the {failed[0]['visibility']} split: {failed[0]['error']}")
+            if all(split["state"] == "ready" for split in splits):
+                break
+            time.sleep(0.3)
+    if organiser.competition(SLUG)["state"] == "ready":
+        organiser.open(SLUG)
+
+
+def _show_preparation(bars: Progress, tasks: dict[str, TaskID], splits: list[JsonObject]) -> None:
+    for split in splits:
+        name = split["visibility"]
+        if name not in tasks:
+            tasks[name] = bars.add_task(name, total=100)
+        words = "ready" if split["state"] == "ready" else split["stage"] or "waiting"
+        done = 100 if split["state"] == "ready" else 100 * split["progress"]
+        bars.update(tasks[name], description=f"{name} split: {words}", completed=done)
+
+
+def _compete(settings: Settings, instance: RunningInstance) -> None:
+    """Send the example submissions, each as its own participant, and wait for their ends."""
+    clients = [(entrant, _participant(settings, instance, entrant)) for entrant in ENTRANTS]
+    try:
+        waiting = {entrant.team: (client, _submitted(client, entrant)) for entrant, client in clients}
+        with _bars(MofNCompleteColumn()) as bars:
+            tasks = {team: bars.add_task(team, total=None) for team in waiting}
+            while waiting:
+                for team, (client, submission_id) in list(waiting.items()):
+                    submission = client.submission(submission_id)
+                    _show_submission(bars, tasks[team], team, submission)
+                    if submission["stage"] in ("scored", "failed", "cancelled"):
+                        del waiting[team]
+                time.sleep(0.5)
+    finally:
+        for _entrant, client in clients:
+            client.close()
+
+
+def _participant(settings: Settings, instance: RunningInstance, entrant: Entrant) -> LetheClient:
+    """Return a logged-in client of the entrant, registering account and team at the first demo."""
+    client = LetheClient(instance.url)
+    password = password_of(settings, entrant.account)
+    try:
+        client.log_in(entrant.account, password, label="demo")
+    except ApiError as error:
+        if error.http_status != 401:
+            raise
+        client.register(entrant.account, password)
+        client.log_in(entrant.account, password, label="demo")
+        client.create_team(SLUG, entrant.team)
+    return client
+
+
+def _submitted(client: LetheClient, entrant: Entrant) -> str:
+    """Return the entrant's submission: one that an earlier demo left running or scored, else a new one."""
+    for known in client.submissions(SLUG):
+        if known["filename"] == entrant.file.name and known["stage"] not in ("failed", "cancelled"):
+            return str(known["id"])
+    return str(client.submit(SLUG, entrant.file, message="sent by the demo")["id"])
+
+
+def _show_submission(bars: Progress, task: TaskID, team: str, submission: JsonObject) -> None:
+    progress = submission["progress"] or {"runs_done": 0, "runs_total": 0}
+    words = submission["stage"]
+    if words == "failed":
+        words = f"[red]failed: {submission['failure']['error_class']}[/]"
+    bars.update(
+        task, description=f"{team}: {words}", completed=progress["runs_done"], total=progress["runs_total"] or None
+    )
+
+
+def _bars(*columns: MofNCompleteColumn) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn(), console=console, transient=False
+    )
+
+
+def _competition_file() -> str:
+    """Return the example's text with dates that are open now."""
+    text = (EXAMPLES / "competitions" / f"{SLUG}.toml").read_text()
+    moment = datetime.now(UTC).replace(microsecond=0)
+    for key, value in (("opens_at", moment - timedelta(minutes=1)), ("closes_at", moment + OPEN_FOR)):
+        text = re.sub(rf"^{key} = .*$", f"{key} = {value.isoformat()}", text, flags=re.MULTILINE)
+    text = re.sub(r"^merge_deadline = .*$", "", text, flags=re.MULTILINE)
+    parse_competition(text, source=f"{SLUG}.toml")
+    return text
+
+
+def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, settings: Settings) -> None:
+    oracle = outcome["oracle"]["score"]
+    table = Table(title=f"Public leaderboard of {SLUG}", caption=f"{outcome['runs']} runs of each submission")
+    table.add_column("Rank", justify="right")
+    table.add_column("Team")
+    table.add_column("Score", justify="right")
+    table.add_column("of exact retraining", justify="right")
+    for row in outcome["rows"]:
+        name = "Exact retraining, other seeds (the oracle)" if row["kind"] == "oracle" else row["team"]
+        style = "dim" if row["kind"] == "oracle" else None
+        share = f"{100 * row['score'] / oracle:.1f} %"
+        table.add_row(str(row["rank"] or "–"), name, f"{row['score']:.6f}", share, style=style)
+    console.print(table)
+    times = Table("Stage", "Seconds", box=None)
+    for name, seconds in stages.took:
+        times.add_row(name, f"{seconds:.1f}")
+    times.add_row("altogether", f"{sum(seconds for _, seconds in stages.took):.1f}")
+    console.print(times)
+    console.print(f"Leaderboard: [bold]{instance.url}/competitions/{SLUG}/leaderboard[/]", highlight=False)
+    for name in ("organiser", "participant"):
+        console.print(f"Log in as {name} / {password_of(settings, name)}", highlight=False)
+
+
+def _write(path: Path, outcome: JsonObject, stages: Stages) -> None:
+    data = {
+        "runs": outcome["runs"],
+        "leaderboard": [
+            {"rank": row["rank"], "team": row["team"], "score": row["score"]}
+            for row in outcome["rows"]
+            if row["kind"] != "oracle"
+        ],
+        "oracle": {"score": outcome["oracle"]["score"]},
+        "stages": [{"name": name, "seconds": seconds} for name, seconds in stages.took],
+    }
+    path.write_text(json.dumps(data, indent=2) + "\n")

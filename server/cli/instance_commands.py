@@ -1,0 +1,39 @@
+"""`lethe demo`, `lethe up`, `lethe close`: an instance on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HOME_HELP = "The instance lives in LETHE_HOME (default: ~/.lethe)."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of an embedded instance to `app`."""
+    app.command(help=f"Hold a whole competition on this machine, from nothing to the leaderboard. {HOME_HELP}")(demo)
+    app.command(help=f"Serve the instance of this machine until Ctrl-C. {HOME_HELP}")(up)
+    app.command(help=f"Close a competition and re-score the chosen submissions. {HOME_HELP}")(close)
+
+
+def demo(
+    exit_at_end: Annotated[bool, typer.Option("--exit", help="Leave at the end instead of serving the pages.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the outcome to this file.")] = None,
+) -> None:
+    from server.cli.demo import run_demo
+
+    run_demo(serve=not exit_at_end, json_file=json_file)
+
+
+def up() -> None:
+    from server.cli.serve import serve
+
+    serve()
+
+
+def close(
+    slug: Annotated[str, typer.Argument(help="The competition, e.g. digits.")],
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the private board to this file.")] = None,
+) -> None:
+    from server.cli.closing import close_competition
+
+    close_competition(slug, json_file=json_file)

@@ -1,0 +1,139 @@
+"""`lethe competition …`: an organiser's acts, over HTTP."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from server.cli.connection import Json, Url, connected, console, notes, print_facts, print_json
+from server.client.api import JsonObject, LetheClient
+from server.competitions.config_file import CompetitionFile, read_competition_file
+from server.errors import HostFault
+
+EVERY_S = 0.5
+UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
+
+Slug = Annotated[str, typer.Argument(help="The competition's name.", metavar="COMPETITION")]
+File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
+Why = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit log.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay until both splits are ready.")]
+
+commands = typer.Typer(help="Make and run competitions (for organisers).", no_args_is_help=True)
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.add_typer(commands, name="competition")
+
+
+@commands.command()
+def validate(file: File, as_json: Json = False) -> None:
+    """Check a competition file on this machine; nothing is sent."""
+    checked = read_competition_file(file)
+    if as_json:
+        print_json(checked.model_dump(mode="json"))
+        return
+    _print_plan(checked)
+
+
+@commands.command()
+def create(file: File, url: Url = None, as_json: Json = False) -> None:
+    """Create a draft from a competition file."""
+    read_competition_file(file)  # its mistakes are told with the file's own name before anything is sent
+    with connected(url) as client:
+        made = client.create_competition(file.read_text(encoding="utf-8"))
+    _print_organised(made, as_json=as_json)
+
+
+@commands.command()
+def prepare(competition: Slug, wait: Wait = False, url: Url = None, as_json: Json = False) -> None:
+    """Prepare both splits: original models, retrained models, their outputs. Asked again, what failed."""
+    with connected(url) as client:
+        found = client.prepare(competition)
+        if wait:
+            found = _prepared(client, competition, quiet=as_json)
+    _print_organised(found, as_json=as_json)
+    if any(split["state"] == "failed" for split in found["splits"]):
+        raise typer.Exit(UNSUCCESSFUL)
+
+
+@commands.command("status")
+def show_status(competition: Slug, url: Url = None, as_json: Json = False) -> None:
+    """Show a competition as its organisers see it."""
+    with connected(url) as client:
+        found = client.preparation(competition)
+    _print_organised(found, as_json=as_json)
+
+
+@commands.command("open")
+def open_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+    """Open a prepared competition now. It opens by itself at its time otherwise."""
+    _act(competition, "open", reason, url=url, as_json=as_json)
+
+
+@commands.command("close")
+def close_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+    """Close a competition now: the chosen submissions are then scored on the private split."""
+    _act(competition, "close", reason, url=url, as_json=as_json)
+
+
+@commands.command()
+def reveal(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+    """Reveal the private board to everybody."""
+    _act(competition, "reveal", reason, url=url, as_json=as_json)
+
+
+def _act(competition: str, action: str, reason: str, *, url: str | None, as_json: bool) -> None:
+    with connected(url) as client:
+        found = client.act(competition, action, {"reason": reason})
+    _print_organised(found, as_json=as_json)
+
+
+def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
+    """Return the competition once both splits are ready or one has failed."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=notes, transient=True, disable=quiet) as bars:
+        tasks = {name: bars.add_task(name, total=1.0) for name in ("public", "private")}
+        while True:
+            found = client.preparation(slug)
+            for split in found["splits"]:
+                ready = split["state"] == "ready"
+                words = f"{split['visibility']} split: {split['stage'] or split['state']}"
+                bars.update(
+                    tasks[split["visibility"]], description=words, completed=1.0 if ready else split["progress"]
+                )
+            states = {split["state"] for split in found["splits"]}
+            if states == {"ready"} or "failed" in states:
+                return found
+            if found["state"] not in ("draft", "preparing"):
+                raise HostFault(f"{slug} is {found['state']}, but its splits are not ready")
+            time.sleep(EVERY_S)
+
+
+def _print_organised(found: JsonObject, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    facts: list[tuple[str, object]] = [
+        ("competition", f"{found['title']} ({found['slug']})"),
+        ("state", found["state"]),
+    ]
+    for split in found.get("splits") or ():
+        facts.append((f"{split['visibility']} split", f"{split['state']} {split['stage']} {split['error']}".strip()))
+    print_facts(facts)
+
+
+def _print_plan(file: CompetitionFile) -> None:
+    console.print(f"[bold]{file.slug}[/]: the file is in order.", highlight=False)
+    print_facts(
+        (
+            ("title", file.title),
+            ("opens", file.opens_at.isoformat()),
+            ("closes", file.closes_at.isoformat()),
+            ("dataset", file.dataset.name),
+            ("network", file.network.name),
+            ("runs", file.n_models),
+            ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),
+        )
+    )

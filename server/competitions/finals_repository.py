@@ -1,0 +1,127 @@
+"""Queries about what is re-scored on the private split."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session, joinedload
+
+from server.models.competition import Split, Team, Visibility
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind
+from server.models.submission import ENDED, Fault, Submission
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A submission with a public score that may become one of its team's finals."""
+
+    team_id: str
+    submission_id: str
+    score: float
+    received_at: datetime
+    selected: bool
+
+
+def unfinished(session: Session, competition_id: str) -> int:
+    """Return how many submissions have neither a public score nor a named failure yet."""
+    waiting = Submission.competition_id == competition_id, Submission.stage.not_in(ENDED)
+    return session.scalar(select(func.count()).select_from(Submission).where(*waiting)) or 0
+
+
+def candidates(session: Session, competition_id: str, *, team_id: str | None = None) -> Sequence[Candidate]:
+    """Return what may be a final: better scores first within a team, then the earlier."""
+    statement = (
+        select(
+            Submission.team_id,
+            Submission.id,
+            PublicScore.final_score,
+            Submission.received_at,
+            Submission.selected,
+        )
+        .join(PublicScore, PublicScore.submission_id == Submission.id)
+        .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
+        .join(Team, Team.id == Submission.team_id)
+        .where(
+            Submission.competition_id == competition_id,
+            Submission.disqualified_at.is_(None),
+            Submission.excluded_at.is_(None),
+            Team.disqualified_at.is_(None),
+            Evaluation.is_current.is_(True),
+        )
+        .order_by(Submission.team_id, PublicScore.final_score.desc(), Submission.received_at, Submission.id)
+    )
+    if team_id is not None:
+        statement = statement.where(Submission.team_id == team_id)
+    return [Candidate(*row) for row in session.execute(statement)]
+
+
+def selected(session: Session, team_id: str) -> Sequence[Submission]:
+    """Return what a team chose itself, the earliest first."""
+    chosen = select(Submission).where(Submission.team_id == team_id, Submission.selected.is_(True))
+    return session.scalars(chosen.order_by(Submission.received_at, Submission.id)).all()
+
+
+def mark(session: Session, competition_id: str, chosen: Collection[str]) -> None:
+    """Make exactly these submissions the selected ones of the competition."""
+    everything = update(Submission).where(Submission.competition_id == competition_id)
+    session.execute(everything.values(selected=Submission.id.in_(chosen)))
+
+
+def finals(session: Session, competition_id: str) -> Sequence[Submission]:
+    """Return the submissions that the private board is made of."""
+    statement = (
+        select(Submission)
+        .options(joinedload(Submission.team))
+        .join(Team, Team.id == Submission.team_id)
+        .where(
+            Submission.competition_id == competition_id,
+            Submission.selected.is_(True),
+            Submission.excluded_at.is_(None),
+            Submission.disqualified_at.is_(None),
+            Team.disqualified_at.is_(None),
+        )
+    )
+    return session.scalars(statement.order_by(Submission.received_at, Submission.id)).all()
+
+
+def current_evaluations(session: Session, submission_ids: Sequence[str], split_id: str) -> dict[str, Evaluation]:
+    """Return the evaluation that counts on this split, by submission id."""
+    statement = select(Evaluation).where(
+        Evaluation.submission_id.in_(submission_ids), Evaluation.split_id == split_id, Evaluation.is_current.is_(True)
+    )
+    return {evaluation.submission_id: evaluation for evaluation in session.scalars(statement)}
+
+
+def private_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, PrivateScore]:
+    """Return the private score that counts, by submission id. Only for what is revealed, and for organisers."""
+    statement = (
+        select(PrivateScore)
+        .join(Evaluation, Evaluation.id == PrivateScore.evaluation_id)
+        .where(PrivateScore.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
+    )
+    return {score.submission_id: score for score in session.scalars(statement)}
+
+
+def host_faults(session: Session, submission_id: str, split_id: str) -> int:
+    """Return how often the host failed at this submission on this split."""
+    failed = (
+        Evaluation.submission_id == submission_id,
+        Evaluation.split_id == split_id,
+        Evaluation.fault == Fault.HOST.value,
+    )
+    return session.scalar(select(func.count()).select_from(Evaluation).where(*failed)) or 0
+
+
+def private_split(session: Session, competition_id: str) -> Split:
+    statement = select(Split).where(
+        Split.competition_id == competition_id, Split.visibility == Visibility.PRIVATE.value
+    )
+    return session.scalars(statement).one()
+
+
+def runs_done(session: Session, evaluation_ids: Sequence[str]) -> int:
+    done = select(func.coalesce(func.sum(Shard.runs_done), 0)).where(
+        Shard.evaluation_id.in_(evaluation_ids), Shard.kind == ShardKind.RUNS.value
+    )
+    return int(session.scalar(done) or 0)

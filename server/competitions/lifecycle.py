@@ -1,0 +1,92 @@
+"""States of a competition, and every legal way from one to the next."""
+
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from server.admin import audit, webhooks
+from server.errors import Conflict
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState
+
+S = CompetitionState
+
+TRANSITIONS: dict[CompetitionState, frozenset[CompetitionState]] = {
+    S.DRAFT: frozenset({S.PREPARING, S.ARCHIVED}),
+    S.PREPARING: frozenset({S.READY, S.DRAFT}),
+    S.READY: frozenset({S.PREPARING, S.OPEN, S.ARCHIVED}),
+    S.OPEN: frozenset({S.CLOSED}),
+    S.CLOSED: frozenset({S.OPEN, S.PROVISIONAL}),  # open again: the deadline was extended
+    S.PROVISIONAL: frozenset({S.CLOSED, S.FINAL}),  # closed again: something is scored anew
+    S.FINAL: frozenset({S.ARCHIVED}),
+    S.ARCHIVED: frozenset(),
+}
+
+HIDDEN = frozenset({S.DRAFT, S.PREPARING})  # only its organisers know of it
+REVEALED = frozenset({S.FINAL, S.ARCHIVED})  # private scores may be shown
+
+ACTIONS = {
+    S.PREPARING: "competition.preparing",
+    S.DRAFT: "competition.back_to_draft",
+    S.READY: "competition.ready",
+    S.OPEN: "competition.opened",
+    S.CLOSED: "competition.closed",
+    S.PROVISIONAL: "competition.provisional",
+    S.FINAL: "competition.revealed",
+    S.ARCHIVED: "competition.archived",
+}
+
+TOLD = frozenset({S.CLOSED, S.FINAL})  # webhooks hear of these
+
+
+def state_of(competition: Competition) -> CompetitionState:
+    return CompetitionState(competition.state)
+
+
+def may_move(competition: Competition, to: CompetitionState) -> bool:
+    """Return whether the table of transitions knows this one."""
+    return to in TRANSITIONS[state_of(competition)]
+
+
+def move(
+    session: Session, competition: Competition, to: CompetitionState, *, actor: Account | None, reason: str = ""
+) -> None:
+    """Carry out one transition and record it. Raises Conflict naming the states that are allowed.
+
+    The caller holds the competition's row lock (repository.locked), so that a transition happens once.
+    """
+    if not may_move(competition, to):
+        allowed = ", ".join(sorted(TRANSITIONS[state_of(competition)])) or "none, it is an end"
+        raise Conflict(
+            f"{competition.slug} is {competition.state} and cannot become {to}; allowed from here: {allowed}"
+        )
+    audit.record(
+        session,
+        actor,
+        ACTIONS[to],
+        competition=competition,
+        subject=competition.slug,
+        reason=reason,
+        data={"from": competition.state, "to": to.value},
+    )
+    competition.state = to.value
+    if to in TOLD:
+        webhooks.tell(session, competition.id, ACTIONS[to], {"competition": competition.slug})
+
+
+def is_hidden(competition: Competition) -> bool:
+    return state_of(competition) in HIDDEN
+
+
+def is_revealed(competition: Competition) -> bool:
+    return state_of(competition) in REVEALED
+
+
+def accepts_submission(competition: Competition, received_at: datetime) -> bool:
+    """Return whether a submission received at that moment counts: its time decides, not when the state was moved.
+
+    A ready competition whose hour has come is open although nothing has moved it yet; a closed one still takes
+    what was received before the end, until its finals are frozen.
+    """
+    takes = competition.state in (S.READY, S.OPEN) or (competition.state == S.CLOSED and competition.frozen_at is None)
+    return takes and competition.opens_at <= received_at < competition.closes_at

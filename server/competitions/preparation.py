@@ -1,0 +1,119 @@
+"""The preparation of splits, as the database sees it: leased to a worker, reported on, finished or failed."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.orm import Session
+
+from server.competitions import service
+from server.competitions.config_file import CompetitionFile
+from server.db import clock, moment, now
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+
+
+@dataclass(frozen=True)
+class SplitWork:
+    """All that a worker needs to know to prepare a split."""
+
+    split_id: str
+    attempt: int
+    visibility: str
+    competition: CompetitionFile
+
+
+@dataclass(frozen=True)
+class PreparedSplit:
+    """What a finished preparation tells."""
+
+    manifest_sha256: str
+    n_forget: int
+    retraining_time_s: float
+    oracle: dict[str, Any]
+    device: str = "cpu"
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def claim(session: Session, split_id: str, *, lease_s: float) -> SplitWork | None:
+    """Lease the split's preparation, or return None if it is done or in other hands."""
+    result = session.execute(
+        update(Split)
+        .where(
+            Split.id == split_id,
+            _waits(clock(session)),
+        )
+        .values(
+            state=SplitState.PREPARING.value,
+            attempt=Split.attempt + 1,
+            lease_expires_at=moment(lease_s),
+        )
+    )
+    if not _changed(result):
+        return None
+    split = session.get_one(Split, split_id, populate_existing=True)
+    competition = session.get_one(Competition, split.competition_id)
+    return SplitWork(split.id, split.attempt, split.visibility, CompetitionFile.model_validate(competition.config))
+
+
+def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
+    """Say that the worker lives and how far it is. Return False if the work is no longer its own."""
+    return _update(session, work, lease_expires_at=moment(lease_s), stage=stage[:80], progress=progress)
+
+
+def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
+    """Mark the split ready; with the last one, the competition is. Return False if the work was lost before."""
+    held = _update(
+        session,
+        work,
+        state=SplitState.READY.value,
+        lease_expires_at=None,
+        stage="",
+        error="",
+        progress=1.0,
+        manifest_sha256=prepared.manifest_sha256,
+        n_forget=prepared.n_forget,
+        retraining_time_s=prepared.retraining_time_s,
+        oracle=prepared.oracle,
+        device=prepared.device,
+        versions=prepared.versions,
+        prepared_at=now(),
+    )
+    if held:
+        split = session.get_one(Split, work.split_id)
+        service.note_prepared(session, session.get_one(Competition, split.competition_id))
+    return held
+
+
+def fail(session: Session, work: SplitWork, error: str) -> bool:
+    """Mark the split failed, for the organiser to read why."""
+    return _update(session, work, state=SplitState.FAILED.value, lease_expires_at=None, error=error)
+
+
+def forgotten(session: Session, at: datetime) -> list[str]:
+    """Return the splits that should be in preparation but are in nobody's hands."""
+    return list(session.scalars(select(Split.id).where(_waits(at))))
+
+
+def _waits(at: datetime) -> ColumnElement[bool]:
+    """The competition is past its draft, the split is not ready, and nobody holds it."""
+    begun = select(Competition.id).where(Competition.state != CompetitionState.DRAFT.value)
+    return and_(
+        Split.competition_id.in_(begun),
+        Split.state.in_([SplitState.PENDING.value, SplitState.PREPARING.value]),
+        or_(Split.lease_expires_at.is_(None), Split.lease_expires_at < at),
+    )
+
+
+def _update(session: Session, work: SplitWork, **values: object) -> bool:
+    result = session.execute(
+        update(Split)
+        .where(Split.id == work.split_id, Split.attempt == work.attempt, Split.state == SplitState.PREPARING.value)
+        .values(**values)
+    )
+    return _changed(result)
+
+
+def _changed(result: object) -> bool:
+    return isinstance(result, CursorResult) and result.rowcount == 1

@@ -1,0 +1,75 @@
+"""Queries about competitions, their organisers and splits."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import and_, or_, select
+from sqlalchemy.orm import Session
+
+from server.models.competition import (
+    Competition,
+    CompetitionOrganiser,
+    CompetitionState,
+    Split,
+    Visibility,
+)
+
+
+def by_slug(session: Session, slug: str) -> Competition | None:
+    return session.scalar(select(Competition).where(Competition.slug == slug))
+
+
+def by_id(session: Session, competition_id: str) -> Competition | None:
+    return session.get(Competition, competition_id)
+
+
+def everything(session: Session) -> Sequence[Competition]:
+    return session.scalars(select(Competition).order_by(Competition.opens_at.desc(), Competition.slug)).all()
+
+
+def locked(session: Session, competition_id: str) -> Competition:
+    """Return the competition as it is now, its row locked until the transaction ends."""
+    statement = select(Competition).where(Competition.id == competition_id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
+def held(session: Session, competition_id: str) -> Competition:
+    """Return the competition as it is now; nobody moves it before this transaction ends, others may hold it too."""
+    statement = select(Competition).where(Competition.id == competition_id).with_for_update(read=True)
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
+def due(session: Session, at: datetime) -> Sequence[str]:
+    """Return the ids of the competitions that may have to move by themselves."""
+    state = Competition.state
+    statement = select(Competition.id).where(
+        or_(
+            state == CompetitionState.PREPARING,
+            and_(state == CompetitionState.READY, Competition.opens_at <= at),
+            and_(state == CompetitionState.OPEN, Competition.closes_at <= at),
+            state == CompetitionState.CLOSED,
+        )
+    )
+    return session.scalars(statement.order_by(Competition.closes_at, Competition.id)).all()
+
+
+def organises(session: Session, *, competition_id: str, account_id: str) -> bool:
+    return session.get(CompetitionOrganiser, (competition_id, account_id)) is not None
+
+
+def organised_by(session: Session, account_id: str) -> frozenset[str]:
+    """Return the ids of the competitions that this account organises."""
+    mine = select(CompetitionOrganiser.competition_id).where(CompetitionOrganiser.account_id == account_id)
+    return frozenset(session.scalars(mine))
+
+
+def splits(session: Session, competition_id: str) -> Sequence[Split]:
+    """Return the splits, the public one last (P-R-I before P-U-B)."""
+    statement = select(Split).where(Split.competition_id == competition_id).order_by(Split.visibility)
+    return session.scalars(statement.execution_options(populate_existing=True)).all()
+
+
+def split(session: Session, *, competition_id: str, visibility: Visibility) -> Split | None:
+    return session.scalar(
+        select(Split).where(Split.competition_id == competition_id, Split.visibility == visibility.value)
+    )

@@ -1,0 +1,173 @@
+"""Competitions: finding, creating, preparing, opening, closing."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from json import dumps, loads
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from server import queue
+from server.admin import audit
+from server.competitions import lifecycle, repository
+from server.competitions.config_file import CompetitionFile, parse_competition
+from server.db import now
+from server.errors import Conflict, NotAllowed, NotFound, Violation
+from server.models.account import Account, Role
+from server.models.competition import (
+    Competition,
+    CompetitionOrganiser,
+    CompetitionState,
+    Split,
+    SplitState,
+    Visibility,
+)
+
+
+def get(session: Session, slug: str, *, account: Account | None) -> Competition:
+    """Return the competition called `slug` if the caller may know of it. Raises NotFound."""
+    competition = repository.by_slug(session, slug)
+    if competition is None or not _may_see(session, competition, account):
+        raise NotFound(f"There is no competition called {slug!r}")
+    return competition
+
+
+def of_id(session: Session, competition_id: str) -> Competition:
+    """Return a competition that something else refers to. Raises NotFound."""
+    competition = repository.by_id(session, competition_id)
+    if competition is None:
+        raise NotFound(f"There is no competition {competition_id!r}")
+    return competition
+
+
+def list_visible(session: Session, *, account: Account | None) -> list[Competition]:
+    """Return every competition that the caller may know of, the latest to open first."""
+    mine = repository.organised_by(session, account.id) if account else frozenset()
+    sees_all = account is not None and account.role == Role.ADMINISTRATOR
+    return [c for c in repository.everything(session) if sees_all or c.id in mine or not lifecycle.is_hidden(c)]
+
+
+def is_organiser(session: Session, competition: Competition, account: Account | None) -> bool:
+    """Return whether `account` runs this competition; administrators run all of them."""
+    if account is None:
+        return False
+    if account.role == Role.ADMINISTRATOR:
+        return True
+    return repository.organises(session, competition_id=competition.id, account_id=account.id)
+
+
+def file_of(competition: Competition) -> CompetitionFile:
+    """Return the organiser's decisions, as the checked model."""
+    return _file(dumps(competition.config, sort_keys=True))
+
+
+@lru_cache(maxsize=256)
+def _file(config: str) -> CompetitionFile:
+    return CompetitionFile.model_validate(loads(config))
+
+
+def create(session: Session, text: str, *, organiser: Account, source: str = "competition file") -> Competition:
+    """Make a draft from TOML. Raises InvalidCompetitionFile, NotAllowed, or Conflict if the slug is taken."""
+    if organiser.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
+        raise NotAllowed(f"{organiser.name} is a {organiser.role}; only organisers create competitions")
+    file = parse_competition(text, source=source)
+    _check_trust(file, organiser)
+    competition = Competition(
+        slug=file.slug,
+        title=file.title,
+        summary=file.summary,
+        opens_at=file.opens_at,
+        closes_at=file.closes_at,
+        config=file.model_dump(mode="json"),
+        source=text,
+        created_by=organiser.id,
+    )
+    _add(session, competition)
+    session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
+    session.add_all(Split(competition_id=competition.id, visibility=v.value) for v in Visibility)
+    audit.record(session, organiser, "competition.created", competition=competition, subject=competition.slug)
+    return competition
+
+
+def splits(session: Session, competition: Competition) -> Sequence[Split]:
+    """Return both splits as they are in the database now."""
+    return repository.splits(session, competition.id)
+
+
+def split_of(session: Session, competition: Competition, visibility: Visibility) -> Split:
+    """Return one of the two splits. Raises NotFound."""
+    split = repository.split(session, competition_id=competition.id, visibility=visibility)
+    if split is None:
+        raise NotFound(f"{competition.slug} has no {visibility} split")
+    return split
+
+
+def prepare(session: Session, competition: Competition, *, actor: Account | None) -> Competition:
+    """Queue the preparation of both splits. Asked again, it tries failed ones again, and has every file of the ready
+    ones checked and what is damaged made anew; the competition goes on meanwhile. Raises Conflict once it is over."""
+    competition = repository.locked(session, competition.id)
+    if competition.state == CompetitionState.DRAFT:
+        lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
+    elif lifecycle.is_revealed(competition):
+        raise Conflict(f"{competition.slug} is {competition.state}; its splits are no longer prepared")
+    for split in repository.splits(session, competition.id):
+        if split.state in (SplitState.FAILED, SplitState.READY):
+            again = "checking every file" if split.state == SplitState.READY else ""
+            split.state, split.stage, split.error = SplitState.PENDING.value, again, ""
+            split.progress, split.lease_expires_at = 0.0, None
+        if split.state == SplitState.PENDING:
+            queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
+    session.flush()
+    return competition
+
+
+def note_prepared(session: Session, competition: Competition) -> bool:
+    """Make a preparing competition ready once both its splits are. Return whether it became so. Safe to run twice."""
+    competition = repository.locked(session, competition.id)
+    if competition.state != CompetitionState.PREPARING:
+        return False
+    if any(split.state != SplitState.READY for split in repository.splits(session, competition.id)):
+        return False
+    lifecycle.move(session, competition, CompetitionState.READY, actor=None)
+    return True
+
+
+def open_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
+    """Open a ready competition by hand; if its hour has not come, it comes now."""
+    competition = repository.locked(session, competition.id)
+    lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
+    at = now()
+    if competition.closes_at <= at:
+        raise Conflict(f"{competition.slug} has closed at {competition.closes_at.isoformat()}; extend it first")
+    competition.opens_at = min(competition.opens_at, at)
+    return competition
+
+
+def close_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
+    """Close an open competition by hand; if its end has not come, it comes now."""
+    competition = repository.locked(session, competition.id)
+    lifecycle.move(session, competition, CompetitionState.CLOSED, actor=actor, reason=reason)
+    at = now()
+    competition.closes_at = min(competition.closes_at, at)
+    competition.closed_at = at
+    return competition
+
+
+def _check_trust(file: CompetitionFile, organiser: Account) -> None:
+    """A network given as Python text runs in the worker, beside hidden data of every competition of the instance."""
+    if file.network.name == "module" and organiser.role != Role.ADMINISTRATOR:
+        wrong = Violation("network.name", "only an administrator may bring a network of their own", "module")
+        raise NotAllowed(f"{organiser.name} is no administrator; choose a network by name", violations=(wrong,))
+
+
+def _add(session: Session, competition: Competition) -> None:
+    try:
+        with session.begin_nested():
+            session.add(competition)
+    except IntegrityError as error:
+        taken = Violation("slug", "is taken; choose another", competition.slug)
+        raise Conflict(f"There is already a competition called {competition.slug!r}", violations=(taken,)) from error
+
+
+def _may_see(session: Session, competition: Competition, account: Account | None) -> bool:
+    return not lifecycle.is_hidden(competition) or is_organiser(session, competition, account)

@@ -1,0 +1,141 @@
+"""Every setting of an instance, read once from the environment (prefix LETHE_). docs/settings.md describes each."""
+
+import secrets
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from server.embedded.redis import socket_path
+
+
+class Settings(BaseSettings):
+    """Settings of one instance. Frozen: a process never changes them."""
+
+    model_config = SettingsConfigDict(env_prefix="LETHE_", frozen=True, extra="ignore")
+
+    environment: Literal["embedded", "production"] = Field(
+        default="embedded", description="production refuses defaults that are only safe on one's own machine"
+    )
+    home: Path = Field(
+        default_factory=lambda: Path.home() / ".lethe", description="folder where an embedded instance lives"
+    )
+    database_url: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in the home folder")
+    redis_url: str = Field(default="", description="Celery broker URL; empty: a private Redis in the home folder")
+    storage_url: str = Field(default="", description="fsspec URL of the storage; empty: a folder in the home folder")
+    secret_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="key that signs cookies; empty: made once and kept in the home folder",
+    )
+    host: str = Field(default="127.0.0.1", description="address that the web server listens on")
+    port: int = Field(default=8000, ge=0, le=65535, description="port that the web server listens on; 0: any free")
+    public_url: str = Field(default="", description="address that people reach the server at, for links")
+    worker_concurrency: int = Field(default=2, ge=1, le=256, description="shards that one worker runs at a time")
+    worker_device: Literal["cpu", "cuda"] = Field(default="cpu", description="device of this worker")
+    worker_threads: int = Field(default=1, ge=1, le=64, description="CPU threads of one run, and of its inference")
+    worker_gpus: str = Field(
+        default="0", pattern=r"^\d+(,\d+)*$", description="numbers of the GPUs that a cuda worker's processes share"
+    )
+    worker_memory_mib: int = Field(
+        default=0, ge=0, description="memory that this worker's runs may use together, MiB; 0: what the host has"
+    )
+    worker_competitions: str = Field(
+        default="", description="slugs, with commas, of the only competitions that this worker serves; empty: all"
+    )
+    worker_prepares: bool = Field(default=True, description="whether this worker also prepares splits")
+    worker_drain_s: float = Field(
+        default=0.0, ge=0, description="how long a stopping worker goes on with its shard before it gives it back"
+    )
+    sandbox_backend: Literal["bubblewrap", "runsc", "plain"] = Field(
+        default="bubblewrap", description="what confines participants' code; plain only in tests"
+    )
+    lease_s: float = Field(
+        default=60.0, gt=0, description="a shard whose worker is silent this long is given to another"
+    )
+    heartbeat_s: float = Field(default=1.0, gt=0, description="how often a worker reports progress")
+    max_attempts: int = Field(default=3, ge=1, description="attempts at a shard before the host's fault is reported")
+    sweep_interval_s: float = Field(
+        default=5.0, gt=0, description="how often lost leases and forgotten work are looked for"
+    )
+    cache_mib: int = Field(
+        default=20_480, ge=1, description="disk that splits from remote storage may take on this host, MiB"
+    )
+    keep_logs_days: int = Field(default=90, ge=0, description="how long what runs printed is kept; 0: for ever")
+    keep_garbage_hours: float = Field(
+        default=24.0, ge=0, description="age from which files that nothing refers to may be collected"
+    )
+    metrics_token: SecretStr = Field(
+        default=SecretStr(""), description="token that /metrics asks for; empty: open, but off in production"
+    )
+    worker_metrics_port: int = Field(
+        default=0, ge=0, le=65535, description="port on which a worker shows its counts to Prometheus; 0: none"
+    )
+    session_days: int = Field(default=30, ge=1, description="how long a log-in lasts")
+    open_registration: bool = Field(default=True, description="whether anyone may register an account")
+    log_json: bool = Field(default=False, description="logs as JSON lines instead of text for people")
+
+    @model_validator(mode="after")
+    def _production_has_no_defaults(self) -> Self:
+        if self.environment == "production":
+            missing = [
+                f"LETHE_{name.upper()}"
+                for name in ("database_url", "redis_url", "storage_url", "secret_key", "public_url")
+                if not _given(getattr(self, name))
+            ]
+            if missing:
+                raise ValueError(f"LETHE_ENVIRONMENT=production needs {', '.join(missing)}")
+            if self.sandbox_backend == "plain":
+                raise ValueError("LETHE_SANDBOX_BACKEND=plain confines nothing and is refused in production")
+        return self
+
+    @property
+    def resolved_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.home.absolute() / 'lethe.db'}"
+
+    @property
+    def resolved_redis_url(self) -> str:
+        return self.redis_url or f"redis+socket://{self.redis_socket}"
+
+    @property
+    def redis_socket(self) -> Path:
+        return socket_path(self.home.absolute() / "redis")
+
+    @property
+    def resolved_storage_url(self) -> str:
+        return self.storage_url or (self.home.absolute() / "storage").as_uri()
+
+    @property
+    def scratch(self) -> Path:
+        """Folder of this host for what may vanish: staged code, caches."""
+        return self.home.absolute() / "scratch"
+
+    def signing_key(self) -> bytes:
+        """Return the key that signs cookies, making and keeping one on an embedded instance."""
+        given = self.secret_key.get_secret_value()
+        if given:
+            return given.encode()
+        path = self.home / "secret_key"
+        if not path.exists():
+            self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            candidate = self.home / f".secret_key-{secrets.token_hex(8)}"
+            candidate.touch(mode=0o600)
+            candidate.write_text(secrets.token_hex(32))
+            try:
+                path.hardlink_to(candidate)  # the first of several processes wins
+            except FileExistsError:
+                pass
+            finally:
+                candidate.unlink()
+        return path.read_text().encode()
+
+
+def _given(value: str | SecretStr) -> bool:
+    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)
+
+
+@lru_cache
+def get_settings() -> Settings:
+    """Return this process's settings."""
+    return Settings()

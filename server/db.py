@@ -1,0 +1,189 @@
+"""Engine, sessions and column types. The opener of a session commits."""
+
+import itertools
+import random
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import psycopg
+import structlog
+from sqlalchemy import (
+    JSON,
+    DateTime,
+    Dialect,
+    Engine,
+    Float,
+    MetaData,
+    String,
+    TypeDecorator,
+    create_engine,
+    event,
+    literal,
+    select,
+)
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment. Aware on both sides; stored as UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a moment needs a time zone, {value!r} has none")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON, str: String}  # noqa: RUF012 (SQLAlchemy's own convention)
+
+
+def now() -> datetime:
+    """Return this moment in UTC."""
+    return datetime.now(UTC)
+
+
+class moment(FunctionElement[datetime]):  # noqa: N801 (an SQL function, written as SQL writes them)
+    """The database's own clock, `seconds` from now, as an SQL expression.
+
+    Leases and queues are timed by it alone: the clock of a worker or of a web server may be wrong.
+    """
+
+    inherit_cache = True
+    type = UtcDateTime()
+    name = "moment"
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        super().__init__(literal(seconds, Float()))
+
+
+@compiles(moment, "postgresql")
+def _moment_on_postgresql(element: moment, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(clock_timestamp() + make_interval(secs => {compiler.process(element.clauses, **options)}))"
+
+
+@compiles(moment, "sqlite")
+def _moment_on_sqlite(element: moment, compiler: SQLCompiler, **options: Any) -> str:
+    seconds = compiler.process(element.clauses, **options)
+    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', {seconds} || ' seconds') || '000')"
+
+
+def clock(session: Session) -> datetime:
+    """Return this moment by the database's clock."""
+    return session.scalars(select(moment())).one()
+
+
+def new_id() -> str:
+    """Return a fresh identifier that tells nothing about how many came before it."""
+    return secrets.token_hex(8)
+
+
+def make_engine(url: str) -> Engine:
+    """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions."""
+    if url.startswith("sqlite"):
+        engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=True, pool_size=10)
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver must not open transactions of its own; _begin_sqlite does
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL", "busy_timeout=30000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that first reads and then writes cannot wait for the write lock in WAL mode: writers
+    # take it at once, which is also what makes a quota's count and insert one step.
+    writes = connection.get_execution_options().get("lethe_write", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class Database:
+    """Sessions on one engine: `write()` commits at its end, `read()` never does."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = make_engine(url)
+        self._write = sessionmaker(self.engine, expire_on_commit=False)
+        self._read = sessionmaker(self.engine.execution_options(lethe_write=False), expire_on_commit=False)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        with self._write() as session, session.begin():
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        with self._read() as session:
+            yield session
+
+    def retrying(self, step: Callable[[Session], T], *, within_s: float = 60.0) -> T:
+        """Return what `step` gives in a transaction of its own, trying again where that can help.
+
+        A deadlock's loser, a database that restarts and a connection that broke are tried again until `within_s` is
+        over. `step` must be safe to run twice: a commit may have succeeded although its answer was lost.
+        """
+        deadline = time.monotonic() + within_s
+        for attempt in itertools.count():
+            try:
+                with self.write() as session:
+                    return step(session)
+            except DBAPIError as error:
+                if not _passes(error) or time.monotonic() > deadline:
+                    raise
+                log.warning("transaction tried again", attempt=attempt + 1, error=type(error.orig).__name__)
+            time.sleep(min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries)
+        raise AssertionError("the count of attempts has no end")
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+# deadlock, serialization failure, lock not available, server shutting down or starting up, too many connections
+PASSING_STATES = frozenset({"40P01", "40001", "55P03", "57P01", "57P02", "57P03", "53300"})
+
+
+def _passes(error: DBAPIError) -> bool:
+    """Return whether the same transaction may succeed a moment later."""
+    if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in PASSING_STATES:
+        return True
+    cause = error.orig
+    if isinstance(cause, sqlite3.OperationalError):
+        return cause.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return isinstance(cause, psycopg.OperationalError) and cause.sqlstate is None  # no answer at all: it is away

@@ -1,0 +1,35 @@
+"""What routes are given: sessions, the caller, and the right to be there."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy.orm import Session
+
+from server.config import Settings, get_settings
+from server.db import Database
+from server.storage import Storage, get_storage
+
+
+@lru_cache
+def get_database() -> Database:
+    """Return this process's database."""
+    return Database(get_settings().resolved_database_url)
+
+
+def get_session(request: Request) -> Iterator[Session]:
+    """Open a session for one request; a GET never writes, so it never waits for a writer."""
+    database = get_database()
+    if request.method in ("GET", "HEAD"):
+        with database.read() as session:
+            yield session
+    else:
+        with database.write() as session:
+            yield session
+
+
+# scope="function": committed before the response leaves, so that what was acknowledged is stored.
+SessionDep = Annotated[Session, Depends(get_session, scope="function")]
+SettingsDep = Annotated[Settings, Depends(get_settings)]
+StorageDep = Annotated[Storage, Depends(get_storage)]

@@ -1,0 +1,136 @@
+"""Looks at what an instance needs on this host, and says for each thing that is wrong how to mend it."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from alembic.script import ScriptDirectory
+from kombu.exceptions import OperationalError as BrokerError
+from pydantic import ValidationError
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from server.config import Settings
+from server.db import Database, clock
+from server.errors import AppError, NotFound
+from server.migrate import alembic_config
+from server.queue import client
+from server.storage import Storage
+
+LEAST_FREE_MIB = 5 * 1024
+CLOCK_TOLERANCE_S = 2.0
+PYTHONS = ((3, 11), (3, 14))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look found. `mend` says what to do where the state is not "ok"."""
+
+    name: str
+    state: Literal["ok", "warning", "wrong"]
+    found: str
+    mend: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Yield what was found, one thing after the other."""
+    checks: tuple[Callable[[Settings], Finding], ...] = (_python, _disk, _database, _clock, _queue, _storage)
+    for check in checks:
+        yield check(settings)
+
+
+def read_settings() -> tuple[Settings | None, Finding]:
+    """Return the settings, or None and what is wrong with them. No value is repeated: some are secrets."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'together'}: {item['msg']}" for item in error.errors())
+        return None, Finding("settings", "wrong", wrong, "Correct the LETHE_ variables; docs/settings.md lists them.")
+    kind = f"{settings.environment}, {settings.worker_device} worker, sandbox {settings.sandbox_backend}"
+    return settings, Finding("settings", "ok", kind)
+
+
+def _python(_: Settings) -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if PYTHONS[0] <= sys.version_info[:2] < PYTHONS[1]:
+        return Finding("python", "ok", version)
+    return Finding("python", "warning", version, "Lethe is tested with Python 3.11 to 3.13; use one of them.")
+
+
+def _disk(settings: Settings) -> Finding:
+    folder = settings.home.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free // 2**20
+    found = f"{free:,} MiB free below {folder}"
+    if free >= LEAST_FREE_MIB:
+        return Finding("disk", "ok", found)
+    return Finding("disk", "warning", found, f"Free {LEAST_FREE_MIB:,} MiB, run `lethe gc`, or move LETHE_HOME.")
+
+
+def _database(settings: Settings) -> Finding:
+    newest = ScriptDirectory.from_config(alembic_config(settings.resolved_database_url)).get_current_head()
+    database = Database(settings.resolved_database_url)
+    try:
+        with database.read() as session:
+            found = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+            kind = session.get_bind().dialect.name
+    except SQLAlchemyError as error:
+        mend = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
+        return Finding("database", "wrong", f"no answer ({type(error).__name__})", mend)
+    finally:
+        database.dispose()
+    if found == newest:
+        return Finding("database", "ok", f"{kind}, revision {found}")
+    return Finding(
+        "database", "wrong", f"{kind}, revision {found}, this program needs {newest}", "Run `lethe migrate`."
+    )
+
+
+def _clock(settings: Settings) -> Finding:
+    database = Database(settings.resolved_database_url)
+    try:
+        with database.read() as session:
+            started = time.monotonic()
+            theirs, ours = clock(session), datetime.now(UTC)
+            took = time.monotonic() - started
+    except SQLAlchemyError:
+        return Finding("clock", "warning", "the database could not be asked for the time", "Mend the database first.")
+    finally:
+        database.dispose()
+    apart = abs((ours - theirs).total_seconds())
+    if apart <= CLOCK_TOLERANCE_S + took:
+        return Finding("clock", "ok", f"{apart:.3f} s from the database's")
+    mend = "Run a time service (chrony, systemd-timesyncd). Leases go by the database's clock and stay right meanwhile."
+    return Finding("clock", "warning", f"{apart:.0f} s from the database's", mend)
+
+
+def _queue(settings: Settings) -> Finding:
+    try:
+        with client().connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, timeout=2)
+    except (BrokerError, OSError) as error:
+        mend = "Start Redis and check LETHE_REDIS_URL. An embedded instance starts its own: `lethe up`."
+        if not settings.redis_url:
+            return Finding("queue", "warning", "the instance's own Redis does not run", mend)
+        return Finding("queue", "wrong", f"no answer ({type(error).__name__})", mend)
+    return Finding("queue", "ok", "Redis answers")
+
+
+def _storage(settings: Settings) -> Finding:
+    key = "health/doctor"
+    try:
+        storage = Storage(settings.resolved_storage_url)
+        storage.write(key, b"ok")
+        storage.read(key)
+        storage.remove(key)
+    except NotFound:
+        return Finding("storage", "wrong", "what was written is not there", "The bucket must be read-after-write.")
+    except (AppError, OSError, ImportError, ValueError) as error:
+        mend = "Check LETHE_STORAGE_URL, its rights and its credentials; s3:// needs the extra `lethe[s3]`."
+        return Finding("storage", "wrong", str(error)[:200], mend)
+    return Finding("storage", "ok", "local folder" if storage.is_local else "remote, written and read")

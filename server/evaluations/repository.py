@@ -1,0 +1,198 @@
+"""SQL of evaluations, shards and their attempts."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.orm import Session, joinedload
+
+from server.db import moment
+from server.evaluations.queue_repository import in_state
+from server.models.competition import Competition, Split
+from server.models.evaluation import (
+    Evaluation,
+    EvaluationState,
+    PrivateScore,
+    PublicScore,
+    Shard,
+    ShardAttempt,
+    ShardKind,
+    ShardState,
+)
+from server.models.submission import Submission
+
+
+def evaluation_of(session: Session, submission_id: str, split_id: str, *, scorer_version: str) -> Evaluation | None:
+    return session.scalar(
+        select(Evaluation).where(
+            Evaluation.submission_id == submission_id,
+            Evaluation.split_id == split_id,
+            Evaluation.scorer_version == scorer_version,
+        )
+    )
+
+
+def device_of(session: Session, split_id: str) -> str | None:
+    """Return the kind of device that the split was prepared on."""
+    return session.scalar(select(Split.device).where(Split.id == split_id))
+
+
+def lock_evaluation(session: Session, evaluation_id: str) -> Evaluation:
+    """Return the evaluation, held until the transaction ends: closing shards one after the other is what makes
+    the last one know that it is the last."""
+    return session.scalars(
+        select(Evaluation)
+        .where(Evaluation.id == evaluation_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).one()
+
+
+def claim_context(session: Session, evaluation_id: str) -> tuple[Evaluation, Submission, Split, Competition]:
+    row = session.execute(
+        select(Evaluation, Submission, Split, Competition)
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .join(Competition, Competition.id == Split.competition_id)
+        .where(Evaluation.id == evaluation_id)
+    ).one()
+    return row
+
+
+def hold_lease(
+    session: Session, shard_id: int, *, attempt: int, lease_s: float, runs_done: int, wall_time_s: float
+) -> bool:
+    """Extend a lease. Return False if the attempt is no longer the current one."""
+    result = session.execute(
+        update(Shard)
+        .where(_is_current(shard_id, attempt))
+        .values(lease_expires_at=moment(lease_s), runs_done=runs_done, wall_time_s=wall_time_s)
+    )
+    return _changed(result)
+
+
+def leave_shard(
+    session: Session,
+    shard_id: int,
+    *,
+    attempt: int,
+    state: ShardState,
+    expired_before: datetime | None = None,
+    **values: object,
+) -> bool:
+    """Move a leased shard to `state`. Return False if the attempt is no longer the current one, or, where that
+    is asked, if its lease is not over."""
+    current = _is_current(shard_id, attempt)
+    if expired_before is not None:
+        current &= Shard.lease_expires_at < expired_before
+    result = session.execute(update(Shard).where(current).values(state=state.value, lease_expires_at=None, **values))
+    return _changed(result)
+
+
+def end_attempt(
+    session: Session, shard_id: int, *, attempt: int, outcome: str, at: datetime, runs_done: int = 0, detail: str = ""
+) -> None:
+    session.execute(
+        update(ShardAttempt)
+        .where(ShardAttempt.shard_id == shard_id, ShardAttempt.attempt == attempt, ShardAttempt.ended_at.is_(None))
+        .values(outcome=outcome, ended_at=at, runs_done=runs_done, detail=detail)
+    )
+
+
+def cancel_open_shards(session: Session, evaluation_id: str) -> None:
+    """Take every shard that is not done out of the queue and away from its worker."""
+    session.execute(
+        update(Shard)
+        .where(
+            Shard.evaluation_id == evaluation_id,
+            Shard.state.in_([ShardState.QUEUED.value, ShardState.LEASED.value]),
+        )
+        .values(state=ShardState.CANCELLED.value, lease_expires_at=None)
+    )
+
+
+def unfinished_runs(session: Session, evaluation_id: str) -> int:
+    """Return how many shards of runs are not done."""
+    return session.scalars(
+        select(func.count())
+        .select_from(Shard)
+        .where(
+            Shard.evaluation_id == evaluation_id,
+            Shard.kind == ShardKind.RUNS.value,
+            Shard.state != ShardState.DONE.value,
+        )
+    ).one()
+
+
+def wall_time_used(session: Session, evaluation_id: str) -> float:
+    """Return the participants' clock over all runs of the evaluation so far, seconds."""
+    return float(
+        session.scalars(
+            select(func.coalesce(func.sum(Shard.wall_time_s), 0.0)).where(
+                Shard.evaluation_id == evaluation_id, Shard.kind == ShardKind.RUNS.value
+            )
+        ).one()
+    )
+
+
+def shards_of(session: Session, evaluation_ids: Sequence[str]) -> Sequence[Shard]:
+    return session.scalars(select(Shard).where(Shard.evaluation_id.in_(evaluation_ids)).order_by(Shard.id)).all()
+
+
+def attempts_of(session: Session, evaluation_ids: Sequence[str]) -> Sequence[tuple[ShardAttempt, Shard]]:
+    rows = session.execute(
+        select(ShardAttempt, Shard)
+        .join(Shard, Shard.id == ShardAttempt.shard_id)
+        .where(Shard.evaluation_id.in_(evaluation_ids))
+        .order_by(ShardAttempt.id)
+    )
+    return list(rows)
+
+
+def evaluations_of(session: Session, submission_ids: Sequence[str], *, visibility: str) -> Sequence[Evaluation]:
+    """Return each submission's evaluations on the split of that visibility, oldest first."""
+    return session.scalars(
+        select(Evaluation)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(Evaluation.submission_id.in_(submission_ids), Split.visibility == visibility)
+        .order_by(Evaluation.created_at, Evaluation.id)
+    ).all()
+
+
+def has_score(session: Session, evaluation_id: str) -> bool:
+    return any(session.get(table, evaluation_id) is not None for table in (PublicScore, PrivateScore))
+
+
+def unscored(session: Session, *, since_before: datetime) -> Sequence[str]:
+    """Return evaluations whose runs are all done but whose score has not come."""
+    return session.scalars(
+        select(Evaluation.id).where(
+            Evaluation.state == EvaluationState.SCORING.value, Evaluation.finished_at < since_before
+        )
+    ).all()
+
+
+def evaluation_with_split(session: Session, evaluation_id: str) -> Evaluation | None:
+    return session.scalar(
+        select(Evaluation)
+        .where(Evaluation.id == evaluation_id)
+        .options(
+            joinedload(Evaluation.split).joinedload(Split.competition),
+            joinedload(Evaluation.submission),
+        )
+    )
+
+
+def _is_current(shard_id: int, attempt: int) -> ColumnElement[bool]:
+    return (Shard.id == shard_id) & (Shard.attempt == attempt) & in_state(ShardState.LEASED)
+
+
+def _changed(result: object) -> bool:
+    return isinstance(result, CursorResult) and result.rowcount == 1
+
+
+def attempt_row(session: Session, shard_id: int, attempt: int) -> ShardAttempt | None:
+    return session.scalar(
+        select(ShardAttempt).where(ShardAttempt.shard_id == shard_id, ShardAttempt.attempt == attempt)
+    )

@@ -1,0 +1,66 @@
+"""Scores, written exactly once: the primary key is the evaluation."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.orm import Session
+
+from server.admin import webhooks
+from server.db import now
+from server.evaluations import repository
+from server.models.competition import Split, Visibility
+from server.models.evaluation import EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
+from server.models.submission import Stage, Submission
+from server.queue import GROUP_TIES, send_after_commit
+
+
+class ScoreRecord(BaseModel):
+    """What the scorer found for one evaluation."""
+
+    model_config = ConfigDict(frozen=True)
+
+    final_score: float
+    forgetting_quality: float
+    retain_ratio: float
+    test_ratio: float
+    interval_low: float | None = None
+    interval_high: float | None = None
+    details: dict[str, Any]
+    replicates: dict[str, Any] | None = None
+
+
+def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None:
+    """Return the shards of runs, in order, or None if the evaluation does not wait for a score."""
+    evaluation = repository.evaluation_with_split(session, evaluation_id)
+    if evaluation is None or evaluation.state != EvaluationState.SCORING.value:
+        return None
+    shards = [s for s in repository.shards_of(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
+    return sorted(shards, key=lambda shard: shard.first_run)
+
+
+def record(session: Session, evaluation_id: str, score: ScoreRecord) -> bool:
+    """Store the score and end the evaluation. Return False if that was done before, or is no longer wanted."""
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    if evaluation.state != EvaluationState.SCORING.value or repository.has_score(session, evaluation_id):
+        return False
+    split = session.get_one(Split, evaluation.split_id)
+    is_public = split.visibility == Visibility.PUBLIC.value
+    table = PublicScore if is_public else PrivateScore
+    session.add(
+        table(
+            evaluation_id=evaluation_id,
+            submission_id=evaluation.submission_id,
+            scorer_version=evaluation.scorer_version,
+            **score.model_dump(),
+        )
+    )
+    evaluation.state = EvaluationState.SCORED.value
+    evaluation.finished_at = now()
+    if is_public and evaluation.is_current:
+        submission = session.get_one(Submission, evaluation.submission_id)
+        submission.stage = Stage.SCORED.value
+        submission.finished_at = now()
+        webhooks.tell(session, submission.competition_id, "submission.scored", {"submission": submission.id})
+    if score.replicates is not None:
+        send_after_commit(session, GROUP_TIES, split.id)
+    return True

@@ -1,0 +1,191 @@
+"""The life of an evaluation: started, run in shards, scored or failed. Claims are in claims.py."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from server.admin import webhooks
+from server.competitions.config_file import CompetitionFile
+from server.db import new_id, now
+from server.evaluations import repository
+from server.evaluations.progress import AttemptEntry, Progress
+from server.evaluations.versions import SCORER_VERSION
+from server.models.competition import Competition, Split, Team, Visibility
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
+from server.models.submission import ENDED, Fault, Stage, Submission
+from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
+
+BASELINE_PRIORITY = 2  # everybody compares with the organiser's own entries
+ORGANISER_PRIORITY = 5  # what an organiser asks for by hand
+SMOKE_PRIORITY = 10  # a smoke run takes a second and tells the participant the most
+
+
+def start(session: Session, submission: Submission, split: Split, *, smoke: bool) -> Evaluation:
+    """Queue the submission on the split. With `smoke`, one run on the public sample goes first.
+
+    Starting twice is the same as starting once.
+    """
+    known = repository.evaluation_of(session, submission.id, split.id, scorer_version=SCORER_VERSION)
+    if known:
+        return known
+    config = competition_config(session, split)
+    priority = BASELINE_PRIORITY if session.get_one(Team, submission.team_id).is_baseline else 0
+    evaluation = Evaluation(
+        id=new_id(),
+        submission_id=submission.id,
+        split_id=split.id,
+        scorer_version=SCORER_VERSION,
+        n_runs=config.n_models,
+        priority=priority,
+    )
+    session.add(evaluation)
+    session.flush()
+    if smoke:
+        _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), priority=priority + SMOKE_PRIORITY)
+    else:
+        queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
+    return evaluation
+
+
+def queue_runs(session: Session, evaluation: Evaluation, submission: Submission, *, shard_runs: int) -> None:
+    """Cut the evaluation's runs into shards and queue them; a notebook's own loop is one shard."""
+    if submission.entry_point.get("mode") == "notebook":
+        shard_runs = evaluation.n_runs
+    starts = range(0, evaluation.n_runs, shard_runs)
+    pieces = [(ShardKind.RUNS, first, min(shard_runs, evaluation.n_runs - first)) for first in starts]
+    _queue(session, evaluation, submission, pieces, priority=evaluation.priority)
+
+
+def cancel(session: Session, submission: Submission) -> None:
+    """Stop everything that still runs for the submission. A worker notices at its next heartbeat."""
+    if submission.stage in ENDED:
+        return
+    for evaluation in repository.evaluations_of(session, [submission.id], visibility=Visibility.PUBLIC.value):
+        locked = repository.lock_evaluation(session, evaluation.id)
+        locked.state = EvaluationState.CANCELLED.value
+        locked.finished_at = now()
+        repository.cancel_open_shards(session, locked.id)
+    submission.stage = Stage.CANCELLED.value
+    submission.finished_at = now()
+
+
+def runs_started(session: Session, submission: Submission) -> bool:
+    """Return whether any run of the submission, the smoke run included, was ever given to a worker."""
+    evaluations = repository.evaluations_of(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    return any(shard.attempt > 0 for shard in repository.shards_of(session, [e.id for e in evaluations]))
+
+
+def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
+    """End the evaluation, and with it a public submission, with a named failure."""
+    evaluation.state = EvaluationState.FAILED.value
+    evaluation.fault = fault.value
+    evaluation.error_class = error_class
+    evaluation.error = error
+    evaluation.finished_at = now()
+    repository.cancel_open_shards(session, evaluation.id)
+    split = session.get_one(Split, evaluation.split_id)
+    if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
+        submission = session.get_one(Submission, evaluation.submission_id)
+        submission.stage = Stage.FAILED.value
+        submission.fault = fault.value
+        submission.error_class = error_class
+        submission.error = error
+        submission.refunded = fault is not Fault.PARTICIPANT
+        submission.finished_at = now()
+        told = {"submission": submission.id, "fault": fault.value, "error_class": error_class}
+        webhooks.tell(session, submission.competition_id, "submission.failed", told)
+
+
+def advance(session: Session, evaluation: Evaluation, closed: Shard) -> None:
+    """Take the step that a closed shard allows: from smoke to runs, from the last run to scoring."""
+    submission = session.get_one(Submission, evaluation.submission_id)
+    if closed.kind == ShardKind.SMOKE.value:
+        split = session.get_one(Split, evaluation.split_id)
+        submission.stage = Stage.RUNNING.value
+        queue_runs(session, evaluation, submission, shard_runs=competition_config(session, split).shard_runs)
+    elif repository.unfinished_runs(session, evaluation.id) == 0:
+        evaluation.state = EvaluationState.SCORING.value
+        evaluation.finished_at = now()
+        split = session.get_one(Split, evaluation.split_id)
+        if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
+            submission.stage = Stage.SCORING.value
+        send_after_commit(session, SCORE_EVALUATION, evaluation.id)
+
+
+def competition_config(session: Session, split: Split) -> CompetitionFile:
+    """Return the competition file that the split belongs to."""
+    return CompetitionFile.model_validate(session.get_one(Competition, split.competition_id).config)
+
+
+def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, Progress]:
+    """Return the progress of each submission on the public split, by submission id."""
+    evaluations = repository.evaluations_of(session, submission_ids, visibility=Visibility.PUBLIC.value)
+    newest = {evaluation.submission_id: evaluation for evaluation in evaluations if evaluation.is_current}
+    ids = [evaluation.id for evaluation in newest.values()]
+    shards = repository.shards_of(session, ids)
+    attempts = repository.attempts_of(session, ids)
+    return {
+        submission_id: _progress(
+            evaluation,
+            [shard for shard in shards if shard.evaluation_id == evaluation.id],
+            [pair for pair in attempts if pair[1].evaluation_id == evaluation.id],
+        )
+        for submission_id, evaluation in newest.items()
+    }
+
+
+def _progress(
+    evaluation: Evaluation, shards: Sequence[Shard], attempts: Sequence[tuple[ShardAttempt, Shard]]
+) -> Progress:
+    done = sum(shard.runs_done for shard in shards if shard.kind == ShardKind.RUNS.value)
+    first = min((attempt.started_at for attempt, shard in attempts if shard.kind == ShardKind.RUNS.value), default=None)
+    end = evaluation.finished_at or now()
+    elapsed = (end - first).total_seconds() if first else None
+    left = evaluation.n_runs - done
+    remaining = elapsed / done * left if elapsed and done and not evaluation.finished_at else None
+    return Progress(
+        runs_done=done,
+        runs_total=evaluation.n_runs,
+        elapsed_s=elapsed,
+        remaining_s=remaining,
+        attempts=tuple(_entry(attempt, shard) for attempt, shard in attempts),
+    )
+
+
+def _entry(attempt: ShardAttempt, shard: Shard) -> AttemptEntry:
+    return AttemptEntry(
+        first_run=shard.first_run,
+        last_run=shard.first_run + shard.n_runs - 1,
+        kind=shard.kind,
+        attempt=attempt.attempt,
+        outcome=attempt.outcome,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+    )
+
+
+def _queue(
+    session: Session,
+    evaluation: Evaluation,
+    submission: Submission,
+    pieces: Sequence[tuple[ShardKind, int, int]],
+    *,
+    priority: int,
+) -> None:
+    session.add_all(
+        Shard(
+            evaluation_id=evaluation.id,
+            team_id=submission.team_id,
+            split_id=evaluation.split_id,
+            competition_id=submission.competition_id,
+            kind=kind.value,
+            first_run=first,
+            n_runs=count,
+            turn=-priority,
+            state=ShardState.QUEUED.value,
+        )
+        for kind, first, count in pieces
+    )
+    session.flush()
+    device = session.get_one(Split, evaluation.split_id).device
+    send_after_commit(session, EVALUATE_SHARD, times=len(pieces), device=device)

@@ -1,0 +1,3 @@
+"""The version of the scorer that evaluations are made for. A test holds it equal to `worker.scoring`'s own."""
+
+SCORER_VERSION = "1"

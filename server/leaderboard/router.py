@@ -1,0 +1,42 @@
+"""/api/v1/competitions/{slug}/leaderboard: the boards."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from server.accounts.access import OptionalAccount, VisibleCompetition
+from server.deps import SessionDep
+from server.leaderboard import service
+from server.leaderboard.schemas import LeaderboardPage, LeaderboardRow, OracleScore
+from server.models.competition import Visibility
+from server.problems import problems
+
+router = APIRouter(prefix="/competitions", tags=["leaderboard"])
+
+MOST_ROWS = 1000
+
+
+@router.get("/{slug}/leaderboard", responses=problems(401, 404))
+def show_leaderboard(
+    session: SessionDep,
+    competition: VisibleCompetition,
+    account: OptionalAccount,
+    *,
+    board: Annotated[Visibility, Query(description="private: sealed until the reveal")] = Visibility.PUBLIC,
+    q: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = MOST_ROWS,
+) -> LeaderboardPage:
+    """Show a leaderboard: best score of each team first, equal scores share a rank, beside the exact-retraining
+    oracle. The organiser's baselines and the oracle are references without a rank."""
+    shown = service.board(session, competition, board, viewer=account)
+    rows = shown.matching(q)
+    return LeaderboardPage(
+        competition=competition.slug,
+        board=board,
+        oracle=OracleScore(score=shown.oracle) if shown.oracle is not None else None,
+        teams=shown.teams,
+        total=len(rows),
+        offset=offset,
+        rows=[LeaderboardRow.of(row) for row in rows[offset : offset + limit]],
+    )

@@ -1,0 +1,96 @@
+"""The leaderboard as JSON."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.leaderboard.ranking import Row, RowKind
+from server.models.competition import Visibility
+
+
+class LeaderboardRow(BaseModel):
+    """One line. References (baseline, oracle) and disqualified teams have no rank."""
+
+    rank: int | None
+    kind: RowKind
+    team_id: str | None = Field(description="null for the oracle, which is no team")
+    team: str
+    score: float
+    share_of_oracle: float | None = Field(description="score divided by the exact-retraining oracle's")
+    interval_low: float | None = None
+    interval_high: float | None = None
+    tied_group: int | None = Field(default=None, description="teams of one group are not told apart by their intervals")
+    entries: int
+    last_entry_at: datetime | None
+    mode: str = Field(default="function", description="notebook: run once as it is, its runs not independent")
+
+    @classmethod
+    def of(cls, row: Row) -> "LeaderboardRow":
+        entry = row.entry
+        return cls(
+            rank=row.rank,
+            kind=entry.kind,
+            team_id=entry.team_id or None,
+            team=entry.team,
+            score=entry.score or 0.0,
+            share_of_oracle=row.share_of_oracle,
+            interval_low=entry.interval_low,
+            interval_high=entry.interval_high,
+            tied_group=row.tied_group,
+            entries=entry.entries,
+            last_entry_at=entry.last_entry_at,
+            mode=entry.mode,
+        )
+
+
+class LeaderboardPage(BaseModel):
+    """Some lines of a board, and how many there are."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "competition": "digits",
+                "board": "public",
+                "oracle": {"score": 0.1902},
+                "teams": 1,
+                "total": 2,
+                "offset": 0,
+                "rows": [
+                    {
+                        "rank": None,
+                        "kind": "oracle",
+                        "team_id": None,
+                        "team": "Exact retraining",
+                        "score": 0.1902,
+                        "share_of_oracle": 1.0,
+                        "entries": 0,
+                        "last_entry_at": None,
+                    },
+                    {
+                        "rank": 1,
+                        "kind": "team",
+                        "team_id": "4f0c2f6f8a0e1d2b",
+                        "team": "ada",
+                        "score": 0.0581,
+                        "share_of_oracle": 0.3055,
+                        "entries": 3,
+                        "last_entry_at": "2026-03-01T12:00:00Z",
+                    },
+                ],
+            }
+        }
+    )
+
+    competition: str
+    board: Visibility
+    oracle: "OracleScore | None"
+    teams: int = Field(description="ranked teams on the whole board")
+    total: int = Field(description="lines that match, references included")
+    offset: int
+    rows: list[LeaderboardRow]
+
+
+class OracleScore(BaseModel):
+    """What exact retraining scores here: the mark that a perfect unlearner reaches on average."""
+
+    score: float

@@ -1,0 +1,201 @@
+"""The boards of a competition: who sees which, and what stands on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import count
+
+from sqlalchemy.orm import Session
+
+from server.competitions import service as competitions
+from server.competitions.lifecycle import is_revealed
+from server.errors import NotFound
+from server.leaderboard import repository
+from server.leaderboard.cache import CostCache
+from server.leaderboard.ladder import climb
+from server.leaderboard.ranking import Entry, Row, RowKind, rank
+from server.leaderboard.repository import Best
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState, Split, Visibility
+
+ORACLE_NAME = "Exact retraining"
+SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
+
+
+@dataclass(frozen=True)
+class Board:
+    """A whole board, as organisers see it."""
+
+    visibility: Visibility
+    oracle: float | None
+    rows: tuple[Row, ...]
+    version: int = field(default_factory=count().__next__, compare=False)  # tells boards of one process apart
+
+    @cached_property
+    def teams(self) -> int:
+        return sum(row.rank is not None for row in self.rows)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each team's line stands, from 0."""
+        return {row.entry.team_id: place for place, row in enumerate(self.rows)}
+
+    @cached_property
+    def leader(self) -> Row | None:
+        return next((row for row in self.rows if row.rank == 1), None)
+
+    @cached_property
+    def interval_scale(self) -> float | None:
+        """The largest upper end of an interval; None if no line has one."""
+        ends = (row.entry.interval_high for row in self.rows if row.entry.interval_high is not None)
+        return max(ends, default=None)
+
+    def for_participants(self) -> "Board":
+        """Return the board without what only organisers see."""
+        rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
+        return Board(self.visibility, self.oracle, rows)
+
+    def row_of(self, team_id: str) -> Row | None:
+        place = self.places.get(team_id)
+        return None if place is None else self.rows[place]
+
+    def matching(self, query: str) -> tuple[Row, ...]:
+        """Return the rows whose team's name holds `query`; all of them if it is empty."""
+        wanted = query.strip().casefold()
+        return tuple(row for row in self.rows if wanted in row.entry.team.casefold()) if wanted else self.rows
+
+
+_boards: CostCache[tuple[Board, Board]] = CostCache()
+
+
+def board(session: Session, competition: Competition, visibility: Visibility, *, viewer: Account | None) -> Board:
+    """Return the board as `viewer` may see it. Raises NotFound for a private board that is still sealed."""
+    organiser = competitions.is_organiser(session, competition, viewer)
+    if visibility is Visibility.PRIVATE and not may_see_private(competition, organiser=organiser):
+        raise NotFound(f"The private leaderboard of {competition.slug} is sealed until its organisers reveal it")
+    bind, competition_id = session.get_bind(), competition.id
+
+    def anew() -> tuple[Board, Board]:
+        with Session(bind) as own:
+            return _both_views(own, competitions.of_id(own, competition_id), visibility)
+
+    key = (id(bind.engine), competition_id, visibility)
+    whole, public = _boards.get(key, lambda: _both_views(session, competition, visibility), in_background=anew)
+    return whole if organiser else public
+
+
+def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
+    """Return the board as it is at this moment, sealed or not. For organisers and for the instance itself."""
+    show_ties = competitions.file_of(competition).metric.show_intervals
+    oracle = oracle_of(competitions.split_of(session, competition, visibility))
+    entries = _entries(session, competition, visibility)
+    if oracle is not None:
+        entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
+    return Board(visibility, oracle, tuple(rank(entries, oracle=oracle, show_ties=show_ties)))
+
+
+def may_see_private(competition: Competition, *, organiser: bool) -> bool:
+    """Return whether private scores may be shown: to everybody once revealed, to organisers once computed."""
+    return is_revealed(competition) or (organiser and competition.state in SEALED_BUT_COMPUTED)
+
+
+def shake_up(session: Session, competition: Competition, private: Board, *, viewer: Account | None) -> dict[str, int]:
+    """Return how many ranks each team rose (positive) or fell from the public to the private board."""
+    public = board(session, competition, Visibility.PUBLIC, viewer=viewer)
+    moves = {}
+    for row in private.rows:
+        before = public.row_of(row.entry.team_id)
+        if row.rank and before and before.rank:
+            moves[row.entry.team_id] = before.rank - row.rank
+    return moves
+
+
+def scores_over_time(
+    session: Session, competition: Competition, team_ids: Sequence[str]
+) -> Sequence[tuple[str, datetime, float]]:
+    """Return team, moment and public score of every scored submission of these teams, oldest first."""
+    return repository.best_over_time(session, competition.id, team_ids)
+
+
+def oracle_of(split: Split) -> float | None:
+    """Return the exact-retraining oracle's score on a prepared split."""
+    return float(split.oracle["final_score"]) if split.oracle and "final_score" in split.oracle else None
+
+
+def _both_views(session: Session, competition: Competition, visibility: Visibility) -> tuple[Board, Board]:
+    whole = whole_board(session, competition, visibility)
+    return whole, whole.for_participants()
+
+
+def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
+    best = _best(session, competition, visibility)
+    active = repository.activity(session, competition.id)
+    intervals = competitions.file_of(competition).metric.show_intervals
+    entries = []
+    for team_id, name, is_baseline, is_disqualified in repository.teams(session, competition.id):
+        if team_id not in best:
+            continue
+        found, seen = best[team_id], active.get(team_id)
+        entries.append(
+            Entry(
+                team_id=team_id,
+                team=name,
+                kind=_kind(is_baseline=is_baseline, is_disqualified=is_disqualified),
+                score=found.score,
+                submission_id=found.submission_id,
+                received_at=found.received_at,
+                interval_low=found.interval_low if intervals else None,
+                interval_high=found.interval_high if intervals else None,
+                tied_group=found.tied_group,
+                entries=seen.entries if seen else 0,
+                last_entry_at=seen.last_entry_at if seen else None,
+                mode=found.mode,
+            )
+        )
+    return entries
+
+
+def _best(session: Session, competition: Competition, visibility: Visibility) -> dict[str, Best]:
+    """Return what each team is ranked by: its best score, or where it stands on the ladder."""
+    best = repository.best_scores(session, competition.id, visibility)
+    if not shows_ladder(competition, visibility):
+        return best
+    step = competitions.file_of(competition).board.step
+    rungs = {
+        team_id: list(climb(tries, step=step).values())[-1]
+        for team_id, tries in repository.tries(session, competition.id).items()
+    }
+    return {
+        team_id: replace(
+            found,
+            submission_id=rungs[team_id].submission_id,
+            score=rungs[team_id].score,
+            received_at=rungs[team_id].received_at,
+            interval_low=None,
+            interval_high=None,
+            tied_group=None,
+        )
+        for team_id, found in best.items()
+    }
+
+
+def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
+    """Return whether public scores of this competition are shown on the ladder only: until the reveal."""
+    on_ladder = competitions.file_of(competition).board.mode == "ladder"
+    return visibility is Visibility.PUBLIC and on_ladder and not is_revealed(competition)
+
+
+def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:
+    """Return what a team is shown as its score after each submission, by submission id."""
+    step = competitions.file_of(competition).board.step
+    tries = repository.tries(session, competition.id, team_ids=team_ids)
+    return {
+        submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()
+    }
+
+
+def _kind(*, is_baseline: bool, is_disqualified: bool) -> RowKind:
+    if is_disqualified:
+        return RowKind.DISQUALIFIED
+    return RowKind.BASELINE if is_baseline else RowKind.TEAM

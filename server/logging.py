@@ -1,0 +1,53 @@
+"""Structured logs: JSON lines for machines, text for people. Whatever is bound to the context stands in each line."""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+QUIET = ("uvicorn.access", "httpx", "httpcore")  # each request is logged once, by our own middleware
+
+
+def configure(*, as_json: bool, level: int = logging.INFO) -> None:
+    """Send this process's log, and that of the libraries it uses, to standard error."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter(shared, as_json=as_json))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def current_request_id() -> str:
+    """Return the id of the request that is being answered, or nothing outside of one."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
+
+
+def _formatter(shared: list[Processor], *, as_json: bool) -> logging.Formatter:
+    rendering: list[Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if as_json
+        # rich's tracebacks print local variables: people's files and secrets do not belong in a log
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
+    )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+    )

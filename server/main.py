@@ -1,0 +1,91 @@
+"""The web application: routes, error answers, request ids, health."""
+
+import re
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from server import health, logging
+from server.accounts.router import router as accounts_router
+from server.admin import router as admin
+from server.admin.rejudging_router import router as rejudging_router
+from server.admin.webhooks_router import router as webhooks_router
+from server.competitions.router import router as competitions_router
+from server.config import get_settings
+from server.leaderboard.router import router as leaderboard_router
+from server.metrics.http import Measured
+from server.metrics.router import router as metrics_router
+from server.problems import Problem, add_handlers, problems
+from server.requests import BodyLimit, RequestIds
+from server.starter_kit.router import router as starter_kit_router
+from server.submissions.router import router as submissions_router
+from server.teams.router import router as teams_router
+from server.web.router import router as pages_router
+from server.web.routing import error_page
+from server.web.security import add_security_headers
+
+ADMIN_ROUTERS = (admin.public, admin.organisers, admin.administrators, rejudging_router, webhooks_router)
+VERSION = "0.1.0"
+MAX_BODY_BYTES = 1 << 20  # of any request but an upload
+UPLOADS = re.compile(r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)")
+DESCRIPTION = """\
+Lethe evaluates machine-unlearning submissions. Log in with `POST /api/v1/tokens` and send the token as
+`Authorization: Bearer lethe_...`. Errors are problem documents (RFC 9457) that name field, value and what is allowed.
+Moments are UTC.
+"""
+
+
+def create_app() -> FastAPI:
+    """Return the application. uvicorn: `--factory server.main:create_app`."""
+    logging.configure(as_json=get_settings().log_json)
+    app = FastAPI(
+        title="Lethe",
+        description=DESCRIPTION,
+        version=VERSION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.include_router(health.router)
+    app.include_router(metrics_router)
+    app.include_router(_api())
+    app.include_router(pages_router)
+    add_handlers(app)
+    app.state.error_page = error_page
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, uploads=UPLOADS)
+    add_security_headers(app)
+    app.add_middleware(RequestIds)
+    app.add_middleware(Measured)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend the document
+    return app
+
+
+def _api() -> APIRouter:
+    api = APIRouter(prefix="/api/v1", responses=problems(400, 413, 422, 429, 500, 503))
+    for router in (
+        accounts_router,
+        competitions_router,
+        teams_router,
+        submissions_router,
+        starter_kit_router,
+        leaderboard_router,
+        *ADMIN_ROUTERS,
+    ):
+        api.include_router(router)
+    return api
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+        )
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(problem.pop("$defs", {}))
+        schemas["Problem"] = problem
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,63 @@
+"""People, and what they log in with. Secrets are stored only as hashes."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import CheckConstraint, ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from server.db import Base, new_id, now
+
+
+class Role(StrEnum):
+    PARTICIPANT = "participant"
+    ORGANISER = "organiser"  # may create competitions, and runs those they organise
+    ADMINISTRATOR = "administrator"
+
+
+class Account(Base):
+    __tablename__ = "accounts"
+    __table_args__ = (CheckConstraint("role IN ('participant', 'organiser', 'administrator')", name="role"),)
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(String(40))
+    name_key: Mapped[str] = mapped_column(String(40), unique=True)  # the name, case-folded
+    email: Mapped[str | None] = mapped_column(String(254), unique=True)
+    password_hash: Mapped[str] = mapped_column(String(200))
+    role: Mapped[str] = mapped_column(String(16), default=Role.PARTICIPANT.value)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    disabled_at: Mapped[datetime | None]
+
+
+class ApiToken(Base):
+    """A token for programs. The token itself is shown once and never stored."""
+
+    __tablename__ = "api_tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), index=True)
+    label: Mapped[str] = mapped_column(String(100))
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    last_used_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+    account: Mapped[Account] = relationship(lazy="raise")
+
+
+class WebSession(Base):
+    """A browser's log-in."""
+
+    __tablename__ = "web_sessions"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), index=True)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    user_agent: Mapped[str] = mapped_column(String(200), default="")
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    last_seen_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+
+    account: Mapped[Account] = relationship(lazy="raise")

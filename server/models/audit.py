@@ -1,0 +1,24 @@
+"""What was done, by whom, why. Rows are only ever added."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from server.db import Base, now
+
+
+class AuditEvent(Base):
+    __tablename__ = "audit_events"
+    __table_args__ = (Index("ix_audit_events_competition_at", "competition_id", "at"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at: Mapped[datetime] = mapped_column(default=now)
+    actor_id: Mapped[str | None] = mapped_column(ForeignKey("accounts.id"))
+    actor: Mapped[str] = mapped_column(String(60))  # the name at that time; "system" for what happens by itself
+    competition_id: Mapped[str | None] = mapped_column(ForeignKey("competitions.id"))
+    action: Mapped[str] = mapped_column(String(60))  # e.g. submission.received, competition.closed
+    subject: Mapped[str] = mapped_column(String(80), default="")
+    reason: Mapped[str] = mapped_column(Text, default="")
+    data: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)

@@ -1,0 +1,136 @@
+"""Competitions, their splits, their teams."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from server.db import Base, new_id, now
+from server.models.account import Account
+
+
+class CompetitionState(StrEnum):
+    DRAFT = "draft"
+    PREPARING = "preparing"
+    READY = "ready"
+    OPEN = "open"
+    CLOSED = "closed"  # re-scoring on the private split
+    PROVISIONAL = "provisional"  # private board computed, seen by organisers only
+    FINAL = "final"  # revealed
+    ARCHIVED = "archived"
+
+
+class Visibility(StrEnum):
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+class SplitState(StrEnum):
+    PENDING = "pending"
+    PREPARING = "preparing"
+    READY = "ready"
+    FAILED = "failed"
+
+
+def one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
+    """Return the constraint that `column` holds one of the enum's values."""
+    allowed = ", ".join(f"'{value.value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({allowed})", name=column)
+
+
+class Competition(Base):
+    __tablename__ = "competitions"
+    __table_args__ = (
+        one_of("state", CompetitionState),
+        CheckConstraint("opens_at < closes_at", name="dates"),
+    )
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    slug: Mapped[str] = mapped_column(String(64), unique=True)
+    title: Mapped[str] = mapped_column(String(200))
+    summary: Mapped[str] = mapped_column(String(500), default="")
+    state: Mapped[str] = mapped_column(String(16), default=CompetitionState.DRAFT.value)
+    opens_at: Mapped[datetime]
+    closes_at: Mapped[datetime] = mapped_column(index=True)
+    config: Mapped[dict[str, Any]] = mapped_column(JSON)  # a CompetitionFile, dumped
+    source: Mapped[str] = mapped_column(Text)  # the TOML as it was given
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    created_by: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    closed_at: Mapped[datetime | None]
+    frozen_at: Mapped[datetime | None]  # finals are fixed and their private evaluations queued
+    revealed_at: Mapped[datetime | None]
+
+    splits: Mapped[list["Split"]] = relationship(lazy="raise", back_populates="competition")
+
+
+class CompetitionOrganiser(Base):
+    __tablename__ = "competition_organisers"
+
+    competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"), primary_key=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True)
+
+
+class Split(Base):
+    """One prepared cut of the data: forget set, original model, N retrained models."""
+
+    __tablename__ = "splits"
+    __table_args__ = (
+        UniqueConstraint("competition_id", "visibility"),
+        one_of("visibility", Visibility),
+        one_of("state", SplitState),
+    )
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
+    visibility: Mapped[str] = mapped_column(String(8))
+    state: Mapped[str] = mapped_column(String(16), default=SplitState.PENDING.value)
+    stage: Mapped[str] = mapped_column(String(80), default="")  # what the preparation is doing, in words
+    progress: Mapped[float] = mapped_column(default=0.0)  # share done of that stage, 0..1
+    attempt: Mapped[int] = mapped_column(default=0)
+    lease_expires_at: Mapped[datetime | None]
+    error: Mapped[str] = mapped_column(Text, default="")
+    manifest_sha256: Mapped[str | None] = mapped_column(String(64))
+    device: Mapped[str | None] = mapped_column(String(8))  # cpu or cuda: what prepared it, and so must evaluate on it
+    versions: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of torch and python, of the preparation
+    n_forget: Mapped[int | None]
+    retraining_time_s: Mapped[float | None]
+    oracle: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # the exact-retraining oracle's score, as data
+    prepared_at: Mapped[datetime | None]
+
+    competition: Mapped[Competition] = relationship(lazy="raise", back_populates="splits")
+
+
+class Team(Base):
+    __tablename__ = "teams"
+    __table_args__ = (UniqueConstraint("competition_id", "name_key"),)
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
+    name: Mapped[str] = mapped_column(String(60))
+    name_key: Mapped[str] = mapped_column(String(60))
+    leader_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    is_baseline: Mapped[bool] = mapped_column(
+        default=False
+    )  # the organiser's own entries, shown but not ranked for prizes
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    disqualified_at: Mapped[datetime | None]
+    merged_into_id: Mapped[str | None] = mapped_column(ForeignKey("teams.id"))  # it is empty then
+
+    leader: Mapped[Account] = relationship(lazy="raise")
+
+
+class Membership(Base):
+    """A person is in one team of a competition: the unique pair says so."""
+
+    __tablename__ = "memberships"
+    __table_args__ = (UniqueConstraint("competition_id", "account_id"),)
+
+    team_id: Mapped[str] = mapped_column(ForeignKey("teams.id", ondelete="CASCADE"), primary_key=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True)
+    competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
+    joined_at: Mapped[datetime] = mapped_column(default=now)
+
+    team: Mapped[Team] = relationship(lazy="raise")
+    account: Mapped[Account] = relationship(lazy="raise")

@@ -1,0 +1,198 @@
+"""An evaluation is a submission on a split under one scorer version. It is cut into shards of runs."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
+
+from server.db import Base, moment, new_id, now
+from server.models.competition import Split, one_of
+from server.models.submission import Submission
+
+
+class EvaluationState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SCORING = "scoring"
+    SCORED = "scored"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ShardState(StrEnum):
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ShardKind(StrEnum):
+    SMOKE = "smoke"
+    RUNS = "runs"
+
+
+class Evaluation(Base):
+    __tablename__ = "evaluations"
+    __table_args__ = (
+        UniqueConstraint("submission_id", "split_id", "scorer_version", "rejudging_id"),
+        Index(
+            "uq_evaluations_current",
+            "submission_id",
+            "split_id",
+            unique=True,
+            postgresql_where=text("is_current"),
+            sqlite_where=text("is_current"),
+        ),
+        one_of("state", EvaluationState),
+    )
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
+    split_id: Mapped[str] = mapped_column(ForeignKey("splits.id"), index=True)
+    scorer_version: Mapped[str] = mapped_column(String(40))
+    rejudging_id: Mapped[str] = mapped_column(String(16), default="")  # empty: not made by a re-judging
+    is_current: Mapped[bool] = mapped_column(default=True)  # the one whose score counts, of a submission on a split
+    state: Mapped[str] = mapped_column(String(16), default=EvaluationState.QUEUED.value, index=True)
+    n_runs: Mapped[int]
+    priority: Mapped[int] = mapped_column(default=0)  # higher is served first
+    fault: Mapped[str | None] = mapped_column(String(16))
+    error_class: Mapped[str | None] = mapped_column(String(40))
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    submission: Mapped[Submission] = relationship(lazy="raise")
+    split: Mapped[Split] = relationship(lazy="raise")
+    shards: Mapped[list["Shard"]] = relationship(lazy="raise", back_populates="evaluation", order_by="Shard.first_run")
+
+
+def _partial(name: str, *columns: Any, state: ShardState) -> Index:
+    """Return an index over the shards of one state, which is small whatever the table holds."""
+    where = text(f"state = '{state.value}'")
+    return Index(name, *columns, postgresql_where=where, sqlite_where=where)
+
+
+class Shard(Base):
+    """Runs first_run .. first_run + n_runs - 1. Team and split are copied here so that a claim reads one table."""
+
+    __tablename__ = "shards"
+    __table_args__ = (
+        UniqueConstraint("evaluation_id", "kind", "first_run"),
+        one_of("state", ShardState),
+        one_of("kind", ShardKind),
+        CheckConstraint("(state = 'leased') = (lease_expires_at IS NOT NULL)", name="leased_has_lease"),
+        # One descent gives a team's best shard, and the next team after it (queue_repository.py in server/evaluations).
+        _partial("ix_shards_queue", "split_id", "team_id", "turn", "id", state=ShardState.QUEUED),
+        _partial("ix_shards_waiting", "queued_at", state=ShardState.QUEUED),
+        # Not on lease_expires_at: a heartbeat must not touch an index. The leased are few, and read together.
+        _partial("ix_shards_leased", "team_id", state=ShardState.LEASED),
+        Index(
+            "ix_shards_served",  # when a team was last served
+            "team_id",
+            "claimed_at",
+            postgresql_where=text("claimed_at IS NOT NULL"),
+            sqlite_where=text("claimed_at IS NOT NULL"),
+        ),
+        {
+            # A queue leaves dead rows at its head: they are cleared early, and heartbeats stay on their page.
+            "postgresql_with": {
+                "fillfactor": 80,
+                "autovacuum_vacuum_scale_factor": 0.02,
+                "autovacuum_vacuum_cost_delay": 0,
+            }
+        },
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"))
+    team_id: Mapped[str] = mapped_column(ForeignKey("teams.id"))
+    split_id: Mapped[str] = mapped_column(ForeignKey("splits.id"))
+    competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id"))
+    kind: Mapped[str] = mapped_column(String(8), default=ShardKind.RUNS.value)
+    first_run: Mapped[int]
+    n_runs: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16), default=ShardState.QUEUED.value)
+    turn: Mapped[int] = mapped_column(default=0)  # minus the priority: lower is served first
+    attempt: Mapped[int] = mapped_column(default=0)
+    strikes: Mapped[int] = mapped_column(default=0)  # attempts that lost their worker or met a fault of their host
+    worker: Mapped[str | None] = mapped_column(String(120))
+    claimed_at: Mapped[datetime | None]
+    lease_expires_at: Mapped[datetime | None]
+    runs_done: Mapped[int] = mapped_column(default=0)
+    wall_time_s: Mapped[float] = mapped_column(default=0.0)  # participants' clock, of the runs done
+    queued_at: Mapped[datetime] = mapped_column(default=moment())
+    result_key: Mapped[str | None] = mapped_column(String(200))
+    result_sha256: Mapped[str | None] = mapped_column(String(64))
+
+    evaluation: Mapped[Evaluation] = relationship(lazy="raise", back_populates="shards")
+
+
+class ShardAttempt(Base):
+    """One try of one worker at one shard: the timeline that participants and organisers see."""
+
+    __tablename__ = "shard_attempts"
+    __table_args__ = (UniqueConstraint("shard_id", "attempt"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    shard_id: Mapped[int] = mapped_column(ForeignKey("shards.id", ondelete="CASCADE"))
+    attempt: Mapped[int]
+    worker: Mapped[str] = mapped_column(String(120))
+    started_at: Mapped[datetime] = mapped_column(default=now)
+    ended_at: Mapped[datetime | None]
+    outcome: Mapped[str] = mapped_column(
+        String(20), default="running"
+    )  # running, done, failed, lost, given-back, cancelled
+    runs_done: Mapped[int] = mapped_column(default=0)
+    controls: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what confined the runs on that host
+    detail: Mapped[str] = mapped_column(Text, default="")  # for organisers
+
+
+class RunLog(Base):
+    """What a run printed. Participants see it only for runs on the public sample."""
+
+    __tablename__ = "run_logs"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"), index=True)
+    run: Mapped[int]
+    on_public_sample: Mapped[bool]
+    text: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class _Score:
+    """What the scorer found, kept with its version."""
+
+    final_score: Mapped[float]
+    forgetting_quality: Mapped[float]
+    retain_ratio: Mapped[float]
+    test_ratio: Mapped[float]
+    interval_low: Mapped[float | None]
+    interval_high: Mapped[float | None]
+    scorer_version: Mapped[str] = mapped_column(String(40))
+    details: Mapped[dict[str, Any]] = mapped_column(JSON)  # epsilon summary, flags, wall times
+    replicates: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)  # for paired tests on one split
+    tied_group: Mapped[int | None]  # teams of one group are not told apart by the paired test; 0 is the best
+    computed_at: Mapped[datetime] = mapped_column(default=now)
+
+    @declared_attr
+    def evaluation_id(cls) -> Mapped[str]:
+        return mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True)
+
+    @declared_attr
+    def submission_id(cls) -> Mapped[str]:
+        return mapped_column(ForeignKey("submissions.id"), index=True)
+
+
+class PublicScore(_Score, Base):
+    __tablename__ = "public_scores"
+
+
+class PrivateScore(_Score, Base):
+    """Sealed until the reveal. A table of its own, so that no query about public scores can meet it."""
+
+    __tablename__ = "private_scores"

@@ -1,0 +1,102 @@
+"""Messages to the workers. A message is only a hint that there is work: the database says which.
+
+Messages go out after the transaction that made the work has committed, and a lost one costs only time, since
+the sweeper finds work that nobody was told of.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError
+from sqlalchemy import event
+from sqlalchemy.orm import Session, SessionTransaction
+
+from server.config import get_settings
+
+log = structlog.get_logger()
+
+EVALUATE_SHARD = "lethe.evaluate_shard"
+SCORE_EVALUATION = "lethe.score_evaluation"
+PREPARE_SPLIT = "lethe.prepare_split"
+SWEEP = "lethe.sweep"
+GROUP_TIES = "lethe.group_ties"
+
+CONTROL_QUEUE = "lethe.control"  # scores and sweeps: short, and taken before any shard
+PREPARE_QUEUE = "lethe.prepare"
+MOST_HINTS = 8  # for one step: a worker that has ended a shard looks for the next by itself
+
+_PENDING = "lethe_messages"
+
+
+def shard_queue(device: str | None) -> str:
+    """Return the queue that hints at shards for one kind of device, cpu or cuda."""
+    return f"lethe.{device or 'cpu'}"
+
+
+def configure(app: Celery, *, redis_url: str) -> Celery:
+    """Give `app` the settings that both ends must share."""
+    app.conf.update(
+        broker_url=redis_url,
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=False,  # the sweeper re-sends; a poisoned message must not circle
+        worker_prefetch_multiplier=1,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={
+            "visibility_timeout": 12 * 3600,
+            "socket_timeout": 5,
+            "socket_connect_timeout": 5,
+            "queue_order_strategy": "sorted",  # by name, and so lethe.control before lethe.cpu and lethe.cuda
+        },
+        task_default_queue=CONTROL_QUEUE,
+        task_create_missing_queues=True,
+        task_routes={PREPARE_SPLIT: {"queue": PREPARE_QUEUE}},
+        task_publish_retry=False,
+    )
+    return app
+
+
+@lru_cache
+def client() -> Celery:
+    """Return the sending end."""
+    return configure(Celery("lethe"), redis_url=get_settings().resolved_redis_url)
+
+
+def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, device: str | None = None) -> None:
+    """Send `task` once the session's outermost transaction has committed, never if it rolls back.
+
+    device: for shards, the kind that their split needs.
+    """
+    pending = session.info.setdefault(_PENDING, [])
+    pending.extend((task, args, device) for _ in range(min(times, MOST_HINTS)))
+
+
+def send(task: str, *args: Any, device: str | None = None) -> bool:
+    """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it."""
+    route: dict[str, Any] = {"queue": shard_queue(device)} if task == EVALUATE_SHARD else {}
+    try:
+        client().send_task(task, args=args, **route)
+    except (OperationalError, OSError) as error:
+        log.warning("message not sent, the sweeper will", task=task, error=str(error))
+        return False
+    return True
+
+
+@event.listens_for(Session, "after_commit")
+def _send_pending(session: Session) -> None:
+    if session.in_nested_transaction():
+        return  # a savepoint was released; nothing is certain yet
+    for task, args, device in session.info.pop(_PENDING, []):
+        if not send(task, *args, device=device):
+            break  # the broker is away: do not wait for it once per message
+
+
+@event.listens_for(Session, "after_soft_rollback")
+def _forget_pending(session: Session, previous: SessionTransaction) -> None:
+    if not previous.nested:
+        session.info.pop(_PENDING, None)

@@ -1,0 +1,64 @@
+// Draws every <figure data-chart> from its specification, in the page's colours, without eval.
+"use strict";
+
+(() => {
+  const read = (name) => {
+    // A custom property of the theme may be a light-dark() pair: let the browser resolve it on a real element.
+    const probe = document.createElement("span");
+    probe.className = `probe-${name}`;
+    document.body.append(probe);
+    const colour = getComputedStyle(probe).color;
+    probe.remove();
+    return colour;
+  };
+
+  const config = () => {
+    const [text, soft, line, accent, warn, note] = ["text", "soft", "line", "accent", "warn", "note"].map(read);
+    const font = getComputedStyle(document.body).fontFamily;
+    return {
+      font,
+      background: "transparent",
+      view: { stroke: null },
+      axis: {
+        labelColor: soft, titleColor: soft, gridColor: line, domainColor: line, tickColor: line,
+        labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500,
+      },
+      legend: { labelColor: text, titleColor: soft, labelFontSize: 12, titleFontSize: 12 },
+      title: { color: text },
+      text: { color: soft },
+      rule: { color: accent },
+      bar: { color: accent },
+      line: { color: accent },
+      circle: { color: accent },
+      range: { category: [accent, warn, note, "#b279a2", "#6b9e3c", "#d4675f", "#8c8c8c", "#4c78a8", "#c9a227", "#7d6bd0", "#3f8f5f"] },
+    };
+  };
+
+  const draw = async (figure) => {
+    const place = figure.querySelector(".chart");
+    try {
+      const answer = await fetch(figure.dataset.chart, { credentials: "same-origin" });
+      if (!answer.ok) throw new Error(answer.statusText);
+      const spec = await answer.json();
+      await vegaEmbed(place, spec, {
+        actions: false,
+        ast: true,
+        config: config(),
+        defaultStyle: false,
+        expr: vegaExpressionInterpreter,
+        renderer: "canvas",
+        tooltip: { disableDefaultStyle: true },
+      });
+      const canvas = place.querySelector("canvas");
+      canvas?.setAttribute("role", "img");
+      canvas?.setAttribute("aria-label", figure.querySelector("figcaption")?.textContent.trim() ?? "figure");
+    } catch {
+      place.textContent = "The figure could not be drawn.";
+    }
+  };
+
+  const drawAll = () => document.querySelectorAll("figure[data-chart]").forEach(draw);
+  drawAll();
+  document.addEventListener("lethe:theme", drawAll);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+})();

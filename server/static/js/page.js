@@ -1,0 +1,84 @@
+// What every page does beyond HTML: the theme, times in the reader's own zone, one key, the account menu.
+"use strict";
+
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  // Theme: auto follows the device; the choice lives in a cookie, so that the server renders it at once.
+  const THEMES = ["auto", "light", "dark"];
+  const ICONS = { auto: "monitor", light: "sun", dark: "moon" };
+  const button = document.getElementById("theme");
+  if (button) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const next = THEMES[(THEMES.indexOf(root.dataset.theme) + 1) % THEMES.length];
+      root.dataset.theme = next;
+      document.cookie = `lethe_theme=${next}; path=/; max-age=31536000; samesite=lax`;
+      const use = button.querySelector("use");
+      use.setAttribute("href", use.getAttribute("href").replace(/#.*/, `#${ICONS[next]}`));
+      button.setAttribute("aria-label", `Theme: ${next}. Change`);
+      document.dispatchEvent(new CustomEvent("lethe:theme"));
+    });
+  }
+
+  // Times.
+  const UNITS = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60]];
+  const words = new Intl.RelativeTimeFormat("en", { numeric: "always" });
+  const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+  const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long" });
+
+  const relative = (seconds) => {
+    const unit = UNITS.find(([, size]) => Math.abs(seconds) >= size);
+    if (!unit) return seconds <= 0 ? "just now" : "in less than a minute";
+    return words.format(Math.trunc(seconds / unit[1]), unit[0]);
+  };
+  const countdown = (seconds) => {
+    const left = Math.max(0, Math.round(seconds));
+    const [days, hours, minutes] = [Math.floor(left / 86400), Math.floor(left / 3600) % 24, Math.floor(left / 60) % 60];
+    const parts = [[days, "d"], [hours, "h"], [minutes, "min"], [left % 60, "s"]];
+    const first = parts.findIndex(([amount]) => amount);
+    return first < 0 ? "0 s" : parts.slice(first, first + 2).map(([amount, unit]) => `${amount} ${unit}`).join(" ");
+  };
+  const write = (element) => {
+    const moment = new Date(element.dateTime);
+    if (Number.isNaN(moment.getTime())) return;
+    const seconds = (moment.getTime() - Date.now()) / 1000;
+    const text = { relative, countdown }[element.dataset.time]?.(seconds) ?? exact.format(moment);
+    if (element.textContent !== text) element.textContent = text;
+    element.title = full.format(moment);
+  };
+  const writeAll = (within = document) => within.querySelectorAll("time[data-time]").forEach(write);
+  writeAll();
+  setInterval(() => document.querySelectorAll('time[data-time="countdown"]').forEach(write), 1000);
+  setInterval(() => writeAll(), 30000);
+  document.addEventListener("htmx:after:swap", () => writeAll());
+
+  // What scrolls by itself must be reachable with the keyboard.
+  const letScrollersBeReached = () => {
+    for (const box of document.querySelectorAll(".table-wrap, pre")) {
+      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
+    }
+  };
+  letScrollersBeReached();
+  window.addEventListener("resize", letScrollersBeReached);
+  document.addEventListener("htmx:after:swap", letScrollersBeReached);
+
+  // "m" goes to the reader's own line on a leaderboard.
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.key !== "m" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    document.getElementById("to-own")?.click();
+  });
+
+  // The account menu closes when one clicks elsewhere or presses Escape.
+  const menus = () => document.querySelectorAll("details.menu[open]");
+  document.addEventListener("click", (event) => menus().forEach((menu) => menu.contains(event.target) || (menu.open = false)));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menus().forEach((menu) => {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    });
+  });
+})();

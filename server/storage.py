@@ -1,0 +1,199 @@
+"""Files of an instance: submissions by content, prepared splits, results of shards. fsspec underneath."""
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlparse
+
+import fsspec
+
+from server.config import get_settings
+from server.errors import HostFault, NotFound
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One file of the storage."""
+
+    key: str
+    size: int
+    written_at: datetime
+
+
+class Storage:
+    """Keys are relative paths such as `submissions/ab/abcdef…`. Writes are atomic: a reader sees all or nothing."""
+
+    def __init__(self, url: str) -> None:
+        self.is_local = urlparse(url).scheme in ("", "file")
+        self._filesystem, root = fsspec.core.url_to_fs(url, **({} if self.is_local else _remote_options(url)))
+        self._root = str(root).rstrip("/")
+        if self.is_local:
+            Path(self._root).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def write(self, key: str, data: bytes) -> str:
+        """Store `data` under `key`. Return its SHA-256. Raises HostFault if the storage does not take it."""
+        path = self._path(key)
+        try:
+            if self.is_local:
+                _write_local(Path(path), data)
+            else:
+                self._filesystem.pipe_file(path, data)
+        except _failures() as error:
+            raise HostFault(f"storage did not take {key}: {_told(error)}") from error
+        return hashlib.sha256(data).hexdigest()
+
+    def read(self, key: str) -> bytes:
+        """Return what lies under `key`. Raises NotFound, or HostFault if the storage does not answer."""
+        try:
+            return bytes(self._filesystem.cat_file(self._path(key)))
+        except FileNotFoundError as error:
+            raise NotFound(f"storage holds no {key}") from error
+        except _failures() as error:
+            raise HostFault(f"storage did not give {key}: {_told(error)}") from error
+
+    def read_verified(self, key: str, sha256: str) -> bytes:
+        """Return what lies under `key` after comparing its hash. Raises HostFault if it differs."""
+        data = self.read(key)
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise HostFault(f"storage gave a damaged {key}: SHA-256 {found}, expected {sha256}")
+        return data
+
+    def exists(self, key: str) -> bool:
+        return bool(self._filesystem.exists(self._path(key)))
+
+    def remove(self, key: str) -> None:
+        """Remove what lies under `key`, if anything does."""
+        if self.exists(key):
+            self._filesystem.rm(self._path(key), recursive=True)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield every key below `prefix`."""
+        base = self._path(prefix)
+        if not self._filesystem.exists(base):
+            return
+        for path in self._filesystem.find(base):
+            yield str(path)[len(self._root) + 1 :]
+
+    def listed(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield every file below `prefix` with its size and when it was last written."""
+        base = self._path(prefix)
+        if not self._filesystem.exists(base):
+            return
+        for path, found in self._filesystem.find(base, detail=True).items():
+            written = found.get("LastModified") or datetime.fromtimestamp(found["mtime"], UTC)
+            yield StoredFile(str(path)[len(self._root) + 1 :], int(found["size"]), written)
+
+    def download(self, key: str, path: Path) -> None:
+        """Write what lies under `key` to a file of this host. Raises NotFound or HostFault."""
+        try:
+            self._filesystem.get_file(self._path(key), str(path))
+        except FileNotFoundError as error:
+            raise NotFound(f"storage holds no {key}") from error
+        except _failures() as error:
+            raise HostFault(f"storage did not give {key}: {_told(error)}") from error
+
+    def upload(self, path: Path, key: str) -> None:
+        """Store a file of this host under `key`. Raises HostFault."""
+        try:
+            if self.is_local:
+                target = Path(self._path(key))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+            else:
+                self._filesystem.put_file(str(path), self._path(key))
+        except _failures() as error:
+            raise HostFault(f"storage did not take {key}: {_told(error)}") from error
+
+    def signed_url(self, key: str, *, expires_s: int) -> str | None:
+        """Return an address at which anyone may read `key` for a while, None where the storage cannot give one."""
+        if self.is_local:
+            return None
+        try:
+            return str(self._filesystem.sign(self._path(key), expiration=expires_s))
+        except NotImplementedError:
+            return None
+
+    def local_folder(self, key: str) -> Path:
+        """Return the folder of `key` on this host's disk. Only local storage has one."""
+        if not self.is_local:
+            raise HostFault(f"{key} lies in remote storage; fetch it to this host first")
+        return Path(self._path(key))
+
+    def _path(self, key: str) -> str:
+        parts = key.split("/")
+        if key.startswith("/") or any(part in ("", ".", "..") for part in parts):
+            raise ValueError(f"not a storage key: {key!r}")
+        return f"{self._root}/{key}"
+
+
+def _remote_options(url: str) -> dict[str, Any]:
+    """Return what a remote file system is opened with: no stale listings, bounded waiting, a few tries."""
+    if urlparse(url).scheme not in ("s3", "s3a"):
+        return {"use_listings_cache": False, "skip_instance_cache": True}
+    return {
+        "use_listings_cache": False,
+        "skip_instance_cache": True,
+        "config_kwargs": {
+            "connect_timeout": 5,
+            "read_timeout": 30,
+            "retries": {"mode": "standard", "total_max_attempts": 5},
+        },
+    }
+
+
+@lru_cache
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what a storage that does not work raises. botocore's errors are no OSErrors, and it may be absent."""
+    try:
+        from botocore.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 (the extra `s3`)
+            BotoCoreError,
+            ClientError,
+        )
+    except ImportError:
+        return (OSError,)
+    return (OSError, BotoCoreError, ClientError)
+
+
+def _told(error: Exception) -> str:
+    """Return the error in words: some have none of their own."""
+    return str(error) or type(error).__name__
+
+
+def _write_local(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def content_key(sha256: str) -> str:
+    """Return the key of a submission's content."""
+    return f"submissions/{sha256[:2]}/{sha256}"
+
+
+def read_capped(stream: IO[bytes], limit: int) -> bytes | None:
+    """Return all of `stream`, or None if it holds more than `limit` bytes."""
+    data = stream.read(limit + 1)
+    return None if len(data) > limit else data
+
+
+@lru_cache
+def get_storage() -> Storage:
+    """Return this process's storage."""
+    return Storage(get_settings().resolved_storage_url)

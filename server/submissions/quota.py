@@ -1,0 +1,76 @@
+"""How many submissions a team has left. Days are UTC days; what was refunded does not count."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from server.competitions.config_file import Limits
+from server.errors import QuotaExceeded
+from server.models.competition import Team
+from server.submissions import repository
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A team's quota at one moment."""
+
+    per_day: int
+    used_today: int
+    total: int | None
+    used_total: int
+    resets_at: datetime
+
+    @property
+    def remaining_today(self) -> int:
+        return max(0, self.per_day - self.used_today)
+
+    @property
+    def remaining_total(self) -> int | None:
+        return None if self.total is None else max(0, self.total - self.used_total)
+
+    @property
+    def remaining(self) -> int:
+        """Submissions that would be taken now."""
+        left = self.remaining_total
+        return self.remaining_today if left is None else min(self.remaining_today, left)
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "X-Quota-Limit": str(self.per_day),
+            "X-Quota-Remaining": str(self.remaining),
+            "X-Quota-Reset": self.resets_at.isoformat(timespec="seconds"),
+        }
+
+
+def of(session: Session, team: Team | None, *, limits: Limits, at: datetime) -> Quota:
+    """Return the quota of `team`, or of one that has submitted nothing yet."""
+    midnight = day_of(at)
+    return Quota(
+        per_day=limits.submissions_per_day,
+        used_today=repository.count_counted(session, team.id, since=midnight, before=midnight + DAY) if team else 0,
+        total=limits.submissions_total,
+        used_total=repository.count_counted(session, team.id) if team else 0,
+        resets_at=midnight + DAY,
+    )
+
+
+def check(quota: Quota, *, at: datetime) -> None:
+    """Raise QuotaExceeded, saying what is left and when more is, if nothing is."""
+    if quota.total is not None and quota.used_total >= quota.total:
+        raise QuotaExceeded(f"All {quota.total} submissions of this competition are used", headers=quota.headers())
+    if quota.used_today >= quota.per_day:
+        reset = quota.resets_at.isoformat(timespec="seconds")
+        raise QuotaExceeded(
+            f"All {quota.per_day} submissions of today are used; the next day begins at {reset}",
+            headers=quota.headers(),
+            retry_after_s=int((quota.resets_at - at).total_seconds()) + 1,
+        )
+
+
+DAY = timedelta(days=1)
+
+
+def day_of(at: datetime) -> datetime:
+    """Return the beginning of the UTC day of `at`."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

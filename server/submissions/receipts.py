@@ -1,0 +1,170 @@
+"""Receipts: what a score was made of, signed by the instance, so that anybody can hold it up later.
+
+A receipt is canonical JSON (sorted keys, no spaces) with an Ed25519 signature over its bytes. The key is derived from
+the instance's secret key: every process of an instance signs alike, and nothing more has to be kept.
+
+Seeds stand in it only as an HMAC: who could compute a split's seed could cut the private split.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from sqlalchemy.orm import Session
+
+from server.competitions import finals_repository, lifecycle
+from server.competitions import service as competitions
+from server.config import Settings
+from server.errors import InvalidInput, NotFound, Violation
+from server.evaluations import repository as evaluation_repository
+from server.evaluations.seeds import run_seed
+from server.leaderboard import service as boards
+from server.models.competition import Split, Visibility
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
+from server.models.submission import Submission
+from server.submissions import repository
+
+FORMAT = "lethe-receipt/1"
+
+
+def signing_key(settings: Settings) -> Ed25519PrivateKey:
+    """Return the instance's key for receipts."""
+    return Ed25519PrivateKey.from_private_bytes(_derive(settings, b"lethe receipts"))
+
+
+def public_key_text(settings: Settings) -> str:
+    """Return the public half, base64, as receipts and `GET /api/v1/receipt-key` show it."""
+    return _encode(signing_key(settings).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+
+
+def issue(
+    session: Session, settings: Settings, submission: Submission, visibility: Visibility, *, is_organiser: bool
+) -> dict[str, Any]:
+    """Return the signed receipt of a submission's score on one split. Raises NotFound if there is none to be shown.
+
+    submission: with its competition loaded.
+    """
+    open_to_team = visibility is Visibility.PUBLIC and not boards.shows_ladder(submission.competition)
+    may_see = open_to_team or is_organiser or lifecycle.is_revealed(submission.competition)
+    score = _score(session, submission.id, visibility) if may_see else None
+    if score is None:
+        raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
+    body = _body(session, settings, submission, score)
+    return {
+        **body,
+        "public_key": public_key_text(settings),
+        "signature": _encode(signing_key(settings).sign(canonical(body))),
+    }
+
+
+def verify(receipt: Mapping[str, Any], *, public_key: str | None = None) -> None:
+    """Raise InvalidInput unless the receipt is whole and was signed by its key, or by `public_key` if that is given.
+
+    Without `public_key` this shows only that nothing was changed since: compare the key with the instance's own.
+    """
+    body = {name: value for name, value in receipt.items() if name not in ("public_key", "signature")}
+    if receipt.get("format") != FORMAT:
+        raise _invalid("format", f"is not {FORMAT}", receipt.get("format"))
+    signer = receipt.get("public_key")
+    if public_key is not None and signer != public_key:
+        raise _invalid("public_key", f"is not the expected key {public_key}", signer)
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(str(signer), validate=True))
+        key.verify(base64.b64decode(str(receipt.get("signature")), validate=True), canonical(body))
+    except (ValueError, InvalidSignature) as error:
+        raise _invalid("signature", "does not fit: the receipt was changed, or is not one", None) from error
+
+
+def canonical(body: Mapping[str, Any]) -> bytes:
+    """Return the bytes that are signed."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def _body(
+    session: Session, settings: Settings, submission: Submission, score: PublicScore | PrivateScore
+) -> dict[str, Any]:
+    evaluation = session.get_one(Evaluation, score.evaluation_id)
+    split = session.get_one(Split, evaluation.split_id)
+    shards = [s for s in evaluation_repository.shards_of(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
+    attempts = evaluation_repository.attempts_of(session, [evaluation.id])
+    return {
+        "format": FORMAT,
+        "competition": submission.competition.slug,
+        "submission": {
+            "id": submission.id,
+            "sha256": submission.content_sha256,
+            "entry_point": submission.entry_point,
+            "received_at": submission.received_at.isoformat(),
+        },
+        "split": {
+            "visibility": split.visibility,
+            "manifest_sha256": split.manifest_sha256,
+            "device": split.device,
+            "versions": split.versions,
+        },
+        "evaluation": {
+            "id": evaluation.id,
+            "setup": competitions.file_of(submission.competition).metric.setup,
+            "runs": evaluation.n_runs,
+            "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
+            "results": [_shard(shard) for shard in shards],
+            "attempts": [_attempt(attempt, shard) for attempt, shard in attempts],
+            "wall_time_s": sum(shard.wall_time_s for shard in shards),
+        },
+        "score": {
+            "final_score": score.final_score,
+            "final_score_bits": float(score.final_score).hex(),
+            "scorer_version": score.scorer_version,
+            "computed_at": score.computed_at.isoformat(),
+        },
+    }
+
+
+def _score(session: Session, submission_id: str, visibility: Visibility) -> PublicScore | PrivateScore | None:
+    if visibility is Visibility.PUBLIC:
+        return repository.public_scores(session, [submission_id]).get(submission_id)
+    return finals_repository.private_scores(session, [submission_id]).get(submission_id)
+
+
+def _shard(shard: Shard) -> dict[str, Any]:
+    return {"first_run": shard.first_run, "runs": shard.n_runs, "sha256": shard.result_sha256}
+
+
+def _attempt(attempt: ShardAttempt, shard: Shard) -> dict[str, Any]:
+    return {
+        "first_run": shard.first_run,
+        "kind": shard.kind,
+        "attempt": attempt.attempt,
+        "outcome": attempt.outcome,
+        "started_at": attempt.started_at.isoformat(),
+        "ended_at": attempt.ended_at.isoformat() if attempt.ended_at else None,
+    }
+
+
+def _seeds(settings: Settings, submission: Submission, split: Split, *, runs: int) -> str:
+    split_seed = competitions.file_of(submission.competition).splits.seed
+    slug = submission.competition.slug
+    seeds: Sequence[int] = [run_seed(slug, split.visibility, split_seed=split_seed, run=run) for run in range(runs)]
+    message = ",".join(str(seed) for seed in seeds).encode()
+    return hmac.new(_derive(settings, b"lethe receipt seeds"), message, hashlib.sha256).hexdigest()
+
+
+def _derive(settings: Settings, purpose: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(settings.signing_key())
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _invalid(field: str, message: str, value: object) -> InvalidInput:
+    shown = None if value is None else str(value)[:120]
+    return InvalidInput(f"The receipt's {field} {message}", violations=(Violation(field, message, shown),))

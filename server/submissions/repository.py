@@ -1,0 +1,73 @@
+"""Queries about submissions and their public scores. Private scores are not reachable from here."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, joinedload
+
+from server.models.competition import Membership, Split, Visibility
+from server.models.evaluation import Evaluation, PublicScore, RunLog
+from server.models.submission import Submission
+
+
+def count_counted(
+    session: Session, team_id: str, *, since: datetime | None = None, before: datetime | None = None
+) -> int:
+    """Return how many submissions of the team count against its quota, of those received in [since, before)."""
+    counted = select(func.count()).where(Submission.team_id == team_id, Submission.refunded.is_(False))
+    if since is not None:
+        counted = counted.where(Submission.received_at >= since)
+    if before is not None:
+        counted = counted.where(Submission.received_at < before)
+    return session.scalar(counted) or 0
+
+
+def by_id(session: Session, submission_id: str) -> Submission | None:
+    whole = joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account)
+    return session.scalar(select(Submission).options(*whole).where(Submission.id == submission_id))
+
+
+def locked(session: Session, submission_id: str) -> Submission:
+    statement = select(Submission).where(Submission.id == submission_id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
+def is_member(session: Session, *, team_id: str, account_id: str) -> bool:
+    return session.get(Membership, (team_id, account_id)) is not None
+
+
+def of_team(session: Session, team_id: str) -> Sequence[Submission]:
+    """Return a team's submissions, the newest first."""
+    whole = joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account)
+    statement = select(Submission).options(*whole).where(Submission.team_id == team_id)
+    return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id)).all()
+
+
+def of_competition(session: Session, competition_id: str) -> Sequence[Submission]:
+    """Return every submission of a competition, the newest first."""
+    whole = joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account)
+    statement = select(Submission).options(*whole).where(Submission.competition_id == competition_id)
+    return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id)).all()
+
+
+def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, PublicScore]:
+    """Return the public score that counts now, by submission id; the unscored have no entry."""
+    statement = (
+        select(PublicScore)
+        .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(PublicScore.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
+        .where(Split.visibility == Visibility.PUBLIC.value)
+    )
+    return {score.submission_id: score for score in session.scalars(statement)}
+
+
+def public_sample_logs(session: Session, submission_id: str) -> Sequence[RunLog]:
+    """Return what runs on the public sample printed; never what a run on hidden data did."""
+    statement = (
+        select(RunLog)
+        .join(Evaluation, Evaluation.id == RunLog.evaluation_id)
+        .where(Evaluation.submission_id == submission_id, RunLog.on_public_sample.is_(True))
+    )
+    return session.scalars(statement.order_by(RunLog.id)).all()

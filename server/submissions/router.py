@@ -1,0 +1,194 @@
+"""/api/v1: sending code, and what becomes of it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response, status
+from fastapi.concurrency import run_in_threadpool
+
+from server.accounts.access import Credentials, CurrentAccount, DatabaseDep, VisibleCompetition, identify
+from server.competitions import finals
+from server.competitions import service as competitions
+from server.db import Database, now
+from server.deps import SessionDep, SettingsDep, StorageDep
+from server.errors import NotAuthenticated
+from server.models.account import Account
+from server.models.competition import Competition, Visibility
+from server.models.submission import Submission
+from server.problems import problems
+from server.storage import Storage
+from server.submissions import receipts, service
+from server.submissions.quota import Quota
+from server.submissions.schemas import AcceptedSubmission, ReceiptKey, SubmissionForm, SubmissionOut
+from server.submissions.service import SubmissionView, Upload
+from server.submissions.upload import FORM, receive
+from server.teams import service as teams
+
+router = APIRouter(tags=["submissions"])
+
+QUOTA_HEADERS = {
+    "X-Quota-Limit": {"description": "submissions a day", "schema": {"type": "integer"}},
+    "X-Quota-Remaining": {"description": "submissions left now", "schema": {"type": "integer"}},
+    "X-Quota-Reset": {"description": "when the next UTC day begins", "schema": {"type": "string"}},
+}
+UPLOAD_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {FORM: {"schema": SubmissionForm.model_json_schema()}}}
+}
+
+
+def own_submission(submission_id: str, session: SessionDep, account: CurrentAccount) -> Submission:
+    """Return the submission of the path, which the caller may see. Raises NotFound."""
+    return service.get_own(session, submission_id, account)
+
+
+OwnSubmission = Annotated[Submission, Depends(own_submission)]
+
+
+def team_submission(submission_id: str, session: SessionDep, account: CurrentAccount) -> Submission:
+    """Return the submission of the path, of the caller's own team. Raises NotFound."""
+    return service.get_of_my_team(session, submission_id, account)
+
+
+TeamSubmission = Annotated[Submission, Depends(team_submission)]
+
+
+@router.post(
+    "/competitions/{slug}/submissions",
+    status_code=status.HTTP_201_CREATED,
+    responses={**problems(401, 404, 409, 415), 201: {"headers": QUOTA_HEADERS}},
+    openapi_extra=UPLOAD_BODY,
+)
+async def submit(
+    slug: str,
+    request: Request,
+    *,
+    response: Response,
+    database: DatabaseDep,
+    storage: StorageDep,
+    credentials: Credentials,
+) -> AcceptedSubmission:
+    """Send a submission: a `.py` file with a function `unlearning`, an `.ipynb` notebook, or a `.zip`.
+
+    It is checked without being run; a file that cannot be run is refused with its line and costs no quota. Once
+    this answers 201, the submission is stored and ends in a score or a named failure. What counts for the deadline
+    is when the last byte came.
+    """
+    account, competition = await run_in_threadpool(_admit, database, credentials, slug)
+    limit_mib = competitions.file_of(competition).limits.upload_mib
+    upload = await receive(request, limit_mib=limit_mib)
+    view, quota = await run_in_threadpool(_take, database, storage, competition, account, upload)
+    response.headers.update(quota.headers())
+    response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
+    return AcceptedSubmission.with_quota(view, quota)
+
+
+@router.get("/competitions/{slug}/submissions", responses=problems(401, 404))
+def list_submissions(
+    session: SessionDep, competition: VisibleCompetition, account: CurrentAccount, response: Response
+) -> list[SubmissionOut]:
+    """List your team's submissions, the newest first."""
+    response.headers.update(service.quota_of(session, competition, account, at=now()).headers())
+    mine = service.list_own(session, competition, account)
+    return [SubmissionOut.of(view) for view in service.view(session, mine)]
+
+
+@router.get("/submissions/{submission_id}", responses=problems(401, 404))
+def show_submission(session: SessionDep, submission: OwnSubmission) -> SubmissionOut:
+    """Show a submission of your team: its stage, its progress, its score or why it failed."""
+    return SubmissionOut.of(service.view(session, [submission])[0])
+
+
+@router.post("/submissions/{submission_id}/cancel", responses=problems(401, 404, 409))
+def cancel_submission(session: SessionDep, submission: OwnSubmission, account: CurrentAccount) -> SubmissionOut:
+    """Cancel a submission. Before its first run began, it does not count against the quota."""
+    cancelled = service.cancel(session, submission, actor=account)
+    return SubmissionOut.of(service.view(session, [cancelled])[0])
+
+
+@router.put("/submissions/{submission_id}/selection", responses=problems(401, 404, 409))
+def select_submission(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
+    """Choose a submission for the private board. Without a choice, the best public ones are taken at the close."""
+    finals.choose(session, submission, selected=True, actor=account)
+    return SubmissionOut.of(service.view(session, [submission])[0])
+
+
+@router.delete("/submissions/{submission_id}/selection", responses=problems(401, 404, 409))
+def deselect_submission(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
+    """Take the choice of a submission back."""
+    finals.choose(session, submission, selected=False, actor=account)
+    return SubmissionOut.of(service.view(session, [submission])[0])
+
+
+@router.get("/competitions/{slug}/finals", responses=problems(401, 404))
+def show_finals(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> list[SubmissionOut]:
+    """List which of your team's submissions go to the private board: those chosen, else the best public ones."""
+    team = teams.own_team(session, competition, account)
+    ids = finals.would_count(session, competition, team.id)
+    mine = [submission for submission in service.list_own(session, competition, account) if submission.id in ids]
+    return [SubmissionOut.of(view) for view in service.view(session, mine)]
+
+
+@router.get(
+    "/submissions/{submission_id}/code",
+    response_class=Response,
+    responses={**problems(401, 404), 200: {"content": {"application/octet-stream": {}}}},
+)
+def download_code(submission: OwnSubmission, storage: StorageDep) -> Response:
+    """Download the file as it was received."""
+    name = f'attachment; filename="{submission.id}.{submission.kind}"'
+    headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
+    return Response(service.code_of(storage, submission), media_type="application/octet-stream", headers=headers)
+
+
+@router.get(
+    "/submissions/{submission_id}/log",
+    response_class=Response,
+    responses={**problems(401, 404), 200: {"content": {"text/plain": {}}}},
+)
+def show_log(session: SessionDep, submission: OwnSubmission) -> Response:
+    """Show what the run on the public sample printed. What runs on hidden data print is shown to nobody."""
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return Response(service.sample_log(session, submission), media_type="text/plain", headers=headers)
+
+
+@router.get("/submissions/{submission_id}/receipt", responses=problems(401, 404))
+def show_receipt(
+    session: SessionDep,
+    settings: SettingsDep,
+    *,
+    submission: OwnSubmission,
+    account: CurrentAccount,
+    split: Visibility = Visibility.PUBLIC,
+) -> dict[str, Any]:
+    """Show the signed receipt of a score: what it was made of. `lethe verify` checks it.
+
+    That of the private split is shown to organisers, and to the team once the board is revealed.
+    """
+    is_organiser = competitions.is_organiser(session, submission.competition, account)
+    return receipts.issue(session, settings, submission, split, is_organiser=is_organiser)
+
+
+@router.get("/receipt-key")
+def show_receipt_key(settings: SettingsDep) -> ReceiptKey:
+    """Show the key that this instance signs receipts with (Ed25519, base64)."""
+    return ReceiptKey(public_key=receipts.public_key_text(settings))
+
+
+def _admit(database: Database, credentials: Credentials, slug: str) -> tuple[Account, Competition]:
+    """Return who sends to what, before anything of the body is read."""
+    with database.read() as session:
+        token = identify(session, credentials)
+        if token is None:
+            raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
+        competition = competitions.get(session, slug, account=token.account)
+        service.check_may_submit(session, competition, token.account, at=now())
+        return token.account, competition
+
+
+def _take(
+    database: Database, storage: Storage, competition: Competition, account: Account, upload: Upload
+) -> tuple[SubmissionView, Quota]:
+    modes = competitions.file_of(competition).submissions.modes
+    checked = service.check_and_store(storage, upload, modes=modes)
+    with database.write() as session:
+        view = service.accept(session, competition, account, checked)
+        return view, service.quota_of(session, competition, account, at=upload.received_at)

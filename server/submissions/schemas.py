@@ -1,0 +1,150 @@
+"""What a team may know of its submissions: stage, progress, its own error, its public score."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from server.competitions.schemas import QuotaOut
+from server.evaluations.progress import AttemptEntry, Progress
+from server.models.submission import Submission
+from server.submissions.quota import Quota
+from server.submissions.service import ShownScore, SubmissionView
+
+
+class AttemptOut(BaseModel):
+    """One line of the timeline."""
+
+    first_run: int
+    last_run: int
+    kind: str = Field(description="smoke or runs", examples=["runs"])
+    attempt: int
+    outcome: str = Field(examples=["done"])
+    started_at: datetime
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, entry: AttemptEntry) -> "AttemptOut":
+        return cls(**vars(entry))
+
+
+class ProgressOut(BaseModel):
+    """Runs done of all."""
+
+    runs_done: int = Field(examples=[137])
+    runs_total: int = Field(examples=[512])
+    elapsed_s: float | None
+    remaining_s: float | None = Field(description="an estimate")
+    attempts: list[AttemptOut]
+
+    @classmethod
+    def of(cls, progress: Progress) -> "ProgressOut":
+        return cls(
+            runs_done=progress.runs_done,
+            runs_total=progress.runs_total,
+            elapsed_s=progress.elapsed_s,
+            remaining_s=progress.remaining_s,
+            attempts=[AttemptOut.of(entry) for entry in progress.attempts],
+        )
+
+
+class ScoreOut(BaseModel):
+    """A score on one split."""
+
+    final_score: float = Field(examples=[0.0731])
+    interval_low: float | None = Field(description="where the organiser shows intervals")
+    interval_high: float | None
+    scorer_version: str = Field(examples=["1"])
+    computed_at: datetime
+
+    @classmethod
+    def of(cls, result: ShownScore) -> "ScoreOut":
+        return cls(**vars(result))
+
+
+class FailureOut(BaseModel):
+    """Why a submission failed, and whose fault it was."""
+
+    fault: str | None = Field(description="participant, organiser or host; only the participant's counts")
+    error_class: str = Field(examples=["exception"])
+    message: str | None
+    exception_type: str | None = Field(examples=["ValueError"])
+    file: str | None = Field(examples=["unlearning.py"])
+    line: int | None = Field(examples=[12])
+
+    @classmethod
+    def of(cls, submission: Submission) -> "FailureOut | None":
+        if submission.error_class is None:
+            return None
+        known = submission.error or {}
+        shown = {name: known.get(name) for name in ("message", "exception_type", "file", "line")}
+        return cls(fault=submission.fault, error_class=submission.error_class, **shown)
+
+
+class SubmissionOut(BaseModel):
+    """A submission, as its team sees it."""
+
+    id: str = Field(examples=["9c1e6f0a2b3d4e5f"])
+    competition: str = Field(examples=["digits"])
+    team: str = Field(examples=["ada"])
+    submitted_by: str = Field(examples=["ada"])
+    filename: str = Field(examples=["submission.py"])
+    sha256: str
+    size_bytes: int
+    mode: str = Field(description="function, or notebook: run once as it is, its runs not independent")
+    message: str
+    received_at: datetime
+    stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
+    progress: ProgressOut | None
+    score: ScoreOut | None = Field(description="on the public split, once scored")
+    private_score: ScoreOut | None = Field(description="on the private split, once the board is revealed")
+    failure: FailureOut | None
+    refunded: bool = Field(description="does not count against the quota")
+    selected: bool = Field(description="chosen for the private board")
+    can_cancel: bool
+
+    @classmethod
+    def of(cls, view: SubmissionView) -> "SubmissionOut":
+        submission = view.submission
+        return cls(
+            id=submission.id,
+            competition=submission.competition.slug,
+            team=submission.team.name,
+            submitted_by=submission.account.name,
+            filename=submission.filename,
+            sha256=submission.content_sha256,
+            size_bytes=submission.size_bytes,
+            mode=submission.entry_point.get("mode", "function"),
+            message=submission.message,
+            received_at=submission.received_at,
+            stage=submission.stage,
+            progress=ProgressOut.of(view.progress) if view.progress else None,
+            score=ScoreOut.of(view.score) if view.score else None,
+            private_score=ScoreOut.of(view.private_score) if view.private_score else None,
+            failure=FailureOut.of(submission),
+            refunded=submission.refunded,
+            selected=submission.selected,
+            can_cancel=view.can_cancel,
+        )
+
+
+class AcceptedSubmission(SubmissionOut):
+    """A submission that was just taken, and what quota is left."""
+
+    quota: QuotaOut
+
+    @classmethod
+    def with_quota(cls, view: SubmissionView, quota: Quota) -> "AcceptedSubmission":
+        return cls(**SubmissionOut.of(view).model_dump(), quota=QuotaOut.of(quota))
+
+
+class SubmissionForm(BaseModel):
+    """The form of an upload."""
+
+    file: str = Field(description="a .py file, an .ipynb notebook or a .zip", json_schema_extra={"format": "binary"})
+    message: str = Field(default="", max_length=500, description="a note to yourself", examples=["lower rate"])
+
+
+class ReceiptKey(BaseModel):
+    """The public half of the key that signs receipts."""
+
+    public_key: str = Field(description="Ed25519, base64", examples=["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="])

@@ -1,0 +1,293 @@
+"""Submissions: taken whole or not at all, shown to their team, cancelled by it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from server.admin import audit
+from server.competitions import finals, lifecycle
+from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
+from server.errors import Conflict, NotFound
+from server.evaluations import service as evaluations
+from server.evaluations.progress import Progress
+from server.leaderboard import service as boards
+from server.models.account import Account
+from server.models.competition import Competition, Team, Visibility
+from server.models.evaluation import PrivateScore, PublicScore
+from server.models.submission import ENDED, Submission
+from server.storage import Storage, content_key
+from server.submissions import quota, repository
+from server.submissions.notebook import Mode
+from server.submissions.package import load_package
+from server.submissions.quota import Quota
+from server.teams import repository as team_repository
+from server.teams import service as teams
+
+FILENAME_LENGTH = 200
+MESSAGE_LENGTH = 500
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that was received whole: `received_at` is when its last byte came."""
+
+    filename: str
+    data: bytes
+    message: str
+    received_at: datetime
+
+
+@dataclass(frozen=True)
+class CheckedUpload:
+    """An upload that can be run, and lies in storage."""
+
+    upload: Upload
+    kind: str
+    content_sha256: str
+    entry_point: dict[str, object]
+
+
+@dataclass(frozen=True)
+class ShownScore:
+    """What a team may know of its score: not how it came about."""
+
+    final_score: float
+    interval_low: float | None
+    interval_high: float | None
+    scorer_version: str
+    computed_at: datetime
+
+
+@dataclass(frozen=True)
+class SubmissionView:
+    """A submission as its team may see it."""
+
+    submission: Submission
+    progress: Progress | None
+    score: ShownScore | None
+    can_cancel: bool
+    private_score: ShownScore | None = None  # once revealed
+
+
+def check_may_submit(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
+    """Return the caller's quota. Raises Conflict or QuotaExceeded as `accept` would at this moment.
+
+    Asked before an upload is read; what decides is `accept`.
+    """
+    check_open(competition, at)
+    mine = quota_of(session, competition, account, at=at)
+    quota.check(mine, at=at)
+    return mine
+
+
+def check_open(competition: Competition, received_at: datetime) -> None:
+    """Raise Conflict unless what was received at that moment counts."""
+    if lifecycle.accepts_submission(competition, received_at):
+        return
+    opens, closes = competition.opens_at.isoformat(), competition.closes_at.isoformat()
+    if received_at < competition.opens_at:
+        raise Conflict(f"{competition.slug} opens at {opens}")
+    if received_at >= competition.closes_at:
+        raise Conflict(f"{competition.slug} closed at {closes}; the file was received at {received_at.isoformat()}")
+    raise Conflict(f"{competition.slug} is {competition.state} and takes no submissions")
+
+
+def check_and_store(storage: Storage, upload: Upload, *, modes: Sequence[Mode] = ("function",)) -> CheckedUpload:
+    """Check an upload without running it, and store it by content. Raises InvalidSubmission.
+
+    modes: what the competition does with notebooks.
+
+    Needs no transaction. Content that is then refused for its quota stays until what nothing refers to is collected.
+    """
+    package = load_package(upload.data, upload.filename, modes=modes)
+    sha256 = store_content(storage, upload.data)
+    return CheckedUpload(upload, package.kind, sha256, package.entry_point.as_data())
+
+
+def accept(session: Session, competition: Competition, account: Account, checked: CheckedUpload) -> SubmissionView:
+    """Count a checked upload against the quota, store its row and queue its evaluation: all or nothing.
+
+    Raises Conflict after the deadline or QuotaExceeded. The team's row is locked while counting, so that parallel
+    uploads are counted one after the other.
+    """
+    upload = checked.upload
+    competition = competition_repository.held(session, competition.id)
+    check_open(competition, upload.received_at)
+    team = team_repository.locked(session, teams.ensure(session, competition, account).id)
+    _check_team(team)
+    limits = competitions.file_of(competition).limits
+    quota.check(quota.of(session, team, limits=limits, at=upload.received_at), at=upload.received_at)
+    submission = Submission(
+        competition_id=competition.id,
+        team_id=team.id,
+        account_id=account.id,
+        filename=upload.filename[-FILENAME_LENGTH:],
+        kind=checked.kind,
+        content_sha256=checked.content_sha256,
+        size_bytes=len(upload.data),
+        entry_point=checked.entry_point,
+        message=upload.message[:MESSAGE_LENGTH],
+        received_at=upload.received_at,
+    )
+    session.add(submission)
+    session.flush()
+    audit.record(
+        session,
+        account,
+        "submission.received",
+        competition=competition,
+        subject=submission.id,
+        data={"team": team.id, "sha256": checked.content_sha256, "bytes": len(upload.data)},
+    )
+    split = competitions.split_of(session, competition, Visibility.PUBLIC)
+    evaluations.start(session, submission, split, smoke=True)
+    session.flush()
+    return view(session, [_whole(session, submission.id)])[0]
+
+
+def quota_of(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
+    """Return what the caller's team has left."""
+    team = teams.team_of(session, competition, account)
+    return quota.of(session, team, limits=competitions.file_of(competition).limits, at=at)
+
+
+def get_own(session: Session, submission_id: str, account: Account) -> Submission:
+    """Return a submission of the caller's team, or of a competition that they organise. Raises NotFound.
+
+    Another team's submission and none at all are the same answer.
+    """
+    submission = repository.by_id(session, submission_id)
+    if submission is None or not _may_see(session, submission, account):
+        raise NotFound(f"You have no submission {submission_id!r}")
+    return submission
+
+
+def get_of_my_team(session: Session, submission_id: str, account: Account) -> Submission:
+    """Return a submission of the caller's team: what only its members may do. Raises NotFound."""
+    submission = repository.by_id(session, submission_id)
+    if submission is None or not repository.is_member(session, team_id=submission.team_id, account_id=account.id):
+        raise NotFound(f"You have no submission {submission_id!r}")
+    return submission
+
+
+def of_competition(session: Session, competition: Competition, submission_id: str) -> Submission:
+    """Return any team's submission to a competition, for its organisers. Raises NotFound."""
+    submission = repository.by_id(session, submission_id)
+    if submission is None or submission.competition_id != competition.id:
+        raise NotFound(f"{competition.slug} has no submission {submission_id!r}")
+    return submission
+
+
+def list_own(session: Session, competition: Competition, account: Account) -> Sequence[Submission]:
+    """Return the submissions of the caller's team, the newest first."""
+    team = teams.team_of(session, competition, account)
+    return repository.of_team(session, team.id) if team else []
+
+
+def list_all(session: Session, competition: Competition) -> Sequence[Submission]:
+    """Return every team's submissions, the newest first. For organisers."""
+    return repository.of_competition(session, competition.id)
+
+
+def view(session: Session, submissions: Sequence[Submission]) -> list[SubmissionView]:
+    """Return what the teams may see of their submissions, in the same order."""
+    ids = [submission.id for submission in submissions]
+    progress = evaluations.progress(session, ids)
+    scores = _public_scores(session, submissions)
+    revealed = finals.revealed_scores(session, submissions)
+    return [
+        SubmissionView(
+            submission=submission,
+            progress=progress.get(submission.id),
+            score=scores.get(submission.id),
+            can_cancel=submission.stage not in ENDED,
+            private_score=_shown(revealed[submission.id], submission) if submission.id in revealed else None,
+        )
+        for submission in submissions
+    ]
+
+
+def cancel(session: Session, submission: Submission, *, actor: Account) -> Submission:
+    """Stop a submission. Before its first run began, it does not count against the quota."""
+    team_repository.locked(session, submission.team_id)
+    submission = repository.locked(session, submission.id)
+    if submission.stage in ENDED:
+        raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
+    started = evaluations.runs_started(session, submission)
+    evaluations.cancel(session, submission)
+    submission.refunded = not started
+    audit.record(
+        session,
+        actor,
+        "submission.cancelled",
+        competition=submission.competition_id,
+        subject=submission.id,
+        data={"refunded": submission.refunded},
+    )
+    session.flush()
+    return _whole(session, submission.id)
+
+
+def code_of(storage: Storage, submission: Submission) -> bytes:
+    """Return the file as it was received."""
+    return storage.read_verified(content_key(submission.content_sha256), submission.content_sha256)
+
+
+def sample_log(session: Session, submission: Submission) -> str:
+    """Return what the runs on the public sample printed."""
+    return "".join(log.text for log in repository.public_sample_logs(session, submission.id))
+
+
+def store_content(storage: Storage, data: bytes) -> str:
+    """Store `data` under its own SHA-256. Return the hash."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    storage.write(content_key(sha256), data)  # also if it is there: a fresh date keeps it from being collected
+    return sha256
+
+
+def _check_team(team: Team) -> None:
+    if team.disqualified_at is not None:
+        raise Conflict(f"The team {team.name!r} was disqualified")
+
+
+def _may_see(session: Session, submission: Submission, account: Account) -> bool:
+    if repository.is_member(session, team_id=submission.team_id, account_id=account.id):
+        return True
+    return competitions.is_organiser(session, submission.competition, account)
+
+
+def _whole(session: Session, submission_id: str) -> Submission:
+    submission = repository.by_id(session, submission_id)
+    if submission is None:
+        raise NotFound(f"There is no submission {submission_id!r}")
+    return submission
+
+
+def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, ShownScore]:
+    """Return the public score of each submission as its team may see it, by submission id."""
+    found = repository.public_scores(session, [submission.id for submission in submissions])
+    shown = {s.id: _shown(found[s.id], s) for s in submissions if s.id in found}
+    on_ladder = [s for s in submissions if s.id in shown and boards.shows_ladder(s.competition)]
+    for competition in {s.competition_id: s.competition for s in on_ladder}.values():
+        teams_of = {s.team_id for s in on_ladder if s.competition_id == competition.id}
+        for submission_id, rung in boards.ladder_scores(session, competition, list(teams_of)).items():
+            if submission_id in shown:
+                shown[submission_id] = replace(
+                    shown[submission_id], final_score=rung, interval_low=None, interval_high=None
+                )
+    return shown
+
+
+def _shown(score: PublicScore | PrivateScore, submission: Submission) -> ShownScore:
+    show_intervals = competitions.file_of(submission.competition).metric.show_intervals
+    return ShownScore(
+        final_score=score.final_score,
+        interval_low=score.interval_low if show_intervals else None,
+        interval_high=score.interval_high if show_intervals else None,
+        scorer_version=score.scorer_version,
+        computed_at=score.computed_at,
+    )

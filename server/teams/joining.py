@@ -1,0 +1,195 @@
+"""How people come to a team and leave it: invitations by link or by name, leaving, handing the lead on.
+
+A person who has submitted is bound to that team: otherwise one could leave with a fresh quota. Teams with submissions
+come together by merging.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from server.accounts import service as accounts
+from server.accounts.secrets import digest, new_token
+from server.admin import audit
+from server.competitions import service as competitions
+from server.db import now
+from server.errors import Conflict, NotAllowed, NotFound
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState, Membership, Team
+from server.models.invitation import Invitation
+from server.teams import repository, service
+
+LIFETIME = timedelta(days=7)
+MOST_OPEN = 20
+GROWING = (CompetitionState.READY, CompetitionState.OPEN)
+UNUSABLE = "The invitation is unknown, used, revoked or expired"
+
+
+@dataclass(frozen=True)
+class IssuedInvitation:
+    """An invitation at the one moment when its link can be read. By name there is no link."""
+
+    row: Invitation
+    token: str | None
+
+
+def invite(session: Session, team: Team, *, actor: Account, name: str | None = None) -> IssuedInvitation:
+    """Invite the person called `name`, or whoever holds the link that is returned. For the leader."""
+    check_leader(team, actor)
+    competition = competitions.of_id(session, team.competition_id)
+    check_may_grow(competition, at=now())
+    if len(repository.open_invitations(session, team.id, now())) >= MOST_OPEN:
+        raise Conflict(f"The team has {MOST_OPEN} open invitations; revoke one first")
+    person = accounts.find(session, name) if name else None
+    if person is not None and repository.membership(session, team_id=team.id, account_id=person.id):
+        raise Conflict(f"{person.name} is in the team already")
+    token = None if person else new_token()
+    row = Invitation(
+        team_id=team.id,
+        account_id=person.id if person else None,
+        token_hash=digest(token) if token else None,
+        created_by=actor.id,
+        expires_at=now() + LIFETIME,
+    )
+    session.add(row)
+    session.flush()
+    data = {"invitation": row.id, "account": person.name if person else None}
+    audit.record(session, actor, "team.invited", competition=competition, subject=team.id, data=data)
+    return IssuedInvitation(row, token)
+
+
+def open_invitations(session: Session, team: Team, *, actor: Account) -> Sequence[Invitation]:
+    """Return the team's invitations that can still be accepted. For the leader."""
+    check_leader(team, actor)
+    return repository.open_invitations(session, team.id, now())
+
+
+def invitations_to(session: Session, competition: Competition, account: Account) -> Sequence[Invitation]:
+    """Return the invitations by name that `account` can accept."""
+    return repository.invitations_to(session, competition_id=competition.id, account_id=account.id, at=now())
+
+
+def revoke(session: Session, team: Team, invitation_id: str, *, actor: Account) -> None:
+    """End an invitation of one's team. For the leader. Raises NotFound."""
+    check_leader(team, actor)
+    row = repository.invitation(session, invitation_id)
+    if row is None or row.team_id != team.id or not _is_open(row, now()):
+        raise NotFound(UNUSABLE)
+    row.ended_at = now()
+
+
+def accept_link(session: Session, competition: Competition, token: str, *, account: Account) -> Team:
+    """Join the team that a link invites to. A link brings in one person."""
+    row = repository.invitation_by_hash(session, digest(token))
+    if row is None:
+        raise NotFound(UNUSABLE)
+    return _join(session, competition, row, account=account)
+
+
+def accept(session: Session, competition: Competition, invitation_id: str, *, account: Account) -> Team:
+    """Join the team that invited one by name."""
+    return _join(session, competition, _to_me(session, invitation_id, account), account=account)
+
+
+def decline(session: Session, competition: Competition, invitation_id: str, *, account: Account) -> None:
+    """Turn an invitation by name down."""
+    row = _to_me(session, invitation_id, account)
+    team = repository.by_id(session, row.team_id)
+    if team is None or team.competition_id != competition.id or not _is_open(row, now()):
+        raise NotFound(UNUSABLE)
+    row.ended_at = now()
+
+
+def leave(session: Session, competition: Competition, account: Account) -> None:
+    """Leave one's team, which is no more once it is empty. Raises Conflict once the team has submitted."""
+    team = repository.locked(session, service.own_team(session, competition, account).id)
+    if repository.has_submissions(session, team.id):
+        raise Conflict("The team has submitted; who has used its quota stays in it")
+    others = [member for member in service.members(session, team) if member.id != account.id]
+    if others and team.leader_id == account.id:
+        team.leader_id = others[0].id
+    _remove(session, team, account, is_last=not others)
+    audit.record(session, account, "team.left", competition=competition, subject=team.id)
+
+
+def hand_over(session: Session, team: Team, *, name: str, actor: Account) -> Team:
+    """Make another member the leader. For the leader. Raises NotFound for somebody else."""
+    team = repository.locked(session, team.id)
+    check_leader(team, actor)
+    person = next(
+        (m for m in service.members(session, team) if accounts.name_key(m.name) == accounts.name_key(name)), None
+    )
+    if person is None:
+        raise NotFound(f"{name!r} is not in the team")
+    team.leader_id = person.id
+    data = {"leader": person.name}
+    audit.record(session, actor, "team.handed_over", competition=team.competition_id, subject=team.id, data=data)
+    return team
+
+
+def check_leader(team: Team, actor: Account) -> None:
+    """Raise NotAllowed for anyone but the leader."""
+    if team.leader_id != actor.id:
+        raise NotAllowed("Only the team's leader may do this")
+
+
+def check_may_grow(competition: Competition, *, at: datetime) -> None:
+    """Raise Conflict once teams of the competition stay as they are."""
+    deadline = competitions.file_of(competition).merge_deadline or competition.closes_at
+    if competition.state not in GROWING or at >= min(deadline, competition.closes_at):
+        raise Conflict(f"Teams of {competition.slug} could change until {deadline.isoformat()}")
+
+
+def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:
+    check_may_grow(competition, at=now())
+    team = repository.locked(session, row.team_id)
+    session.refresh(row)
+    if not _is_open(row, now()) or team.competition_id != competition.id or team.merged_into_id is not None:
+        raise NotFound(UNUSABLE)
+    if team.disqualified_at is not None:
+        raise Conflict(f"The team {team.name!r} was disqualified")
+    limit = competitions.file_of(competition).limits.team_size
+    if repository.size(session, team.id) >= limit:
+        raise Conflict(f"The team is full: it has {limit} people")
+    _give_up_present_team(session, competition, account, joining=team)
+    session.add(Membership(team_id=team.id, account_id=account.id, competition_id=competition.id))
+    row.ended_at = now()
+    session.flush()
+    audit.record(session, account, "team.joined", competition=competition, subject=team.id)
+    return team
+
+
+def _give_up_present_team(session: Session, competition: Competition, account: Account, *, joining: Team) -> None:
+    present = service.team_of(session, competition, account)
+    if present is None:
+        return
+    if present.id == joining.id:
+        raise Conflict("You are in this team already")
+    if repository.size(session, present.id) > 1:
+        raise Conflict(f"You are in the team {present.name!r}; leave it first")
+    if repository.has_submissions(session, present.id):
+        raise Conflict("You have submitted alone; your team has to merge into the other")
+    _remove(session, present, account, is_last=True)
+
+
+def _remove(session: Session, team: Team, account: Account, *, is_last: bool) -> None:
+    membership = repository.membership(session, team_id=team.id, account_id=account.id)
+    if membership is not None:
+        session.delete(membership)
+        session.flush()
+    if is_last:
+        session.delete(team)
+        session.flush()
+
+
+def _to_me(session: Session, invitation_id: str, account: Account) -> Invitation:
+    row = repository.invitation(session, invitation_id)
+    if row is None or row.account_id != account.id:
+        raise NotFound(UNUSABLE)
+    return row
+
+
+def _is_open(row: Invitation, at: datetime) -> bool:
+    return row.ended_at is None and row.expires_at > at

@@ -1,0 +1,118 @@
+"""Two teams become one: asked by one leader, agreed to by the other, if size and quota allow."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from server.admin import audit
+from server.competitions import service as competitions
+from server.competitions.config_file import Limits
+from server.db import now
+from server.errors import Conflict, NotFound
+from server.models.account import Account
+from server.models.competition import Competition, Team
+from server.models.invitation import MergeRequest
+from server.submissions import repository as submission_repository
+from server.submissions.quota import DAY, day_of
+from server.teams import repository
+from server.teams.joining import check_leader, check_may_grow
+from server.teams.service import name_key, own_team
+
+
+def ask(session: Session, competition: Competition, *, into: str, actor: Account) -> MergeRequest:
+    """Ask that one's team becomes part of the team called `into`. For the leader."""
+    team = own_team(session, competition, actor)
+    check_leader(team, actor)
+    check_may_grow(competition, at=now())
+    other = repository.team_called(session, competition_id=competition.id, name_key=name_key(into))
+    if other is None or other.merged_into_id is not None:
+        raise NotFound(f"There is no team called {into!r}")
+    if other.id == team.id:
+        raise Conflict("A team cannot merge into itself")
+    check_fits(session, competition, (team, other), at=now())
+    request = MergeRequest(team_id=team.id, into_id=other.id)
+    try:
+        with session.begin_nested():
+            session.add(request)
+    except IntegrityError as error:
+        raise Conflict(f"Your team has asked {other.name!r} already") from error
+    data = {"into": other.id, "request": request.id}
+    audit.record(session, actor, "team.merge_asked", competition=competition, subject=team.id, data=data)
+    return request
+
+
+def requests(session: Session, team: Team) -> Sequence[MergeRequest]:
+    """Return the requests from and to a team."""
+    return repository.merge_requests(session, team.id)
+
+
+def agree(session: Session, competition: Competition, request_id: str, *, actor: Account) -> Team:
+    """Carry out a merge that another team asked for. For the leader of the team that stays.
+
+    Its people, submissions and queued work become this team's; what either chose for its finals is chosen anew.
+    """
+    request = _request(session, request_id)
+    for team_id in sorted((request.team_id, request.into_id)):  # in one order, so that two merges cannot block
+        repository.locked(session, team_id)
+    team, into = _team(session, request.team_id), _team(session, request.into_id)
+    if into.competition_id != competition.id:
+        raise NotFound(UNKNOWN)
+    check_leader(into, actor)
+    check_may_grow(competition, at=now())
+    check_fits(session, competition, (team, into), at=now())
+    repository.move_everything(session, team_id=team.id, into_id=into.id)
+    team.merged_into_id = into.id
+    repository.end_growth(session, team.id, now())
+    data = {"merged": team.id, "name": team.name}
+    audit.record(session, actor, "team.merged", competition=competition, subject=into.id, data=data)
+    session.flush()
+    return into
+
+
+def refuse(session: Session, competition: Competition, request_id: str, *, actor: Account) -> None:
+    """Turn a request down, or take one's own back."""
+    request = _request(session, request_id)
+    mine = own_team(session, competition, actor)
+    if mine.id not in (request.team_id, request.into_id):
+        raise NotFound(UNKNOWN)
+    check_leader(mine, actor)
+    session.delete(request)
+
+
+UNKNOWN = "There is no such request to merge"
+
+
+def check_fits(session: Session, competition: Competition, teams: tuple[Team, Team], *, at: datetime) -> None:
+    """Raise Conflict unless the two together are small enough, and have sent no more than one team could have."""
+    limits = competitions.file_of(competition).limits
+    if any(team.disqualified_at is not None for team in teams):
+        raise Conflict("A disqualified team cannot merge")
+    people = sum(repository.size(session, team.id) for team in teams)
+    if people > limits.team_size:
+        raise Conflict(f"Together the teams have {people} people; at most {limits.team_size} are allowed")
+    sent = sum(submission_repository.count_counted(session, team.id) for team in teams)
+    allowed = _allowed_so_far(competition, limits, at=at)
+    if sent > allowed:
+        raise Conflict(f"Together the teams have sent {sent} submissions; one team could have sent {allowed} by now")
+
+
+def _allowed_so_far(competition: Competition, limits: Limits, *, at: datetime) -> int:
+    days = (day_of(at) - day_of(competition.opens_at)) // DAY + 1
+    by_day = max(0, days) * limits.submissions_per_day
+    return by_day if limits.submissions_total is None else min(by_day, limits.submissions_total)
+
+
+def _request(session: Session, request_id: str) -> MergeRequest:
+    request = repository.merge_request(session, request_id)
+    if request is None:
+        raise NotFound(UNKNOWN)
+    return request
+
+
+def _team(session: Session, team_id: str) -> Team:
+    team = repository.by_id(session, team_id)
+    if team is None:
+        raise NotFound("There is no such team")
+    return team

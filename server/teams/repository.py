@@ -1,0 +1,128 @@
+"""Queries about teams and who is in them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Session, joinedload
+
+from server.models.account import Account
+from server.models.competition import Membership, Team
+from server.models.evaluation import Shard, ShardState
+from server.models.invitation import Invitation, MergeRequest
+from server.models.submission import Submission
+
+
+def team_of(session: Session, *, competition_id: str, account_id: str) -> Team | None:
+    mine = Membership.competition_id == competition_id, Membership.account_id == account_id
+    return session.scalar(select(Team).join(Membership, Membership.team_id == Team.id).where(*mine))
+
+
+def by_id(session: Session, team_id: str) -> Team | None:
+    return session.get(Team, team_id)
+
+
+def locked(session: Session, team_id: str) -> Team:
+    """Return the team as it is now, its row locked until the transaction ends (SQLite: the whole database is)."""
+    statement = select(Team).where(Team.id == team_id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
+def name_is_taken(session: Session, *, competition_id: str, name_key: str) -> bool:
+    same = select(Team.id).where(Team.competition_id == competition_id, Team.name_key == name_key)
+    return session.scalar(same) is not None
+
+
+def memberships(session: Session, team_id: str) -> Sequence[Membership]:
+    """Return the memberships of a team with their accounts, the earliest first."""
+    statement = select(Membership).options(joinedload(Membership.account)).where(Membership.team_id == team_id)
+    return session.scalars(statement.order_by(Membership.joined_at, Membership.account_id)).all()
+
+
+def membership(session: Session, *, team_id: str, account_id: str) -> Membership | None:
+    return session.get(Membership, (team_id, account_id))
+
+
+def size(session: Session, team_id: str) -> int:
+    return session.scalar(select(func.count()).where(Membership.team_id == team_id)) or 0
+
+
+def teams(session: Session, competition_id: str) -> Sequence[Team]:
+    statement = select(Team).where(Team.competition_id == competition_id, Team.merged_into_id.is_(None))
+    return session.scalars(statement.order_by(Team.created_at, Team.id)).all()
+
+
+def members_of(session: Session, team_ids: Sequence[str]) -> dict[str, list[Account]]:
+    """Return the people of each team."""
+    statement = select(Membership.team_id, Account).join(Account, Account.id == Membership.account_id)
+    rows = session.execute(statement.where(Membership.team_id.in_(team_ids)).order_by(Membership.joined_at))
+    people: dict[str, list[Account]] = {team_id: [] for team_id in team_ids}
+    for team_id, account in rows:
+        people[team_id].append(account)
+    return people
+
+
+def has_submissions(session: Session, team_id: str) -> bool:
+    return session.scalar(select(Submission.id).where(Submission.team_id == team_id).limit(1)) is not None
+
+
+def invitation_by_hash(session: Session, token_hash: str) -> Invitation | None:
+    return session.scalar(select(Invitation).where(Invitation.token_hash == token_hash))
+
+
+def invitation(session: Session, invitation_id: str) -> Invitation | None:
+    return session.get(Invitation, invitation_id)
+
+
+def open_invitations(session: Session, team_id: str, at: datetime) -> Sequence[Invitation]:
+    """Return a team's invitations that can still be accepted, the newest first."""
+    mine = select(Invitation).options(joinedload(Invitation.account)).where(Invitation.team_id == team_id)
+    still = mine.where(Invitation.ended_at.is_(None), Invitation.expires_at > at)
+    return session.scalars(still.order_by(Invitation.created_at.desc(), Invitation.id)).all()
+
+
+def invitations_to(session: Session, *, competition_id: str, account_id: str, at: datetime) -> Sequence[Invitation]:
+    """Return the invitations by name that this person can still accept in a competition."""
+    statement = (
+        select(Invitation)
+        .options(joinedload(Invitation.team))
+        .join(Team, Team.id == Invitation.team_id)
+        .where(Invitation.account_id == account_id, Team.competition_id == competition_id)
+        .where(Invitation.ended_at.is_(None), Invitation.expires_at > at)
+    )
+    return session.scalars(statement.order_by(Invitation.created_at, Invitation.id)).all()
+
+
+def merge_request(session: Session, request_id: str) -> MergeRequest | None:
+    return session.get(MergeRequest, request_id)
+
+
+def merge_requests(session: Session, team_id: str) -> Sequence[MergeRequest]:
+    """Return the requests from and to a team."""
+    both = select(MergeRequest).options(joinedload(MergeRequest.team), joinedload(MergeRequest.into))
+    mine = both.where(or_(MergeRequest.team_id == team_id, MergeRequest.into_id == team_id))
+    return session.scalars(mine.order_by(MergeRequest.created_at, MergeRequest.id)).all()
+
+
+def team_called(session: Session, *, competition_id: str, name_key: str) -> Team | None:
+    return session.scalar(select(Team).where(Team.competition_id == competition_id, Team.name_key == name_key))
+
+
+def end_growth(session: Session, team_id: str, at: datetime) -> None:
+    """End the open invitations and merge requests of a team that is no more."""
+    session.execute(
+        update(Invitation).where(Invitation.team_id == team_id, Invitation.ended_at.is_(None)).values(ended_at=at)
+    )
+    session.execute(delete(MergeRequest).where(or_(MergeRequest.team_id == team_id, MergeRequest.into_id == team_id)))
+
+
+def move_everything(session: Session, *, team_id: str, into_id: str) -> None:
+    """Give one team's people, submissions and queued work to another."""
+    session.execute(update(Membership).where(Membership.team_id == team_id).values(team_id=into_id))
+    session.execute(update(Submission).where(Submission.team_id == team_id).values(team_id=into_id))
+    session.execute(
+        update(Shard)
+        .where(Shard.team_id == team_id, Shard.state.in_([ShardState.QUEUED.value, ShardState.LEASED.value]))
+        .values(team_id=into_id)
+    )
+    session.execute(update(Submission).where(Submission.team_id == into_id).values(selected=False))

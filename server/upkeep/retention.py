@@ -1,0 +1,37 @@
+"""What is not kept for ever: logs of runs, ended log-ins, workers that went away."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.orm import Session
+
+from server.models.account import ApiToken, WebSession
+from server.models.evaluation import RunLog
+from server.workers import repository as workers
+from server.workers.service import FORGOTTEN_AFTER_S
+
+
+@dataclass(frozen=True)
+class Expired:
+    """How many rows went."""
+
+    run_logs: int
+    web_sessions: int
+    api_tokens: int
+
+
+def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
+    """Remove what is older than it is kept. Scores, submissions and the audit log are never touched."""
+    workers.forget_silent(session, after_s=FORGOTTEN_AFTER_S)
+    old_logs = at - timedelta(days=keep_logs_days)
+    return Expired(
+        run_logs=_removed(session.execute(delete(RunLog).where(RunLog.created_at < old_logs))) if keep_logs_days else 0,
+        web_sessions=_removed(session.execute(delete(WebSession).where(WebSession.expires_at < at))),
+        api_tokens=_removed(session.execute(delete(ApiToken).where(ApiToken.expires_at < at))),
+    )
+
+
+def _removed(result: object) -> int:
+    return result.rowcount if isinstance(result, CursorResult) else 0

@@ -1,0 +1,100 @@
+"""The account page: password, API tokens, browsers that are logged in."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Form, Request, Response
+from sqlalchemy.orm import Session
+
+from server.accounts import service as accounts
+from server.accounts import sessions, tokens
+from server.accounts.secrets import digest
+from server.deps import SessionDep, SettingsDep
+from server.errors import AppError, InvalidInput, NotFound, Violation
+from server.models.account import Account
+from server.web import session_repository
+from server.web.auth_pages import start_session
+from server.web.cookies import SESSION_COOKIE, Flash
+from server.web.deps import MemberDep
+from server.web.rendering import page, redirect
+from server.web.routing import page_router
+
+router = page_router()
+
+Text = Annotated[str, Form(max_length=300)]
+LIFETIMES = {"": None, "30": timedelta(days=30), "90": timedelta(days=90), "365": timedelta(days=365)}
+
+
+@router.get("/account")
+def account_page(request: Request, session: SessionDep, viewer: MemberDep) -> Response:
+    return _page(request, session, viewer)
+
+
+@router.post("/account/password")
+def change_password(
+    request: Request, session: SessionDep, settings: SettingsDep, viewer: MemberDep, *, old: Text = "", new: Text = ""
+) -> Response:
+    """Change the password: every other browser is logged out."""
+    try:
+        accounts.change_password(session, viewer, old=old, new=new)
+    except AppError as error:
+        wrong = {{"password": "new"}.get(v.field, v.field): v.message for v in error.violations}
+        return _page(request, session, viewer, status=422, wrong=wrong, error=error)
+    done = Flash("good", "The password is changed; every other browser is logged out.")
+    return start_session(request, session, viewer, settings=settings, to="/account", flash=done)
+
+
+@router.post("/account/tokens")
+def make_token(
+    request: Request, session: SessionDep, viewer: MemberDep, *, label: Text = "", days: Text = ""
+) -> Response:
+    """Make a token and show it, this once."""
+    if not label.strip() or len(label) > 100 or days not in LIFETIMES:
+        wrong = InvalidInput("The label needs 1 to 100 characters", violations=(Violation("label", "is missing"),))
+        return _page(request, session, viewer, status=422, wrong={"label": "needs 1 to 100 characters"}, error=wrong)
+    issued = tokens.issue(session, viewer, label=label.strip(), expires_in=LIFETIMES[days])
+    session.flush()
+    response = _page(request, session, viewer, issued=issued.token)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@router.post("/account/tokens/{token_id}/revoke")
+def revoke_token(token_id: str, request: Request, session: SessionDep, viewer: MemberDep) -> Response:
+    tokens.revoke(session, viewer, token_id)
+    return redirect(request, "/account", flash=Flash("good", "The token is revoked."))
+
+
+@router.post("/account/sessions/{session_id}/revoke")
+def revoke_session(session_id: str, request: Request, session: SessionDep, viewer: MemberDep) -> Response:
+    if not session_repository.revoke(session, viewer.id, session_id):
+        raise NotFound("You are not logged in there")
+    return redirect(request, "/account", flash=Flash("good", "That browser is logged out."))
+
+
+@router.post("/account/sessions/revoke")
+def revoke_all_sessions(request: Request, session: SessionDep, viewer: MemberDep) -> Response:
+    sessions.revoke_all(session, viewer)
+    return redirect(request, "/login", flash=Flash("good", "You are logged out everywhere."))
+
+
+def _page(
+    request: Request,
+    session: Session,
+    viewer: Account,
+    *,
+    status: int = 200,
+    wrong: dict[str, str] | None = None,
+    error: AppError | None = None,
+    issued: str = "",
+) -> Response:
+    context: dict[str, Any] = {
+        "account": viewer,
+        "tokens": tokens.list_of(session, viewer),
+        "sessions": session_repository.active_of(session, viewer.id),
+        "this_session": digest(request.cookies.get(SESSION_COOKIE, "")),
+        "wrong": wrong or {},
+        "error": error,
+        "issued": issued,
+    }
+    return page(request, "account.html", status=status, **context)

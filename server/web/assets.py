@@ -1,0 +1,88 @@
+"""Static files, read once: each is served under its own content's hash, compressed beforehand, cacheable for ever.
+
+`url("css/app.css")` is `/static/<hash>/css/app.css`; `integrity(...)` is what `<script integrity>` wants. A `url(...)`
+in a style sheet that names another of our files is rewritten to that file's hashed address.
+"""
+
+import base64
+import gzip
+import hashlib
+import mimetypes
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+STATIC = Path(__file__).parents[1] / "static"
+HASH_LENGTH = 16
+SERVED = frozenset({".css", ".js", ".svg", ".woff2", ".png", ".ico", ".txt"})
+COMPRESSIBLE = frozenset({".css", ".js", ".svg", ".txt"})
+CSS_URL = re.compile(r'url\("(/?[^":]+)"\)')
+
+mimetypes.add_type("font/woff2", ".woff2")
+mimetypes.add_type("text/javascript", ".js")
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file, as it is served."""
+
+    path: str
+    body: bytes
+
+    @cached_property
+    def hash(self) -> str:
+        return hashlib.sha256(self.body).hexdigest()[:HASH_LENGTH]
+
+    @cached_property
+    def integrity(self) -> str:
+        return "sha384-" + base64.b64encode(hashlib.sha384(self.body).digest()).decode()
+
+    @cached_property
+    def compressed(self) -> bytes | None:
+        """The body in gzip, or None where that gains nothing."""
+        return gzip.compress(self.body, mtime=0) if Path(self.path).suffix in COMPRESSIBLE else None
+
+    @property
+    def media_type(self) -> str:
+        return mimetypes.guess_type(self.path)[0] or "application/octet-stream"
+
+    @property
+    def url(self) -> str:
+        return f"/static/{self.hash}/{self.path}"
+
+
+class Assets:
+    """Every file below a folder, by its path in it."""
+
+    def __init__(self, folder: Path) -> None:
+        paths = sorted(path for path in folder.rglob("*") if path.suffix in SERVED and path.is_file())
+        plain = [path for path in paths if path.suffix != ".css"]
+        sheets = [path for path in paths if path.suffix == ".css"]
+        self._assets: dict[str, Asset] = {}
+        for path in (*plain, *sheets):  # sheets last: they name the others by hash
+            name = path.relative_to(folder).as_posix()
+            body = path.read_bytes()
+            self._assets[name] = Asset(name, self._with_hashed_urls(body) if path.suffix == ".css" else body)
+
+    def get(self, path: str) -> Asset | None:
+        return self._assets.get(path)
+
+    def url(self, path: str) -> str:
+        return self._assets[path].url
+
+    def integrity(self, path: str) -> str:
+        return self._assets[path].integrity
+
+    def _with_hashed_urls(self, sheet: bytes) -> bytes:
+        def hashed(match: re.Match[str]) -> str:
+            asset = self._assets.get(match[1])
+            return f'url("{asset.url}")' if asset else match[0]
+
+        return CSS_URL.sub(hashed, sheet.decode()).encode()
+
+
+@lru_cache
+def get_assets() -> Assets:
+    """Return the server's own static files."""
+    return Assets(STATIC)

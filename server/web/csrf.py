@@ -1,0 +1,68 @@
+"""Cross-site request forgery: every form carries a token bound to the browser and its log-in.
+
+The token is salted anew on each page, so that compression cannot be used to guess it.
+"""
+
+import hashlib
+import hmac
+import secrets
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from server.config import get_settings
+from server.errors import NotAllowed
+from server.web.cookies import CSRF_COOKIE, SESSION_COOKIE
+
+FIELD = "csrf_token"
+HEADER = "x-csrf-token"
+SALT_LENGTH = 16
+STALE = "The form is no longer valid, perhaps because you logged in or out in another tab. Load the page again."
+
+
+def csrf_seed(request: Request) -> str:
+    """Return this browser's seed, making one that the answer will set as a cookie."""
+    seed = request.cookies.get(CSRF_COOKIE) or getattr(request.state, "csrf_seed", None)
+    if not seed:
+        seed = secrets.token_urlsafe(24)
+        request.state.csrf_seed = seed
+    return str(seed)
+
+
+def csrf_token(request: Request) -> str:
+    """Return a token for a form on the page that answers `request`."""
+    salt = secrets.token_hex(SALT_LENGTH // 2)
+    return salt + _sign(salt, csrf_seed(request), request.cookies.get(SESSION_COOKIE, ""))
+
+
+async def check_csrf(request: Request) -> None:
+    """Dependency of every page route: a POST must come from a page of ours. Raises NotAllowed."""
+    if request.method in ("GET", "HEAD"):
+        return
+    check_origin(request)
+    given = request.headers.get(HEADER)
+    if given is None:
+        value = (await request.form()).get(FIELD)
+        given = value if isinstance(value, str) else ""
+    check_token(request, given)
+
+
+def check_origin(request: Request) -> None:
+    """Raise NotAllowed if the browser says that another site sent the request."""
+    origin = request.headers.get("origin")
+    foreign = origin is not None and origin != "null" and urlsplit(origin).netloc != request.headers.get("host")
+    if foreign or request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise NotAllowed("The form was sent from another site")
+
+
+def check_token(request: Request, given: str) -> None:
+    """Raise NotAllowed unless `given` was made for this browser and log-in."""
+    salt, signature = given[:SALT_LENGTH], given[SALT_LENGTH:]
+    seed = request.cookies.get(CSRF_COOKIE, "")
+    expected = _sign(salt, seed, request.cookies.get(SESSION_COOKIE, ""))
+    if not seed or not hmac.compare_digest(signature.encode(), expected.encode()):
+        raise NotAllowed(STALE)
+
+
+def _sign(*parts: str) -> str:
+    return hmac.new(get_settings().signing_key(), "|".join(parts).encode(), hashlib.sha256).hexdigest()

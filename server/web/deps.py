@@ -1,0 +1,86 @@
+"""What page routes are given: who looks, the competition in the address, and the right to be there."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy.orm import Session
+
+from server.accounts import sessions
+from server.competitions import service as competitions
+from server.competitions.config_file import CompetitionFile
+from server.deps import SessionDep
+from server.errors import NotAllowed, NotAuthenticated
+from server.models.account import Account, Role
+from server.models.competition import Competition, Team
+from server.teams import service as teams
+from server.web.cookies import SESSION_COOKIE
+from server.web.rendering import Reader
+
+
+def get_viewer(request: Request, session: SessionDep) -> Account | None:
+    """Return who is logged in in this browser, or None."""
+    token = request.cookies.get(SESSION_COOKIE)
+    viewer = sessions.find(session, token) if token else None
+    request.state.viewer = Reader(viewer.id, viewer.name, viewer.role) if viewer else None
+    return viewer
+
+
+ViewerDep = Annotated[Account | None, Depends(get_viewer)]
+
+
+def require_viewer(viewer: ViewerDep) -> Account:
+    """Return who is logged in. Raises NotAuthenticated, which sends the reader to the log-in page and back."""
+    if viewer is None:
+        raise NotAuthenticated("Log in to see this page")
+    return viewer
+
+
+MemberDep = Annotated[Account, Depends(require_viewer)]
+
+
+def require_staff(viewer: MemberDep) -> Account:
+    """Return an organiser or administrator. Raises NotAllowed."""
+    if viewer.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
+        raise NotAllowed("Only organisers see this page")
+    return viewer
+
+
+StaffDep = Annotated[Account, Depends(require_staff)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The competition that a page is about, and what its reader is there."""
+
+    competition: Competition
+    file: CompetitionFile
+    is_organiser: bool
+    team: Team | None
+
+
+def get_place(slug: str, session: SessionDep, viewer: ViewerDep) -> Place:
+    """Return the competition in the address. Raises NotFound."""
+    return place_of(session, competitions.get(session, slug, account=viewer), viewer)
+
+
+def place_of(session: Session, competition: Competition, viewer: Account | None) -> Place:
+    return Place(
+        competition=competition,
+        file=competitions.file_of(competition),
+        is_organiser=competitions.is_organiser(session, competition, viewer),
+        team=teams.team_of(session, competition, viewer) if viewer else None,
+    )
+
+
+PlaceDep = Annotated[Place, Depends(get_place)]
+
+
+def require_organiser(place: PlaceDep, viewer: MemberDep) -> Place:
+    """Return the competition for one who runs it. Raises NotAllowed."""
+    if not place.is_organiser:
+        raise NotAllowed(f"{viewer.name} does not organise {place.competition.slug}")
+    return place
+
+
+OrganiserPlaceDep = Annotated[Place, Depends(require_organiser)]

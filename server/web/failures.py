@@ -1,0 +1,60 @@
+"""What a participant is told about a failed submission: what happened, where, and what to do next."""
+
+from dataclasses import dataclass
+
+from server.models.submission import Fault, Submission
+
+ADVICE = {
+    "timeout": "Do fewer epochs or steps: the limit of one run is on the overview page.",
+    "cpu-time": "Do less work, or use fewer processes.",
+    "idle": "Remove sleeps and waits.",
+    "out-of-memory": "Use smaller batches, or keep fewer copies of the network.",
+    "process-limit": "Start fewer workers; a loader needs none.",
+    "log-limit": "Print less; progress bars count.",
+    "disk-limit": "Write less: nothing written there is kept.",
+    "no-entry-point": "Define a function unlearning at the top level of the file.",
+    "wrong-signature": "Take the network and three loaders, in that order.",
+    "syntax-error": "Mend the line; `python -m py_compile` finds such errors before you send a file.",
+    "exception": "Look at the line, mend it and send it again. The smoke run shows the full traceback.",
+    "wrong-weights": "Change the network's values, not its structure: names, shapes and dtypes must stay.",
+    "non-finite-weights": "Lower the learning rate, or clip the gradients.",
+    "huge-weights": "Lower the learning rate, or clip the gradients.",
+    "no-weights": "Return from the function normally; do not call exit.",
+    "killed": "A crash in native code does that. Try it on the public sample.",
+}
+TITLES = {
+    Fault.PARTICIPANT.value: "The code could not be scored",
+    Fault.ORGANISER.value: "The competition's own data is at fault",
+    Fault.HOST.value: "The server had a problem of its own",
+}
+NOT_YOURS = "Nothing: this was not your fault and does not count. Send it again, or ask the organisers to run it anew."
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed submission in words."""
+
+    title: str
+    message: str
+    exception_type: str
+    file: str
+    line: int
+    advice: str
+
+
+def failure_of(submission: Submission) -> Failure | None:
+    """Return why the submission failed, or None if it did not."""
+    if submission.error_class is None:
+        return None
+    error = submission.error or {}
+    own = submission.fault == Fault.PARTICIPANT.value
+    return Failure(
+        title=TITLES.get(submission.fault or "", "Failed"),
+        message=str(error.get("message") or ""),
+        exception_type=str(error.get("exception_type") or ""),
+        file=str(error.get("file") or ""),
+        line=int(error.get("line") or 0),
+        advice=ADVICE.get(submission.error_class, "Look at the message, and try it on the public sample.")
+        if own
+        else NOT_YOURS,
+    )

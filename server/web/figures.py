@@ -1,0 +1,96 @@
+"""Figures as Vega-Lite specifications. The browser draws them without `eval`, in the theme of the page."""
+
+from typing import Any
+
+FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
+
+
+def _altair() -> Any:
+    import altair  # noqa: PLC0415 (takes a second, and most pages have no figure)
+
+    return altair
+
+
+def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Runs done in each hour. rows: hour (ISO), runs."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(cornerRadiusTopLeft=2, cornerRadiusTopRight=2)
+        .encode(
+            x=alt.X("hour:T", title=None, axis=alt.Axis(format="%H:%M", tickCount=8, grid=False)),
+            y=alt.Y("runs:Q", title="runs an hour", axis=alt.Axis(tickCount=4, format="~s")),
+            tooltip=[alt.Tooltip("hour:T", format="%d %b %H:%M"), "runs:Q"],
+        )
+    )
+    return _sized(chart, height=160)
+
+
+def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Failures of each day, by whose fault they were. rows: day, fault, count."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("day:O", sort=None, title=None, axis=alt.Axis(labelAngle=0, grid=False)),
+            y=alt.Y("count:Q", title="failures", axis=alt.Axis(tickCount=4, format="d")),
+            color=alt.Color("fault:N", title="fault", legend=alt.Legend(orient="top")),
+            tooltip=["day:O", "fault:N", "count:Q"],
+        )
+    )
+    return _sized(chart, height=160)
+
+
+def score_over_time(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
+    """Best score so far of some teams, as steps. rows: at (ISO), team, score."""
+    alt = _altair()
+    lines = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(interpolate="step-after", point={"size": 18})
+        .encode(
+            x=alt.X("at:T", title=None, axis=alt.Axis(grid=False)),
+            y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
+            color=alt.Color("team:N", title=None, sort=None, legend=alt.Legend(orient="right", symbolLimit=12)),
+            tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
+        )
+    )
+    if oracle is None:
+        return _sized(lines, height=240)
+    mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
+    rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
+    word = mark.mark_text(align="left", dx=4, dy=-6, text="exact retraining").encode(y="score:Q", x=alt.value(0))
+    return _sized(alt.layer(lines, rule, word), height=240)
+
+
+def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Public and private rank of each team, joined by a line. rows: team, board, rank."""
+    alt = _altair()
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("board:N", sort=["public", "private"], title=None, axis=alt.Axis(labelAngle=0, grid=False)),
+        y=alt.Y("rank:Q", scale=alt.Scale(reverse=True, zero=False), title="rank", axis=alt.Axis(format="d")),
+        detail="team:N",
+        tooltip=["team:N", "board:N", "rank:Q"],
+    )
+    return _sized(alt.layer(base.mark_line(opacity=0.7), base.mark_circle(size=40)), height=360)
+
+
+def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict[str, Any]:
+    """One quantity of the unlearned and of the retrained models. rows: value, models."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(opacity=0.62, binSpacing=0)
+        .encode(
+            x=alt.X("value:Q", bin=alt.Bin(maxbins=bins), title=title),
+            y=alt.Y("count():Q", stack=None, title="count", axis=alt.Axis(tickCount=4)),
+            color=alt.Color("models:N", title=None, legend=alt.Legend(orient="top")),
+        )
+    )
+    return _sized(chart, height=170)
+
+
+def _sized(chart: Any, *, height: int) -> dict[str, Any]:
+    """Return the specification, as wide as its place on the page."""
+    sized = chart.properties(width="container", height=height)
+    return {**sized.to_dict(), "background": "transparent", "config": {"view": {"stroke": None}}}

@@ -1,0 +1,93 @@
+"""How values are written on pages: scores, shares, times, sizes, Markdown."""
+
+from datetime import datetime, timedelta
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+from server.db import now
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+UNITS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"))
+
+_markdown = MarkdownIt("js-default", {"html": False, "linkify": False})
+
+
+def score(value: float | None) -> str:
+    """Write a score with the digits that tell teams apart."""
+    return "–" if value is None else f"{value:.5f}"
+
+
+def share(value: float | None) -> str:
+    """Write a share as per cent."""
+    return "–" if value is None else f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a span of time with its two largest units."""
+    if seconds is None:
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    parts = [(whole // DAY, "d"), (whole % DAY // HOUR, "h"), (whole % HOUR // MINUTE, "min"), (whole % MINUTE, "s")]
+    first = next(index for index, (amount, _) in enumerate(parts) if amount)
+    return " ".join(f"{amount} {unit}" for amount, unit in parts[first : first + 2] if amount)
+
+
+def relative(moment: datetime, *, at: datetime | None = None) -> str:
+    """Write how long ago, or in how long."""
+    seconds = (moment - (at or now())).total_seconds()
+    amount = abs(seconds)
+    if amount < MINUTE:
+        return "just now" if seconds <= 0 else "in less than a minute"
+    size, unit = next(pair for pair in UNITS if amount >= pair[0])
+    count = int(amount // size)
+    words = f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"in {words}" if seconds > 0 else f"{words} ago"
+
+
+def exact(moment: datetime) -> str:
+    """Write a moment in full, in UTC."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(moment: datetime | None) -> Markup:
+    """Return a <time> that reads relatively and tells the exact moment on hover; a script keeps it right."""
+    if moment is None:
+        return Markup("–")
+    return Markup('<time datetime="{}" title="{}" data-time="relative">{}</time>').format(
+        moment.isoformat(timespec="seconds"), exact(moment), relative(moment)
+    )
+
+
+def when(moment: datetime | None) -> Markup:
+    """Return a <time> that reads exactly; a script turns it into the reader's own zone."""
+    if moment is None:
+        return Markup("–")
+    return Markup('<time datetime="{}" data-time="exact">{:%d %b %Y, %H:%M} UTC</time>').format(
+        moment.isoformat(timespec="seconds"), moment
+    )
+
+
+def countdown(moment: datetime) -> Markup:
+    """Return a <time> that counts down to `moment`."""
+    return Markup('<time datetime="{}" title="{}" data-time="countdown">{}</time>').format(
+        moment.isoformat(timespec="seconds"), exact(moment), duration(max(0.0, (moment - now()) / timedelta(seconds=1)))
+    )
+
+
+def size(n_bytes: int) -> str:
+    if n_bytes < 1024:
+        return f"{n_bytes} B"
+    return f"{n_bytes / 1024:.1f} KiB" if n_bytes < 1 << 20 else f"{n_bytes / (1 << 20):.1f} MiB"
+
+
+def count(value: int, word: str) -> Markup:
+    """Write a number and its noun."""
+    return escape(f"{value:,} {word}{'' if value == 1 else 's'}")
+
+
+def markdown(text: str) -> Markup:
+    """Return an organiser's Markdown as HTML. Raw HTML in it is shown, not obeyed."""
+    return Markup(_markdown.render(text))  # noqa: S704 (the parser escapes; html is off)

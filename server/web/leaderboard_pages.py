@@ -1,0 +1,128 @@
+"""The leaderboard page."""
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from server.competitions.lifecycle import is_revealed
+from server.db import now
+from server.deps import SessionDep
+from server.leaderboard import service as leaderboards
+from server.leaderboard.service import Board
+from server.models.competition import Visibility
+from server.web import board_view, figures
+from server.web.deps import Place, PlaceDep, ViewerDep
+from server.web.rendering import figure, page
+from server.web.routing import page_router
+
+router = page_router(is_public=True)
+
+CHARTED_TEAMS = 10
+SLOPED_TEAMS = 30
+
+
+@router.get("/competitions/{slug}/leaderboard")
+def leaderboard_page(
+    request: Request,
+    session: SessionDep,
+    place: PlaceDep,
+    viewer: ViewerDep,
+    *,
+    board: Visibility = Visibility.PUBLIC,
+    q: Annotated[str, Query(max_length=60)] = "",
+    page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+    part: str = "",
+) -> Response:
+    """Show one page of a board; with `part=rows` only its lines, which the page asks for while it is scrolled."""
+    shown = leaderboards.board(session, place.competition, board, viewer=viewer)
+    rows = shown.matching(q)
+    pages = board_view.pages_of(rows)
+    own_id = place.team.id if place.team else None
+
+    def page_url(number: int, **more: str) -> str:
+        base = {"board": board.value} if board is Visibility.PRIVATE else {}
+        return f"?{urlencode({**base, **({'q': q} if q else {}), 'page': number, **more})}"
+
+    next_url = page_url(page_number + 1, part="rows") if page_number < pages else ""
+    moves = None
+    if board is Visibility.PRIVATE:
+        moves = leaderboards.shake_up(session, place.competition, shown, viewer=viewer)
+    html = board_view.rows_html(shown, rows, number=page_number, next_url=next_url, own_team_id=own_id, moves=moves)
+    if part == "rows":
+        return HTMLResponse(html, headers={"Cache-Control": "private, no-cache"})
+    first = (page_number - 1) * board_view.LINES + 1
+    return page(
+        request,
+        "leaderboard.html",
+        place=place,
+        tab="leaderboard",
+        board=shown,
+        rows_html=html,
+        query=q,
+        is_private=board is Visibility.PRIVATE,
+        is_sealed=not is_revealed(place.competition),
+        may_see_private=leaderboards.may_see_private(place.competition, organiser=place.is_organiser),
+        leader=shown.leader,
+        has_moves=moves is not None,
+        has_intervals=shown.interval_scale is not None,
+        strip=board_view.strip_of(shown, shown.row_of(own_id) if own_id else None),
+        pages=pages,
+        page_number=page_number,
+        page_url=page_url,
+        first_line=first,
+        last_line=min(first + board_view.LINES - 1, len(rows)),
+        total=len(rows),
+        **_own(place, shown),
+    )
+
+
+@router.get("/competitions/{slug}/leaderboard/charts")
+def charts_page(request: Request, place: PlaceDep) -> Response:
+    may_see_private = leaderboards.may_see_private(place.competition, organiser=place.is_organiser)
+    return page(request, "charts.html", place=place, tab="leaderboard", may_see_private=may_see_private)
+
+
+@router.get("/competitions/{slug}/leaderboard/figures/scores.json")
+def scores_figure(session: SessionDep, place: PlaceDep, viewer: ViewerDep) -> Response:
+    """Send the best scores over time of the first teams, and of the reader's own."""
+    shown = leaderboards.board(session, place.competition, Visibility.PUBLIC, viewer=viewer)
+    names = {row.entry.team_id: row.entry.team for row in shown.rows if row.rank and row.rank <= CHARTED_TEAMS}
+    names = dict(list(names.items())[:CHARTED_TEAMS])
+    if place.team and shown.row_of(place.team.id):
+        names[place.team.id] = place.team.name
+    best: dict[str, float] = {}
+    rows: list[dict[str, Any]] = []
+    for team_id, at, score in leaderboards.scores_over_time(session, place.competition, list(names)):
+        if score > best.get(team_id, -1.0):
+            best[team_id] = score
+            rows.append({"at": at.isoformat(), "team": names[team_id], "score": score})
+    until = min(now(), place.competition.closes_at).isoformat()
+    rows += [{"at": until, "team": names[team_id], "score": score} for team_id, score in best.items()]
+    return figure(figures.score_over_time(rows, oracle=shown.oracle))
+
+
+@router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")
+def shake_up_figure(session: SessionDep, place: PlaceDep, viewer: ViewerDep) -> Response:
+    """Send the public and the private rank of the first teams. Sealed until the reveal, like the board."""
+    private = leaderboards.board(session, place.competition, Visibility.PRIVATE, viewer=viewer)
+    moves = leaderboards.shake_up(session, place.competition, private, viewer=viewer)
+    rows = [
+        {"team": row.entry.team, "board": board, "rank": rank}
+        for row in private.rows
+        if row.rank and row.rank <= SLOPED_TEAMS and row.entry.team_id in moves
+        for board, rank in (("public", row.rank + moves[row.entry.team_id]), ("private", row.rank))
+    ]
+    return figure(figures.slope(rows))
+
+
+def _own(place: Place, board: Board) -> dict[str, Any]:
+    """Return the reader's own line, and the address of the page that holds it."""
+    row = board.row_of(place.team.id) if place.team else None
+    if row is None or place.team is None:
+        return {"own": None, "own_url": ""}
+    number = board_view.page_of(board, place.team.id)
+    private = "board=private&" if board.visibility is Visibility.PRIVATE else ""
+    anchor = f"#team-{place.team.id}"
+    return {"own": row, "own_url": anchor if number == 1 else f"?{private}page={number}{anchor}"}

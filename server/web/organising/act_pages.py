@@ -1,0 +1,153 @@
+"""What organisers do to submissions, teams and the competition itself: each act with a reason."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated
+
+from fastapi import Form, Request, Response
+from sqlalchemy.orm import Session
+
+from server.admin import acts, changes
+from server.deps import SessionDep
+from server.errors import Conflict, InvalidInput, NotFound, Violation
+from server.models.account import Account
+from server.models.competition import Visibility
+from server.models.submission import Submission
+from server.submissions import service as submissions
+from server.web.cookies import Flash
+from server.web.deps import MemberDep, OrganiserPlaceDep
+from server.web.rendering import redirect
+from server.web.routing import page_router
+
+router = page_router()
+
+MOST_AT_ONCE = 200
+Reason = Annotated[str, Form(max_length=500)]
+Ids = Annotated[list[str] | None, Form(max_length=MOST_AT_ONCE)]
+Act = Callable[..., None]
+
+SUBMISSION_ACTS: dict[str, Act] = {
+    "cancel": acts.cancel,
+    "again": partial(acts.run_again, visibility=Visibility.PUBLIC),
+    "disqualify": acts.disqualify,
+    "restore": acts.restore,
+}
+DONE = {"cancel": "cancelled", "again": "queued again", "disqualify": "disqualified", "restore": "restored"}
+
+
+@router.post("/organise/{slug}/act")
+def act_on_submissions(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    submission: Ids = None,
+    act: Reason = "",
+    reason: Reason = "",
+) -> Response:
+    """Do the same to several submissions. One that does not allow it is left as it was, and named."""
+    reason = needed(reason)
+    if act not in SUBMISSION_ACTS:
+        raise InvalidInput(f"{act!r} is no act; allowed are {', '.join(SUBMISSION_ACTS)}")
+    if not submission:
+        raise InvalidInput("No submission was chosen", violations=(Violation("submission", "choose at least one"),))
+    chosen = [_of_place(session, place.competition.id, wanted, viewer) for wanted in submission]
+    refused = [words for one in chosen if (words := _try(session, one, act=act, actor=viewer, reason=reason))]
+    done = f"{len(chosen) - len(refused)} {DONE[act]}."
+    flash = Flash("warn" if refused else "good", " ".join((done, *refused[:3])))
+    return redirect(request, _back(request, place.competition.slug), flash=flash)
+
+
+@router.post("/organise/{slug}/teams/{team_id}")
+def act_on_team(
+    team_id: str,
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    act: Reason = "",
+    reason: Reason = "",
+) -> Response:
+    """Disqualify a team, or restore it."""
+    team = acts.team_of(session, place.competition, team_id)
+    if act == "disqualify":
+        acts.disqualify_team(session, team, actor=viewer, reason=needed(reason))
+    elif act == "restore":
+        acts.restore_team(session, team, actor=viewer, reason=needed(reason))
+    else:
+        raise InvalidInput(f"{act!r} is no act; allowed are disqualify, restore")
+    return redirect(request, f"/organise/{place.competition.slug}/teams", flash=Flash("good", f"{team.name}: done."))
+
+
+@router.post("/organise/{slug}/extend")
+def extend(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    closes_at: Reason = "",
+    reason: Reason = "",
+) -> Response:
+    """Set another end."""
+    changes.extend(session, place.competition, closes_at=_moment(closes_at), actor=viewer, reason=needed(reason))
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The end is changed."))
+
+
+@router.post("/organise/{slug}/announce")
+def announce(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    title: Annotated[str, Form(max_length=200)] = "",
+    text: Annotated[str, Form(max_length=20_000)] = "",
+) -> Response:
+    """Publish an announcement on the overview page."""
+    if not title.strip() or not text.strip():
+        raise InvalidInput("An announcement needs a title and a text")
+    changes.announce(session, place.competition, title=title.strip(), text=text.strip(), actor=viewer)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "Announced."))
+
+
+def needed(reason: str) -> str:
+    """Return the reason. Raises InvalidInput if there is none."""
+    if not reason.strip():
+        missing = Violation("reason", "is missing")
+        raise InvalidInput("A reason is needed: it stands in the audit log", violations=(missing,))
+    return reason.strip()
+
+
+def _of_place(session: Session, competition_id: str, submission_id: str, viewer: Account) -> Submission:
+    submission = submissions.get_own(session, submission_id, viewer)
+    if submission.competition_id != competition_id:
+        raise NotFound(f"The competition has no submission {submission_id!r}")
+    return submission
+
+
+def _try(session: Session, submission: Submission, *, act: str, actor: Account, reason: str) -> str:
+    """Carry out one act. Return why not, if not."""
+    try:
+        with session.begin_nested():
+            SUBMISSION_ACTS[act](session, submission, actor=actor, reason=reason)
+    except Conflict as error:
+        return f"{submission.id}: {error.detail}."
+    return ""
+
+
+def _back(request: Request, slug: str) -> str:
+    """Return the list that the form stood on, with its filters."""
+    query = request.query_params.get("list", "")
+    return f"/organise/{slug}/submissions" + (f"?{query}" if query and len(query) < 400 else "")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as error:
+        wrong = Violation("closes_at", "needs a date and a time, UTC", text[:40])
+        raise InvalidInput("The end is no moment", violations=(wrong,)) from error

@@ -1,0 +1,102 @@
+"""What is not yet in order before a competition is prepared, opened, closed or revealed."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from server.competitions import finals
+from server.competitions import service as competitions
+from server.competitions.finals import Rescoring
+from server.db import now
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.web.organising import dashboard_repository as repository
+
+S = CompetitionState
+STEPS = {
+    S.DRAFT: ("prepare", "Prepare the splits"),
+    S.PREPARING: ("prepare", "Try the failed splits again"),
+    S.READY: ("open", "Open now"),
+    S.OPEN: ("close", "Close now"),
+    S.PROVISIONAL: ("reveal", "Reveal the private leaderboard"),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the list."""
+
+    text: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Checklist:
+    """The next step of a competition, and what stands in its way."""
+
+    act: str
+    label: str
+    checks: list[Check]
+    rescoring: Rescoring | None
+
+    @property
+    def ready(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+def checklist(session: Session, competition: Competition) -> Checklist:
+    """Return the next step and its checks."""
+    splits = list(competitions.splits(session, competition))
+    rescoring = finals.rescoring(session, competition) if competition.state in (S.CLOSED, S.PROVISIONAL) else None
+    act, label = STEPS.get(S(competition.state), ("", ""))
+    return Checklist(act, label, _checks(session, competition, splits, rescoring), rescoring)
+
+
+def _checks(
+    session: Session, competition: Competition, splits: list[Split], rescoring: Rescoring | None
+) -> list[Check]:
+    at = now()
+    if competition.state in (S.DRAFT, S.PREPARING):
+        return [
+            Check("The competition file is valid", ok=True),
+            Check("The end lies in the future", ok=competition.closes_at > at),
+            *(_of_split(split) for split in splits if competition.state == S.PREPARING),
+        ]
+    if competition.state == S.READY:
+        return [
+            *(_of_split(split) for split in splits),
+            Check("The end lies in the future", ok=competition.closes_at > at),
+        ]
+    if competition.state == S.OPEN:
+        unfinished = repository.unfinished(session, [competition.id])
+        return [
+            Check("The end has come", ok=competition.closes_at <= at, detail="it closes by itself then"),
+            Check(
+                "Every submission has ended",
+                ok=not unfinished,
+                detail=f"{unfinished} are in progress; they still count",
+            ),
+        ]
+    return _of_rescoring(rescoring) if rescoring else []
+
+
+def _of_split(split: Split) -> Check:
+    detail = split.error or (f"{split.stage}, {split.progress:.0%}" if split.state == SplitState.PREPARING else "")
+    return Check(f"The {split.visibility} split is prepared", ok=split.state == SplitState.READY, detail=detail)
+
+
+def _of_rescoring(rescoring: Rescoring) -> list[Check]:
+    left = rescoring.finals - rescoring.scored
+    return [
+        Check(
+            "The finals are frozen",
+            ok=rescoring.is_frozen,
+            detail="" if rescoring.is_frozen else f"{rescoring.waiting_public} submissions are still in progress",
+        ),
+        Check(
+            "Every final has a private score",
+            ok=rescoring.is_frozen and left <= 0,
+            detail=f"{rescoring.scored} of {rescoring.finals}; {rescoring.runs_done} of {rescoring.runs_total} runs",
+        ),
+        Check("No final waits for a decision", ok=not rescoring.failed, detail=f"{len(rescoring.failed)} have failed"),
+    ]

@@ -1,0 +1,196 @@
+"""Queries behind the organisers' dashboard. Each is one statement, whatever the number of rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
+from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardState
+from server.models.submission import ENDED, Stage, Submission
+from server.models.worker import Worker
+
+MOST = 50
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What of one team waits to be run."""
+
+    competition: str
+    team: str
+    shards: int
+    runs: int
+    oldest_at: datetime
+
+
+@dataclass(frozen=True)
+class Running:
+    """A shard in a worker's hands."""
+
+    worker: str | None
+    competition: str
+    team: str
+    submission_id: str
+    first_run: int
+    n_runs: int
+    runs_done: int
+    attempt: int
+    lease_expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    error_class: str | None
+    fault: str | None
+    count: int
+    newest_at: datetime | None
+
+
+def waiting(session: Session, competition_ids: Sequence[str]) -> list[Waiting]:
+    """Return the queue by team, the longest waiting first."""
+    oldest = func.min(Shard.queued_at)
+    rows = session.execute(
+        select(Competition.slug, Team.name, func.count(), func.sum(Shard.n_runs), oldest)
+        .join(Competition, Competition.id == Shard.competition_id)
+        .join(Team, Team.id == Shard.team_id)
+        .where(Shard.state == ShardState.QUEUED.value, Shard.competition_id.in_(competition_ids))
+        .group_by(Competition.slug, Team.id, Team.name)
+        .order_by(oldest)
+        .limit(MOST)
+    )
+    return [Waiting(*row) for row in rows]
+
+
+def queued_runs(session: Session, competition_ids: Sequence[str]) -> int:
+    """Return how many runs wait or are being done."""
+    left = func.coalesce(func.sum(Shard.n_runs - Shard.runs_done), 0)
+    open_states = (ShardState.QUEUED.value, ShardState.LEASED.value)
+    return int(
+        session.scalars(
+            select(left).where(Shard.state.in_(open_states), Shard.competition_id.in_(competition_ids))
+        ).one()
+    )
+
+
+def running(session: Session, competition_ids: Sequence[str]) -> list[Running]:
+    """Return the shards that workers hold, by worker."""
+    rows = session.execute(
+        select(
+            Shard.worker,
+            Competition.slug,
+            Team.name,
+            Evaluation.submission_id,
+            Shard.first_run,
+            Shard.n_runs,
+            Shard.runs_done,
+            Shard.attempt,
+            Shard.lease_expires_at,
+        )
+        .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+        .join(Competition, Competition.id == Shard.competition_id)
+        .join(Team, Team.id == Shard.team_id)
+        .where(Shard.state == ShardState.LEASED.value, Shard.competition_id.in_(competition_ids))
+        .order_by(Shard.worker, Shard.id)
+        .limit(MOST)
+    )
+    return [Running(*row) for row in rows]
+
+
+def workers(session: Session, *, seen_after: datetime) -> Sequence[Worker]:
+    return session.scalars(select(Worker).where(Worker.seen_at > seen_after).order_by(Worker.name).limit(MOST)).all()
+
+
+def finished_shards(
+    session: Session, competition_ids: Sequence[str], *, since: datetime
+) -> Sequence[tuple[datetime | None, int]]:
+    """Return when shards were done, and how many runs each had."""
+    rows = session.execute(
+        select(ShardAttempt.ended_at, Shard.n_runs)
+        .join(Shard, Shard.id == ShardAttempt.shard_id)
+        .where(ShardAttempt.outcome == "done", ShardAttempt.ended_at > since, Shard.competition_id.in_(competition_ids))
+    )
+    return rows.all()
+
+
+def failures(session: Session, competition_ids: Sequence[str], *, since: datetime) -> list[FailureCount]:
+    """Return the failures by class and fault, the most frequent first."""
+    newest, count = func.max(Submission.finished_at), func.count()
+    rows = session.execute(
+        select(Submission.error_class, Submission.fault, count, newest)
+        .where(
+            Submission.stage == Stage.FAILED.value,
+            Submission.finished_at > since,
+            Submission.competition_id.in_(competition_ids),
+        )
+        .group_by(Submission.error_class, Submission.fault)
+        .order_by(count.desc())
+    )
+    return [FailureCount(*row) for row in rows]
+
+
+def failures_by_day(
+    session: Session, competition_ids: Sequence[str], *, since: datetime
+) -> Sequence[tuple[datetime | None, str | None]]:
+    """Return moment and fault of every failure."""
+    rows = session.execute(
+        select(Submission.finished_at, Submission.fault).where(
+            Submission.stage == Stage.FAILED.value,
+            Submission.finished_at > since,
+            Submission.competition_id.in_(competition_ids),
+        )
+    )
+    return rows.all()
+
+
+def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[str, Split]]:
+    rows = session.execute(
+        select(Competition.slug, Split)
+        .join(Competition, Competition.id == Split.competition_id)
+        .where(Split.competition_id.in_(competition_ids))
+        .order_by(Competition.slug, Split.visibility.desc())
+    )
+    return rows.all()
+
+
+def stages(session: Session, competition_id: str) -> dict[str, int]:
+    """Return how many submissions of a competition are at each stage."""
+    rows = session.execute(
+        select(Submission.stage, func.count())
+        .where(Submission.competition_id == competition_id)
+        .group_by(Submission.stage)
+    )
+    return dict(rows.all())
+
+
+def unfinished(session: Session, competition_ids: Sequence[str]) -> int:
+    open_stages = [stage.value for stage in Stage if stage.value not in ENDED]
+    return session.scalars(
+        select(func.count()).where(Submission.competition_id.in_(competition_ids), Submission.stage.in_(open_stages))
+    ).one()
+
+
+def team_count(session: Session, competition_id: str) -> int:
+    return session.scalars(select(func.count()).where(Team.competition_id == competition_id)).one()
+
+
+def teams(session: Session, competition_id: str, *, query: str) -> Sequence[tuple[Team, str, int]]:
+    """Return some teams with their leader's name and their size, by name."""
+    size = select(func.count()).where(Membership.team_id == Team.id).correlate(Team).scalar_subquery()
+    statement = (
+        select(Team, Account.name, size)
+        .join(Account, Account.id == Team.leader_id)
+        .where(Team.competition_id == competition_id, Team.name_key.contains(query.casefold(), autoescape=True))
+        .order_by(Team.name_key)
+        .limit(2 * MOST)
+    )
+    return session.execute(statement).all()
+
+
+def organised_by(session: Session, account_id: str) -> frozenset[str]:
+    """Return the ids of the competitions that this account organises."""
+    mine = select(CompetitionOrganiser.competition_id).where(CompetitionOrganiser.account_id == account_id)
+    return frozenset(session.scalars(mine))

@@ -1,0 +1,136 @@
+"""Pages from templates. Autoescape is on; every page is given who looks, the form token and the theme."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from server.db import now
+from server.models.account import Role
+from server.web import formats
+from server.web.assets import get_assets
+from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
+from server.web.csrf import csrf_token
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+CSRF_DAYS = 30
+DAY_S = 86400
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who looks at a page. A copy, so that it outlives the database session."""
+
+    id: str
+    name: str
+    role: str
+
+
+@lru_cache
+def environment() -> Environment:
+    """Return the templates' environment, made once."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    assets = get_assets()
+    made.filters.update(
+        score=formats.score,
+        share=formats.share,
+        duration=formats.duration,
+        ago=formats.ago,
+        when=formats.when,
+        countdown=formats.countdown,
+        size=formats.size,
+        markdown=formats.markdown,
+    )
+    made.globals.update(
+        asset=assets.url, pairs=pairs, integrity=assets.integrity, icon=icon, count=formats.count, Role=Role, now=now
+    )
+    return made
+
+
+def pairs(values: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the options of a select whose values are their own names."""
+    return [(value, value) for value in values]
+
+
+def icon(name: str, label: str = "") -> Markup:
+    """Return an icon of the sprite; with a label where it stands for words, hidden from screen readers otherwise."""
+    url = get_assets().url("vendor/lucide/icons.svg")
+    if label:
+        return Markup('<svg class="icon" role="img" aria-label="{}"><use href="{}#{}"></use></svg>').format(
+            label, url, name
+        )
+    return Markup('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>').format(url, name)
+
+
+def render(request: Request, template: str, **context: Any) -> str:
+    """Return the HTML of a page or of a part of one."""
+    viewer: Reader | None = getattr(request.state, "viewer", None)
+    common: dict[str, Any] = {
+        "request": request,
+        "viewer": viewer,
+        "is_staff": viewer is not None and viewer.role in (Role.ORGANISER, Role.ADMINISTRATOR),
+        "csrf": lambda: csrf_token(request),
+        "theme": theme(request),
+        "flash": read_flash(request),
+    }
+    return environment().get_template(template).render(common | context)
+
+
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """Answer with a page. It is private to its reader, and never kept by a shared cache."""
+    response = HTMLResponse(render(request, template, **context), status_code=status)
+    response.headers["Cache-Control"] = "private, no-cache"
+    response.headers.add_vary_header("Cookie")
+    keep_seed(request, response)
+    if FLASH_COOKIE in request.cookies:
+        response.delete_cookie(FLASH_COOKIE, path="/")
+    return response
+
+
+def part(request: Request, template: str, *, is_last: bool = False, **context: Any) -> HTMLResponse:
+    """Answer with a part of a page, for htmx; with the last one the page is to load itself again."""
+    response = HTMLResponse(render(request, template, **context))
+    response.headers["Cache-Control"] = "no-store"
+    if is_last:
+        response.headers["HX-Refresh"] = "true"
+    return response
+
+
+def figure(spec: dict[str, Any]) -> JSONResponse:
+    """Answer with a figure's specification."""
+    return JSONResponse(spec, headers={"Cache-Control": "private, no-cache"})
+
+
+def redirect(request: Request, to: str, *, flash: Flash | None = None) -> Response:
+    """Send the browser on after an act, with a message for the next page."""
+    response = RedirectResponse(to, status_code=303)
+    if flash:
+        set_flash(request, response, flash)
+    return response
+
+
+def keep_seed(request: Request, response: Response) -> None:
+    """Set the cookie of the form tokens if the page has a form and this browser has no seed yet."""
+    seed = getattr(request.state, "csrf_seed", None)
+    if seed:
+        set_cookie(request, response, CSRF_COOKIE, seed, max_age_s=CSRF_DAYS * DAY_S)
+
+
+def local_path(target: str | None, *, default: str = "/") -> str:
+    """Return `target` if it is a path on this server, so that a link cannot send people elsewhere after log-in."""
+    if not target or not target.startswith("/") or target[1:2] in ("/", "\\") or any(ord(c) < 32 for c in target):
+        return default
+    return target

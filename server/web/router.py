@@ -1,0 +1,37 @@
+"""All pages. `server.main` includes `router` and calls `server.web.security.add_security_headers(app)`.
+
+An address that no page has is answered by `not_found_page`, which `server.main` may give to people's browsers.
+"""
+
+from fastapi import APIRouter
+
+from server.web import (
+    account_pages,
+    auth_pages,
+    competition_pages,
+    leaderboard_pages,
+    static_files,
+    submission_pages,
+    submit_pages,
+    team_pages,
+)
+from server.web.organising import act_pages, dashboard_pages
+from server.web.organising import competition_pages as organising_pages
+from server.web.organising import submission_pages as organised_submission_pages
+
+router = APIRouter()
+for pages in (
+    static_files,
+    account_pages,
+    auth_pages,
+    competition_pages,
+    leaderboard_pages,
+    submit_pages,
+    team_pages,
+    dashboard_pages,  # before what takes any word for a competition's name
+    organising_pages,
+    organised_submission_pages,
+    act_pages,
+    submission_pages,
+):
+    router.include_router(pages.router)

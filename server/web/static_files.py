@@ -1,0 +1,45 @@
+"""The HTTP API's description, and static files under their content's hash.
+
+An address with an old hash gives today's file, but is not kept.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+
+from server.errors import NotFound
+from server.web.assets import get_assets
+from server.web.rendering import page
+
+router = APIRouter(include_in_schema=False)
+
+FOR_EVER = "public, max-age=31536000, immutable"
+
+
+@router.get("/api/docs")
+def api_page(request: Request) -> Response:
+    """Show the HTTP API's description."""
+    return page(request, "api.html")
+
+
+@router.get("/static/{content_hash}/{path:path}")
+async def static_file(
+    content_hash: str,
+    path: str,
+    accept_encoding: Annotated[str, Header()] = "",
+    if_none_match: Annotated[str, Header()] = "",
+) -> Response:
+    """Send one file, compressed where the browser takes that."""
+    asset = get_assets().get(path)
+    if asset is None:
+        raise NotFound(f"There is no file {path!r}")
+    headers = {
+        "Cache-Control": FOR_EVER if content_hash == asset.hash else "no-cache",
+        "ETag": f'"{asset.hash}"',
+        "Vary": "Accept-Encoding",
+    }
+    if if_none_match == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    if asset.compressed is not None and "gzip" in accept_encoding:
+        return Response(asset.compressed, media_type=asset.media_type, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(asset.body, media_type=asset.media_type, headers=headers)

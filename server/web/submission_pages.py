@@ -1,0 +1,193 @@
+"""A team's submissions: the list, and one of them with its live progress."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Form, Request, Response
+from sqlalchemy.orm import Session
+
+from server.accounts.access import DatabaseDep
+from server.competitions import finals
+from server.competitions import service as competitions
+from server.db import now
+from server.deps import SessionDep, StorageDep
+from server.leaderboard import service as leaderboards
+from server.models.account import Account
+from server.models.competition import CompetitionState, Visibility
+from server.models.submission import ENDED, Fault, Submission
+from server.storage import Storage
+from server.submissions import service as submissions
+from server.submissions.service import SubmissionView
+from server.web import live
+from server.web.cookies import Flash
+from server.web.csrf import csrf_token
+from server.web.deps import MemberDep, Place, PlaceDep, place_of
+from server.web.excerpts import ExcerptLine, excerpt, file_of
+from server.web.failures import failure_of
+from server.web.rendering import page, part, redirect, render
+from server.web.routing import page_router
+from server.web.timeline import events_of, steps_of
+
+router = page_router()
+
+
+def own_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -> Submission:
+    """Return the submission in the address. Raises NotFound, also for another team's."""
+    return submissions.get_own(session, submission_id, viewer)
+
+
+OwnSubmission = Annotated[Submission, Depends(own_submission)]
+
+
+@router.get("/competitions/{slug}/submissions")
+def submissions_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
+    listed = _listed(session, place, viewer)
+    return page(
+        request,
+        "submissions.html",
+        place=place,
+        tab="submissions",
+        quota=submissions.quota_of(session, place.competition, viewer, at=now()),
+        in_progress=sum(view.submission.stage not in ENDED for view in listed["views"]),
+        **listed,
+    )
+
+
+@router.get("/competitions/{slug}/submissions/rows")
+def submissions_rows(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
+    """Send the lines of the list, for a page that cannot listen."""
+    listed = _listed(session, place, viewer)
+    is_last = all(view.submission.stage in ENDED for view in listed["views"])
+    return part(request, "_submission_rows.html", is_last=is_last, **listed)
+
+
+@router.get("/competitions/{slug}/submissions/events")
+def submissions_events(request: Request, database: DatabaseDep, place: PlaceDep, viewer: MemberDep) -> Response:
+    """Stream the lines of the list as they change."""
+    token = csrf_token(request)  # one for the stream, so that what did not change reads the same
+
+    def look() -> live.Frame:
+        with database.read() as session:
+            listed = _listed(session, place, viewer)
+            html = render(request, "_submission_rows.html", csrf=lambda: token, **listed)
+        return live.Frame(html, all(view.submission.stage in ENDED for view in listed["views"]))
+
+    return live.stream(request, look)
+
+
+@router.get("/submissions/{submission_id}")
+def submission_page(
+    request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
+) -> Response:
+    context = _shown(session, storage, submission)
+    return page(
+        request,
+        "submission.html",
+        place=place_of(session, submission.competition, viewer),
+        tab="submissions",
+        is_live=submission.stage not in ENDED,
+        sample_log=submissions.sample_log(session, submission),
+        state_in_words=_state_in_words(context["view"]),
+        **context,
+    )
+
+
+@router.get("/submissions/{submission_id}/progress")
+def submission_progress(
+    request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
+) -> Response:
+    """Send the live part of the page, for one that cannot listen."""
+    place = place_of(session, submission.competition, viewer)
+    is_last = submission.stage in ENDED
+    return part(request, "_submission_live.html", is_last=is_last, place=place, **_shown(session, storage, submission))
+
+
+@router.get("/submissions/{submission_id}/events")
+def submission_events(
+    request: Request, database: DatabaseDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
+) -> Response:
+    """Stream the live part of the page as it changes."""
+
+    def look() -> live.Frame:
+        with database.read() as session:
+            current = submissions.get_own(session, submission.id, viewer)
+            place = place_of(session, current.competition, viewer)
+            html = render(request, "_submission_live.html", place=place, **_shown(session, storage, current))
+            return live.Frame(html, current.stage in ENDED)
+
+    return live.stream(request, look)
+
+
+@router.post("/submissions/{submission_id}/cancel")
+def cancel_submission(request: Request, session: SessionDep, viewer: MemberDep, submission: OwnSubmission) -> Response:
+    cancelled = submissions.cancel(session, submission, actor=viewer)
+    counted = "It does not count against the quota." if cancelled.refunded else "It counts, since it had begun to run."
+    return redirect(request, f"/submissions/{submission.id}", flash=Flash("good", f"Cancelled. {counted}"))
+
+
+@router.get("/submissions/{submission_id}/code")
+def download_code(storage: StorageDep, submission: OwnSubmission) -> Response:
+    """Send the file as it was received."""
+    name = f'attachment; filename="{submission.id}.{submission.kind}"'
+    code = submissions.code_of(storage, submission)
+    return Response(code, media_type="application/octet-stream", headers={"Content-Disposition": name})
+
+
+@router.post("/submissions/{submission_id}/final")
+def choose_final(
+    request: Request,
+    session: SessionDep,
+    viewer: MemberDep,
+    submission: OwnSubmission,
+    *,
+    selected: Annotated[bool, Form()] = False,
+) -> Response:
+    """Make the submission one of the team's finals, or no longer."""
+    finals.choose(session, submission, selected=selected, actor=viewer)
+    done = Flash("good", "Chosen for the private leaderboard." if selected else "No longer chosen.")
+    return redirect(request, f"/competitions/{submission.competition.slug}/submissions", flash=done)
+
+
+def _listed(session: Session, place: Place, viewer: Account) -> dict[str, Any]:
+    """Return what the list of a team's submissions shows."""
+    competition = place.competition
+    split = competitions.split_of(session, competition, Visibility.PUBLIC)
+    views = submissions.view(session, submissions.list_own(session, competition, viewer))
+    chosen = {view.submission.id for view in views if view.submission.selected}
+    return {
+        "views": views,
+        "oracle": leaderboards.oracle_of(split),
+        "can_choose": competition.state == CompetitionState.OPEN and competition.closes_at > now(),
+        "chosen": chosen,
+        "would_count": finals.would_count(session, competition, place.team.id) if place.team and not chosen else [],
+        "final_selections": place.file.limits.final_selections,
+    }
+
+
+def _shown(session: Session, storage: Storage, submission: Submission) -> dict[str, Any]:
+    """Return what the live part of a submission's page shows."""
+    view = submissions.view(session, [submission])[0]
+    split = competitions.split_of(session, submission.competition, Visibility.PUBLIC)
+    failure = failure_of(submission)
+    return {
+        "view": view,
+        "oracle": leaderboards.oracle_of(split),
+        "steps": steps_of(view),
+        "events": events_of(view),
+        "failure": failure,
+        "excerpt": _excerpt(storage, submission, file=failure.file, line=failure.line) if failure else (),
+    }
+
+
+def _excerpt(storage: Storage, submission: Submission, *, file: str, line: int) -> tuple[ExcerptLine, ...]:
+    if not line or submission.fault != Fault.PARTICIPANT.value:
+        return ()
+    code = submissions.code_of(storage, submission)
+    return excerpt(file_of(code, kind=submission.kind, file=file), line)
+
+
+def _state_in_words(view: SubmissionView) -> str:
+    """Return what the page's title says."""
+    progress, stage = view.progress, view.submission.stage
+    if stage == "running" and progress:
+        return f"{progress.runs_done} of {progress.runs_total} runs"
+    return f"Scored {view.score.final_score:.5f}" if view.score else stage.capitalize()

@@ -1,0 +1,164 @@
+"""The page that takes a submission: a file, or code pasted into a field."""
+
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+
+from server.accounts import sessions
+from server.accounts.access import DatabaseDep
+from server.competitions import service as competitions
+from server.db import Database, now
+from server.deps import SessionDep, StorageDep
+from server.errors import AppError, Conflict, InvalidSubmission, NotAuthenticated, QuotaExceeded, TooLarge, Violation
+from server.models.account import Account
+from server.storage import Storage
+from server.submissions import service as submissions
+from server.submissions.service import MESSAGE_LENGTH, Upload
+from server.submissions.upload import MAX_REQUEST_BYTES, OVERHEAD_BYTES
+from server.web.cookies import SESSION_COOKIE, Flash
+from server.web.csrf import FIELD, check_origin, check_token
+from server.web.deps import MemberDep, Place, PlaceDep, place_of
+from server.web.excerpts import ExcerptLine, excerpt
+from server.web.rendering import Reader, page, redirect
+from server.web.routing import page_router
+
+router = page_router(checks_csrf=False)  # the upload checks its own token, after the size and before the file
+
+PASTED_NAME = "submission.py"
+LONGEST_PASTE = 2 << 20
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What came with the form."""
+
+    file: Upload | None
+    code: str
+    message: str
+
+
+@router.get("/competitions/{slug}/submit")
+def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
+    at = now()
+    quota = submissions.quota_of(session, place.competition, viewer, at=at)
+    closed_because = ""
+    try:
+        submissions.check_may_submit(session, place.competition, viewer, at=at)
+    except (Conflict, QuotaExceeded) as error:
+        closed_because = error.detail
+    return _form(request, place, quota=quota, closed_because=closed_because)
+
+
+@router.post("/competitions/{slug}/submit", max_body_size=MAX_REQUEST_BYTES)
+async def submit(slug: str, request: Request, database: DatabaseDep, storage: StorageDep) -> Response:
+    """Take a submission, or show the page again with what is wrong with it."""
+    check_origin(request)
+    viewer, limit_mib = await run_in_threadpool(_admit, database, slug, request)
+    _check_announced(request, limit_mib=limit_mib)
+    async with request.form(max_files=1, max_fields=8, max_part_size=LONGEST_PASTE + OVERHEAD_BYTES) as form:
+        given = form.get(FIELD)
+        check_token(request, given if isinstance(given, str) else "")
+        sent = await _read(form)
+    return await run_in_threadpool(_take, request, database, storage, slug=slug, viewer=viewer, sent=sent)
+
+
+def _admit(database: Database, slug: str, request: Request) -> tuple[Account, int]:
+    """Return who sends, and how many MiB they may, before anything of the body is read."""
+    with database.read() as session:
+        viewer = sessions.find(session, request.cookies.get(SESSION_COOKIE, ""))
+        if viewer is None:
+            raise NotAuthenticated("Log in to send a submission")
+        request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
+        competition = competitions.get(session, slug, account=viewer)
+        return viewer, competitions.file_of(competition).limits.upload_mib
+
+
+def _check_announced(request: Request, *, limit_mib: int) -> None:
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > (limit_mib << 20) + LONGEST_PASTE + OVERHEAD_BYTES:
+        raise TooLarge(f"A submission has at most {limit_mib} MiB", violations=(Violation("file", "is too large"),))
+
+
+async def _read(form: FormData) -> Sent:
+    file = form.get("file")
+    message, code = (_text(form, name) for name in ("message", "code"))
+    received = None
+    if isinstance(file, UploadFile) and file.filename:
+        received = Upload(filename=file.filename, data=await file.read(), message=message, received_at=now())
+    return Sent(received, code, message)
+
+
+def _text(form: FormData, name: str) -> str:
+    value = form.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _take(
+    request: Request, database: Database, storage: Storage, *, slug: str, viewer: Account, sent: Sent
+) -> Response:
+    """Check, store and queue the submission, and go to its page."""
+    try:
+        with database.read() as session:
+            modes = competitions.file_of(competitions.get(session, slug, account=viewer)).submissions.modes
+        checked = submissions.check_and_store(storage, _upload_of(sent), modes=modes)
+        with database.write() as session:
+            competition = competitions.get(session, slug, account=viewer)
+            accepted = submissions.accept(session, competition, viewer, checked)
+            submission_id = accepted.submission.id
+    except AppError as error:
+        return _refused(request, database, slug=slug, viewer=viewer, sent=sent, error=error)
+    return redirect(request, f"/submissions/{submission_id}", flash=Flash("good", "Received, checked and queued."))
+
+
+def _upload_of(sent: Sent) -> Upload:
+    if sent.file is not None:
+        return sent.file
+    if not sent.code.strip():
+        nothing = "choose a file, or paste code"
+        raise InvalidSubmission("Nothing was sent", violations=(Violation("file", nothing),))
+    code = sent.code.replace("\r\n", "\n").encode()
+    return Upload(filename=PASTED_NAME, data=code, message=sent.message[:MESSAGE_LENGTH], received_at=now())
+
+
+def _refused(
+    request: Request, database: Database, *, slug: str, viewer: Account, sent: Sent, error: AppError
+) -> Response:
+    with database.read() as session:
+        place = place_of(session, competitions.get(session, slug, account=viewer), viewer)
+        quota = submissions.quota_of(session, place.competition, viewer, at=now())
+        return _form(request, place, quota=quota, error=error, sent=sent, status=error.status)
+
+
+def _form(
+    request: Request,
+    place: Place,
+    *,
+    quota: object,
+    closed_because: str = "",
+    error: AppError | None = None,
+    sent: Sent | None = None,
+    status: int = 200,
+) -> Response:
+    return page(
+        request,
+        "submit.html",
+        status=status,
+        place=place,
+        tab="submit",
+        quota=quota,
+        limits=place.file.limits,
+        closed_because=closed_because,
+        error=error,
+        excerpt=_lines_at_fault(error, sent) if error and sent else (),
+        code=sent.code if sent else "",
+        message=sent.message if sent else "",
+    )
+
+
+def _lines_at_fault(error: AppError, sent: Sent) -> tuple[ExcerptLine, ...]:
+    line = next((violation.line for violation in error.violations if violation.line), None)
+    if line is None or (sent.file is not None and not sent.file.filename.endswith(".py")):
+        return ()
+    return excerpt(sent.file.data.decode("utf-8", "replace") if sent.file else sent.code, line)

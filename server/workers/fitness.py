@@ -1,0 +1,59 @@
+"""Whether a worker fits a split, and if not, why: scores are only comparable if every run was made alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.workers import repository
+from server.workers.repository import ReadySplit
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker says of itself. memory_mib: what one of its runs may use."""
+
+    name: str
+    device: str
+    memory_mib: int
+    versions: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The splits that a worker may serve, and why it may not serve the others."""
+
+    splits: tuple[str, ...]
+    refusals: dict[str, str] = field(default_factory=dict)
+
+
+def fitting(session: Session, facts: WorkerFacts, *, competitions: Sequence[str] | None = None) -> Fitting:
+    """Compare a worker with every prepared split, of some competitions only if those are given."""
+    refusals: dict[str, str] = {}
+    splits: list[str] = []
+    for split in repository.ready_splits(session, competitions):
+        reason = refusal(facts, split)
+        if reason is None:
+            splits.append(split.split_id)
+        else:
+            refusals[split.split_id] = reason
+    return Fitting(tuple(splits), refusals)
+
+
+def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
+    """Return why the worker may not serve the split, or None if it may."""
+    name = f"The {split.visibility} split of {split.slug}"
+    if split.device is not None and facts.device != split.device:
+        return f"{name} was prepared on {split.device}, this worker computes on {facts.device}: they round differently"
+    if facts.memory_mib < split.memory_mib:
+        return f"{name} allows a run {split.memory_mib} MiB of memory, this worker has {facts.memory_mib} MiB for one"
+    prepared, installed = split.versions.get("torch"), facts.versions.get("torch")
+    if prepared is not None and _minor(prepared) != _minor(installed):
+        return f"{name} was prepared with torch {prepared}, this worker has {installed}: install {_minor(prepared)}"
+    return None
+
+
+def _minor(version: object) -> str:
+    """Return major.minor: a release that only mends bugs computes the same."""
+    return ".".join(str(version).split("+", maxsplit=1)[0].split(".")[:2])

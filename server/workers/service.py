@@ -1,0 +1,38 @@
+"""Workers: heard of, and refused where they do not fit."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from server.db import moment
+from server.models.worker import Worker, WorkerState
+from server.workers import repository
+from server.workers.fitness import Fitting, WorkerFacts
+
+FORGOTTEN_AFTER_S = 7 * 24 * 3600.0
+
+
+def report(
+    session: Session,
+    facts: WorkerFacts,
+    fit: Fitting,
+    *,
+    state: WorkerState = WorkerState.ACTIVE,
+) -> None:
+    """Store what a worker says of itself and which splits refuse it."""
+    row = repository.worker(session, facts.name)
+    if row is None:
+        repository.forget_silent(session, after_s=FORGOTTEN_AFTER_S)
+        row = Worker(name=facts.name)
+        session.add(row)
+    row.state = state.value
+    row.device = facts.device
+    row.memory_mib = facts.memory_mib
+    row.versions = facts.versions
+    row.refusals = fit.refusals
+    row.seen_at = moment()  # an SQL expression, taken at flush
+
+
+def heard_of(session: Session, *, within_s: float) -> Sequence[Worker]:
+    """Return the workers heard of lately."""
+    return repository.workers_of(session, seen_within_s=within_s)
