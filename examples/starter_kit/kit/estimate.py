@@ -1,0 +1,114 @@
+"""Runs a function on the public sample and estimates a score with the scorer that the server uses.
+
+It is an estimate: a few runs against a few retrained models, on other pictures than those that count, and with the
+validation set in place of the hidden test set.
+"""
+
+import json
+import random
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from kit.loaders import load_data, make_loaders, read_safetensors
+from kit.networks import build, to_inputs
+from kit.scoring.attacks.family import AttackFamily
+from kit.scoring.confidences import logit_scaled_confidences
+from kit.scoring.final import ModelOutputs, score
+
+DATA = Path(__file__).parent.parent / "data"
+FEWEST = 3  # models on each side below which nothing can be said
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a few local runs say."""
+
+    runs: int
+    run_s: float
+    all_runs_s: float
+    retain_accuracy: float
+    validation_accuracy: float
+    score: float | None
+
+    def __str__(self):
+        lines = [
+            f"{self.runs} runs, {self.run_s:.2f} s each (median); all of a submission's: {self.all_runs_s:.0f} s here",
+            f"accuracy: {self.retain_accuracy:.3f} on retain, {self.validation_accuracy:.3f} on validation",
+        ]
+        if self.score is None:
+            lines.append(f"no score: it needs at least {FEWEST} runs")
+        else:
+            lines.append(f"ESTIMATE of the score on the public sample: {self.score:.4f}")
+            lines.append("(few models, other pictures, validation for the hidden test set: it only shows a direction)")
+        return "\n".join(lines)
+
+
+def estimate(unlearning, *, runs=4, style="dict"):
+    """Return the estimate for a function `unlearning(net, retain, forget, validation)`."""
+    data = load_data(DATA)
+    about = json.loads((DATA / "kit.json").read_text())
+    outputs, seconds = [], []
+    for run in range(runs):
+        random.seed(run)
+        np.random.seed(run)
+        torch.manual_seed(run)
+        net = build(data.network)
+        net.load_state_dict(data.original_state)
+        loaders = make_loaders(data, style=style)
+        started = time.perf_counter()
+        returned = unlearning(net, loaders.retain, loaders.forget, loaders.validation)
+        seconds.append(time.perf_counter() - started)
+        outputs.append(outputs_of(returned if isinstance(returned, torch.nn.Module) else net, data))
+    confidences, retain, validation = (np.stack(part) for part in zip(*outputs, strict=True))
+    found = _score(confidences, retain, validation, about)
+    run_s = statistics.median(seconds)
+    return Estimate(
+        runs=runs,
+        run_s=run_s,
+        all_runs_s=run_s * about["n_models"],
+        retain_accuracy=float(retain.mean()),
+        validation_accuracy=float(validation.mean()),
+        score=found,
+    )
+
+
+def outputs_of(net, data):
+    """Return a network's confidences on the forget set and its accuracies on retain and validation."""
+    net = net.eval()
+    with torch.inference_mode():
+        forget = logits_of(net, data.forget).numpy()
+        return (
+            logit_scaled_confidences(forget, data.forget.stored.labels.numpy()),
+            accuracy_of(net, data.retain),
+            accuracy_of(net, data.validation),
+        )
+
+
+def logits_of(net, dataset, batch_size=256):
+    parts = torch.split(dataset.stored.images, batch_size)
+    return torch.cat([net(to_inputs(part, dataset.network)).float() for part in parts])
+
+
+def accuracy_of(net, dataset):
+    return (logits_of(net, dataset).argmax(dim=1) == dataset.stored.labels).double().mean().item()
+
+
+def _score(confidences, retain, validation, about):
+    retrained = {
+        name: value.numpy() for name, value in read_safetensors(DATA / "retrained_outputs.safetensors").items()
+    }
+    n = min(len(confidences), len(retrained["confidences"]))
+    if n < FEWEST:
+        return None
+    metric = about["metric"]
+    return score(
+        ModelOutputs(confidences[:n], retain[:n], validation[:n]),
+        ModelOutputs(*(retrained[name][:n] for name in ("confidences", "retain_accuracy", "test_accuracy"))),
+        attacks=AttackFamily(metric["attacks"]),
+        delta=metric["delta"],
+        cap=metric["epsilon_cap"],
+    ).headline
