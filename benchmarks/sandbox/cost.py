@@ -1,0 +1,157 @@
+"""What the boundary costs, each figure beside a bare process measured in the same run.
+
+Times are the best of several, since a neighbour on the machine only ever adds; the training loop is
+measured in processor seconds.
+
+python -m benchmarks.sandbox.cost [--json FILE] [--runs 20]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.sandbox.subjects import NETWORKS, SUBMISSIONS, write_split
+from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
+from sandbox.policy import RunPolicy
+
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measurement beside its bare counterpart, seconds unless the name says otherwise."""
+
+    name: str
+    bare: float | None
+    sandbox: float
+    target: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.sandbox / self.bare if self.bare else None
+
+
+def main() -> None:
+    """Measure, print a table and, where asked, write JSON."""
+    parser = argparse.ArgumentParser(description="what the boundary costs")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--runs", type=int, default=20)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lethe-bench-") as folder:
+        figures = measure(Path(folder), runs=arguments.runs)
+    _print(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1), encoding="utf-8")
+
+
+def measure(folder: Path, *, runs: int) -> list[Figure]:
+    """Return every figure."""
+    stage = folder / "stage"
+    for name, source in SUBMISSIONS.items():
+        (stage / name).mkdir(parents=True)
+        (stage / name / "submission.py").write_text(source, encoding="utf-8")
+    figures = []
+    for network in NETWORKS:
+        data_dir = write_split(folder / network / "visible", network)
+        figures += _measure_network(network, data_dir, stage, runs=runs)
+    return figures
+
+
+def _measure_network(network: str, data_dir: Path, stage: Path, *, runs: int) -> list[Figure]:
+    bare = _bare(data_dir, stage, runs=runs)
+    began = time.perf_counter()
+    policy = RunPolicy(wall_time_s=120, memory_mib=4096)
+    with Launcher(SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=policy)).start() as sandbox:
+        start_s = time.perf_counter() - began
+        cold_s = start_s + _timed(lambda: _run(sandbox, stage, "short"))[0]
+        short = [_timed(lambda: _run(sandbox, stage, "short"))[0] for _ in range(runs)]
+        training = [_inner_time_s(_run(sandbox, stage, "training")) for _ in range(3)]
+        empty = [_timed(lambda: _run(sandbox, stage, "nothing")) for _ in range(runs)]
+        overhead_s = min(short) - bare["short"]
+        frame_mib = len(empty[0][1].weights or b"") / 2**20
+        figures = [
+            Figure(f"{network}: start to first weights, cold", bare["cold"], cold_s),
+            Figure(f"{network}: one short run, warm", bare["short"], min(short)),
+            Figure(
+                f"{network}: isolation of one run (the difference)",
+                None,
+                overhead_s,
+                target="0.15" if network == "mlp" else "0.5",
+            ),
+            Figure(
+                f"{network}: training loop, processor seconds", bare["training"], min(training), target="ratio 1.05"
+            ),
+            Figure(f"{network}: frame, MiB", None, frame_mib),
+        ]
+        if network == "mlp":
+            figures += _kill_figures(sandbox, stage)
+    return figures
+
+
+def _kill_figures(sandbox: Sandbox, stage: Path) -> list[Figure]:
+    return [
+        Figure(f"time to end {what}", None, min(_kill_time_s(sandbox, stage, name) for _ in range(5)))
+        for what, name in (("an endless loop", "endless"), ("a fork bomb", "forks"))
+    ]
+
+
+def _kill_time_s(sandbox: Sandbox, stage: Path, name: str) -> float:
+    """Time from asking for the end until every process is gone, including up to a tick until it is noticed."""
+    asked: list[float] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        asked.append(time.perf_counter())
+        stop.set()
+
+    threading.Timer(1.0, ask).start()
+    sandbox.run(RunRequest(code_dir=stage / name), should_stop=stop.is_set)
+    return time.perf_counter() - asked[0]
+
+
+def _bare(data_dir: Path, stage: Path, *, runs: int) -> dict[str, float]:
+    """The same work in an ordinary process without any boundary."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0", "PYTHONPATH": str(_ROOT)}
+    command = [sys.executable, "-m", "benchmarks.sandbox.bare", str(data_dir), str(stage)]
+    cold_s, _ = _timed(lambda: subprocess.run([*command, "0"], env=environment, check=True, capture_output=True))
+    done = subprocess.run([*command, str(runs)], env=environment, check=True, capture_output=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return {**figures, "cold": cold_s}
+
+
+def _run(sandbox: Sandbox, stage: Path, name: str) -> RunResult:
+    result = sandbox.run(RunRequest(code_dir=stage / name, kind="sample"))
+    if result.weights is None:
+        raise RuntimeError(f"{name}: {result.verdict} {result.facts.host_error} {result.log.decode()}")
+    return result
+
+
+def _inner_time_s(result: RunResult) -> float:
+    return float(result.log)
+
+
+def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    value = action()
+    return time.perf_counter() - began, value
+
+
+def _print(figures: list[Figure]) -> None:
+    print(f"{'':58}{'bare':>10}{'sandbox':>10}{'ratio':>8}  target")
+    for figure in figures:
+        bare = "" if figure.bare is None else f"{figure.bare:.3f}"
+        ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+        print(f"{figure.name:58}{bare:>10}{figure.sandbox:>10.3f}{ratio:>8}  {figure.target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A small HTTP client on a bare socket: it costs so little that what is measured is the server."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    n_bytes: int
+    seconds: float
+
+
+class Connection:
+    """One kept-alive connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, cookie: str) -> None:
+        self._reader, self._writer = reader, writer
+        self._cookie = cookie
+
+    @classmethod
+    async def open(cls, port: int, *, cookie: str = "") -> "Connection":
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        return cls(reader, writer, cookie=cookie)
+
+    async def get(self, path: str) -> Answer:
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Accept-Encoding: gzip"]
+        if self._cookie:
+            lines.append(f"Cookie: {self._cookie}")
+        started = time.perf_counter()
+        self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await self._reader.readexactly(length)
+        return Answer(int(head[9:12]), length, time.perf_counter() - started)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def one_by_one(port: int, path: str, *, times: int, cookie: str = "") -> list[Answer]:
+    """Ask for one page again and again on one connection."""
+    connection = await Connection.open(port, cookie=cookie)
+    answers = [await connection.get(path) for _ in range(times)]
+    connection.close()
+    return answers
+
+
+async def per_second(port: int, path: str, *, seconds: float, connections: int = 16) -> float:
+    """Return the requests answered a second on several connections at once."""
+    opened = [await Connection.open(port) for _ in range(connections)]
+    until = time.perf_counter() + seconds
+
+    async def ask(connection: Connection) -> int:
+        count = 0
+        while time.perf_counter() < until:
+            answer = await connection.get(path)
+            if answer.status != 200:
+                raise RuntimeError(f"{path} answered {answer.status}")
+            count += 1
+        return count
+
+    started = time.perf_counter()
+    counts = await asyncio.gather(*(ask(connection) for connection in opened))
+    elapsed = time.perf_counter() - started
+    for connection in opened:
+        connection.close()
+    return sum(counts) / elapsed
