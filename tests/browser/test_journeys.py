@@ -1,0 +1,160 @@
+"""What people do, from beginning to end, in a real browser."""
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import update
+
+from server.deps import get_database
+from server.models.evaluation import Shard
+from server.models.submission import Submission
+from tests.browser.conftest import Person
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
+
+
+def test_a_participant_registers_submits_follows_and_cancels(person: Callable[..., Person]) -> None:
+    new = person()
+    page = new.go("/register")
+    page.fill("#name", "newcomer")
+    page.fill("#password", "a long enough password")
+    page.click("main button[type=submit]")
+    page.get_by_text("Welcome, newcomer.").wait_for()
+    page.get_by_role("link", name="Forget these digits").click()
+    page.get_by_role("link", name="Submit").first.click()
+    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": CODE})
+    page.get_by_text("mine.py, 0.1 KiB").wait_for()
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("Received, checked and queued.").wait_for()
+    page.get_by_text("Queued").first.wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("It does not count against the quota.").wait_for()
+    page.get_by_role("link", name="My submissions").click()
+    page.get_by_text("Cancelled").first.wait_for()
+    assert new.complaints == []
+
+
+def test_a_syntax_error_is_shown_at_once_with_its_line(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    page = ada.go("/competitions/digits/submit")
+    page.get_by_text("Paste code instead").click()
+    page.fill("#code", "import torch\ndef unlearning(net, a, b, c)\n    return net\n")
+    page.get_by_role("button", name="Submit").click()
+    page.locator("#refused").wait_for()
+    assert "Line 2" in page.locator("#refused").inner_text()
+    assert "def unlearning(net, a, b, c)" in page.locator("#refused .at-fault").inner_text()
+
+
+def test_progress_changes_without_reloading(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    page = ada.go(f"/submissions/{ada.site.seeded.running_submission_id}")
+    before = page.locator(".progress-count").inner_text()
+    page.evaluate("window.wasNotReloaded = true")
+    with get_database().write() as session:
+        session.execute(update(Shard).where(Shard.state == "leased").values(runs_done=Shard.runs_done + 7))
+    page.wait_for_function("before => document.querySelector('.progress-count').textContent !== before", arg=before)
+    assert int(page.locator(".progress-count").inner_text()) == int(before) + 7
+    assert page.evaluate("window.wasNotReloaded") is True
+
+
+def test_without_a_stream_the_page_polls(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    ada.page.route("**/events", lambda route: route.abort())
+    page = ada.go(f"/submissions/{ada.site.seeded.running_submission_id}")
+    before = page.locator(".progress-count").inner_text()
+    with get_database().write() as session:
+        session.execute(update(Shard).where(Shard.state == "leased").values(runs_done=Shard.runs_done + 5))
+    page.wait_for_function(
+        "before => document.querySelector('.progress-count').textContent !== before", arg=before, timeout=90_000
+    )
+
+
+def test_the_page_shows_the_end_when_it_comes(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    submission_id = ada.site.seeded.running_submission_id
+    page = ada.go(f"/submissions/{submission_id}")
+    with get_database().write() as session:
+        session.execute(update(Submission).where(Submission.id == submission_id).values(stage="cancelled"))
+    page.get_by_role("button", name="Cancel").wait_for(state="detached", timeout=90_000)
+    assert page.title().startswith("Cancelled")
+
+
+def test_the_own_line_is_one_key_away(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    page = ada.go("/competitions/digits/leaderboard")
+    page.keyboard.press("m")
+    page.wait_for_url(f"**#team-{ada.site.seeded.own_team_id}")
+    assert page.locator("tr[data-own]").evaluate("row => row.matches(':target')")
+
+
+def test_a_search_narrows_the_board_while_typing(person: Callable[..., Person]) -> None:
+    page = person().go("/competitions/digits/leaderboard")
+    page.locator("#q").press_sequentially("heron")
+    page.wait_for_function(
+        "() => { const names = [...document.querySelectorAll('.board-name')];"
+        " return names.length > 0 && names.every(name => name.textContent.includes('heron')); }"
+    )
+    assert page.locator(".board-name").count() > 0
+
+
+def test_a_chosen_theme_is_kept_from_page_to_page(person: Callable[..., Person]) -> None:
+    page = person(color_scheme="light").go("/")
+    page.click("#theme")
+    page.click("#theme")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.goto(page.url + "login")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_everything_works_without_javascript(person: Callable[..., Person]) -> None:
+    ada = person("ada", java_script_enabled=False)
+    page = ada.go("/competitions/digits/submit")
+    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": CODE})
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("Received, checked and queued.").wait_for()
+    page.goto(f"{ada.site.url}/competitions/digits/leaderboard?q=heron")
+    assert page.locator(".board-name").count() > 1
+    page.goto(f"{ada.site.url}/submissions/{ada.site.seeded.running_submission_id}")
+    assert page.locator(".progress-count").inner_text().isdecimal()
+
+
+def test_two_people_at_once_see_only_their_own(person: Callable[..., Person]) -> None:
+    ada, other = person("ada"), person("calm-river")
+    ada.go("/competitions/digits/leaderboard")
+    other.go("/competitions/digits/leaderboard")
+    assert ada.page.locator("tr[data-own] .board-name").inner_text().startswith("ada")
+    assert other.page.locator("tr[data-own] .board-name").inner_text().startswith("calm-river")
+    answer = other.page.request.get(f"{other.site.url}/submissions/{other.site.seeded.scored_submission_id}")
+    assert answer.status == 404
+
+
+def test_an_organiser_creates_looks_and_disqualifies(person: Callable[..., Person]) -> None:
+    grace = person("grace")
+    page = grace.go("/organise/new")
+    text = page.locator("#text").input_value().replace("my-competition", "second")
+    page.fill("#text", text.replace("n_models = 512", "n_models = 1"))
+    page.get_by_role("button", name="Check and preview").click()
+    page.get_by_role("alert").get_by_text("n_models").wait_for()
+    grace.complaints.clear()  # the browser notes the refusal, which was meant
+    page.fill("#text", text)
+    page.get_by_role("button", name="Check and preview").click()
+    page.get_by_text("The file is valid.").wait_for()
+    page.get_by_role("button", name="Make the draft").click()
+    page.get_by_text("Only its organisers see it.").wait_for()
+    page = grace.go("/organise/digits/submissions?stage=scored")
+    page.locator("input[name=submission]").first.check()
+    page.fill("#reason", "copied from another team")
+    page.get_by_role("button", name="Disqualify").click()
+    page.get_by_text("1 disqualified.").wait_for()
+    grace.go("/organise/digits/audit")
+    page.get_by_text("copied from another team").first.wait_for()
+    assert grace.complaints == []
+
+
+def test_figures_are_drawn_under_the_strict_policy(person: Callable[..., Person]) -> None:
+    grace = person("grace")
+    page = grace.go("/organise")
+    page.locator(".chart canvas").nth(1).wait_for(timeout=30_000)
+    assert grace.complaints == []

@@ -1,0 +1,188 @@
+"""Real servers for every test process: PostgreSQL, Redis and SQLite, each with its own scratch folder.
+
+Under pytest-xdist each worker is a process with servers of its own; each test has a database of its own.
+"""
+
+import os
+
+# Before anything imports torch: several test processes share the cores, and spinning OpenMP threads would starve them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from server.config import get_settings
+from server.embedded.redis import RedisProcess, start_redis
+from server.migrate import upgrade
+from tests.support.browser import find_chromium
+from tests.support.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+# --- what a machine may lack ---
+
+
+@lru_cache
+def _missing_gpu() -> str | None:
+    import torch  # noqa: PLC0415 (takes seconds, and most tests never need it)
+
+    return None if torch.cuda.is_available() else "no CUDA device on this machine"
+
+
+def _missing_browser() -> str | None:
+    return None if find_chromium() else "no Chromium on this machine (Debian: apt-get install chromium)"
+
+
+NEEDS: dict[str, Callable[[], str | None]] = {"gpu": _missing_gpu, "browser": _missing_browser}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, missing in NEEDS.items():
+        if item.get_closest_marker(marker) and (reason := missing()):
+            pytest.skip(reason)
+
+
+# --- settings ---
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep a developer's own LETHE_ variables, ~/.lethe and remembered log-ins out of every test."""
+    for name in [name for name in os.environ if name.startswith("LETHE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LETHE_HOME", str(tmp_path / "lethe-home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+# --- PostgreSQL and SQLite ---
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty PostgreSQL database."""
+    name = postgres_server.create_database()
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """An empty SQLite database."""
+    return f"sqlite:///{tmp_path / 'lethe.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """An empty database, once of each kind."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(scope="session")
+def _migrated_postgres(postgres_server: PostgresServer) -> str:
+    name = postgres_server.create_database()
+    upgrade(postgres_server.url(name))
+    return name
+
+
+@pytest.fixture(scope="session")
+def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "lethe.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_server: PostgresServer, _migrated_postgres: str) -> Iterator[str]:
+    """A PostgreSQL database at the newest migration, with no rows of another test."""
+    name = postgres_server.create_database(template=_migrated_postgres)
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def migrated_sqlite_url(sqlite_url: str, _migrated_sqlite: Path) -> str:
+    """A SQLite database at the newest migration, with no rows of another test."""
+    shutil.copyfile(_migrated_sqlite, sqlite_url.removeprefix("sqlite:///"))
+    return sqlite_url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def migrated_url(request: pytest.FixtureRequest) -> str:
+    """A database at the newest migration, once of each kind."""
+    return str(request.getfixturevalue(f"migrated_{request.param}_url"))
+
+
+# --- Redis ---
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisProcess]:
+    """The Redis of this test process. A test that stops or fills it takes `private_redis` instead."""
+    with tempfile.TemporaryDirectory(prefix="lethe-redis-") as folder, start_redis(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisProcess) -> str:
+    """An empty Redis, as LETHE_REDIS_URL takes it; `redis_server.client_url` is the same for redis-py."""
+    with redis.Redis.from_url(redis_server.client_url) as client:
+        client.flushall()
+    return redis_server.broker_url
+
+
+@pytest.fixture
+def private_redis() -> Iterator[RedisProcess]:
+    """A Redis that this test may stop, starve or fill."""
+    with tempfile.TemporaryDirectory(prefix="lethe-redis-") as folder, start_redis(Path(folder)) as server:
+        yield server
+
+
+# --- a browser ---
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """Chromium without a window. Mark the test `browser`, so that it is skipped where there is none."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (most tests never need it)
+
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox refuses to run as root; it visits nothing but our own pages here.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        chromium = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def browser_context(browser: "Browser") -> Iterator["BrowserContext"]:
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(browser_context: "BrowserContext") -> "Page":
+    """A fresh page, with cookies of its own."""
+    return browser_context.new_page()

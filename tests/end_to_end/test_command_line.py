@@ -1,0 +1,136 @@
+"""The `lethe` command as a participant uses it, against a real server: from the starter kit to a score."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from server.client.api import ApiError, LetheClient
+from tests.end_to_end.conftest import Instance, wait_until
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("participant")
+
+
+@pytest.fixture(scope="module")
+def lethe(instance: Instance, folder: Path) -> Command:
+    """Run `lethe` as another process, logged in by the environment."""
+    client = instance.participant("comma")
+    token = client.log_in("comma", "comma-and-a-long-password")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("LETHE_")},
+        "LETHE_URL": instance.url,
+        "LETHE_TOKEN": token,
+        "LETHE_HOME": str(folder / "home"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "COLUMNS": "120",
+    }
+
+    def run(
+        *words: str, program: tuple[str, ...] = ("-m", "server.cli.main"), cwd: Path = folder
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *program, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def kit(instance: Instance, lethe: Command, folder: Path) -> Path:
+    def is_made() -> bool:
+        try:
+            return bool(client.starter_kit("tiny"))
+        except ApiError:
+            return False
+
+    with LetheClient(instance.url) as client:
+        wait_until(is_made, within_s=120)
+    made = lethe("init", "kit", "--json")
+    assert made.returncode == 0, made.stderr
+    return folder / "kit"
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_the_kit_is_whole_and_names_its_competition(instance: Instance, kit: Path) -> None:
+    assert json.loads((kit / "lethe.json").read_text()) == {"url": instance.url, "competition": "tiny"}
+    assert "12 times" in (kit / "README.md").read_text()
+    assert not list(kit.rglob("test.safetensors"))
+    assert len(list((kit / "data" / "retrained_models").iterdir())) >= 4
+
+
+def test_init_writes_into_no_folder_that_holds_something(lethe: Command, kit: Path) -> None:
+    refused = lethe("init", "kit")
+    assert refused.returncode == 1
+    assert "not empty" in refused.stderr
+
+
+def test_the_kits_script_runs_without_the_platform(kit: Path) -> None:
+    code = "import sys; sys.path.insert(0, ''); sys.modules.update(dict.fromkeys(('server', 'worker', 'sandbox')))\n"
+    code += "sys.argv = ['run_local.py', 'submission.py', '4']\n"
+    code += "import runpy; runpy.run_path('run_local.py', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=kit, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ESTIMATE of the score" in done.stdout
+
+
+def test_the_kits_notebook_is_a_submission(lethe: Command, kit: Path) -> None:
+    found = answer(lethe("check", "notebook.ipynb", "--runs", "1", "--json", cwd=kit))
+    assert found["failure"] is None
+    assert found["entry_point"]["mode"] == "function"  # type: ignore[index]
+
+
+def test_check_runs_the_submission_in_the_sandbox_and_estimates(lethe: Command, kit: Path) -> None:
+    found = answer(lethe("check", "submission.py", "--runs", "3", "--json", cwd=kit))
+    assert found["runs"] == 3
+    assert found["score_estimate"] is not None
+    assert 0 < float(found["retain_accuracy"]) <= 1  # type: ignore[arg-type]
+    assert found["all_runs_s"] == pytest.approx(12 * found["run_s"])  # type: ignore[operator]
+    told = lethe("check", "submission.py", "--runs", "3", cwd=kit)
+    assert "ESTIMATE" in told.stdout
+
+
+def test_check_names_what_would_be_refused(lethe: Command, kit: Path, folder: Path) -> None:
+    (folder / "no.py").write_text("def forget(): pass\n")
+    refused = lethe("check", "no.py", "--kit", "kit")
+    assert refused.returncode == 1
+    assert "unlearning" in refused.stderr
+    (folder / "raises.py").write_text("def unlearning(net, r, f, v):\n    print('before')\n    raise KeyError('x')\n")
+    failed = lethe("check", "raises.py", "--kit", "kit")
+    assert failed.returncode == 3
+    for words in ("before", "exception", "line 3"):
+        assert words in failed.stdout
+
+
+def test_submit_waits_and_says_the_outcome_by_its_status(lethe: Command, kit: Path, folder: Path) -> None:
+    sent = answer(lethe("submit", "submission.py", "-m", "from the kit", "--wait", "--json", cwd=kit))
+    assert sent["stage"] == "scored"
+    assert answer(lethe("status", str(sent["id"]), "--json"))["score"] is not None
+    assert "comma" in lethe("leaderboard").stdout
+    (folder / "raises.py").write_text("def unlearning(net, r, f, v):\n    print('seen')\n    raise KeyError('x')\n")
+    failed = lethe("submit", "raises.py", "--wait", "-c", "tiny")
+    assert failed.returncode == 3, failed.stdout
+    assert "raises.py, line 3" in failed.stdout
+    rows = json.loads(lethe("submissions", "--json").stdout)
+    assert [row["stage"] for row in rows] == ["failed", "scored"]
+    assert "seen" in lethe("logs", rows[0]["id"]).stdout
+
+
+def test_an_address_where_nobody_answers_is_named(lethe: Command) -> None:
+    lost = lethe("competitions", "--url", "http://127.0.0.1:9")
+    assert lost.returncode == 1
+    assert "http://127.0.0.1:9 did not answer" in lost.stderr

@@ -1,0 +1,52 @@
+"""Workers killed in the middle lose nothing, and the score has the same bits as an undisturbed one."""
+
+from pathlib import Path
+
+from server.client.api import JsonObject, LetheClient
+from server.models.evaluation import PublicScore, ShardAttempt
+from tests.end_to_end.conftest import Instance, end_of, kill, wait_until
+from tests.end_to_end.test_bad_submissions import ONE_STEP
+
+SLOWER = ONE_STEP.replace("import torch\n", "import time, torch\n", 1).replace(
+    "    optimizer = torch", "    time.sleep(0.3)\n    optimizer = torch"
+)
+
+
+def exact_score(instance: Instance, submission: JsonObject) -> tuple[float, float, float, float]:
+    with instance.database.read() as session:
+        row = session.query(PublicScore).filter_by(submission_id=submission["id"]).one()
+        return row.final_score, row.forgetting_quality, row.retain_ratio, row.test_ratio
+
+
+def send(client: LetheClient, folder: Path, code: str, name: str) -> JsonObject:
+    path = folder / f"{name}.py"
+    path.write_text(code)
+    return client.submit("tiny", path)
+
+
+def test_a_killed_worker_loses_nothing_and_changes_no_bit(instance: Instance, tmp_path: Path) -> None:
+    client = instance.participant("steady")
+    undisturbed = end_of(client, send(client, tmp_path, SLOWER, "undisturbed"))
+    assert undisturbed["stage"] == "scored", undisturbed
+
+    disturbed = send(client, tmp_path, SLOWER + "\n# the same code in another file\n", "disturbed")
+    wait_until(lambda: 1 <= client.submission(disturbed["id"])["progress"]["runs_done"] < 12)
+    victims = instance.workers()
+    assert victims
+    for pid in victims:
+        kill(pid)
+    ended = end_of(client, disturbed)
+    assert ended["stage"] == "scored", ended
+    with instance.database.read() as session:
+        assert session.query(ShardAttempt).filter_by(outcome="lost").count() >= 1
+    assert exact_score(instance, disturbed) == exact_score(instance, undisturbed)
+
+
+def test_a_cancelled_submission_stops_and_its_worker_goes_on(instance: Instance, tmp_path: Path) -> None:
+    client = instance.participant("hasty")
+    endless = send(client, tmp_path, SLOWER.replace("sleep(0.3)", "sleep(15)"), "endless")
+    wait_until(lambda: client.submission(endless["id"])["stage"] in ("smoke", "running"))
+    client.cancel(endless["id"])
+    assert end_of(client, endless)["stage"] == "cancelled"
+    good = end_of(client, send(client, tmp_path, ONE_STEP, "good"), within_s=60)
+    assert good["stage"] == "scored"

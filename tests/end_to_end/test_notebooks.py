@@ -1,0 +1,122 @@
+"""Kaggle's notebooks, sent over HTTP as they are, against ResNet-18 on 32x32 pictures: each ends in a score."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import examples
+from server.client.api import ApiError, JsonObject, LetheClient
+from tests.end_to_end.conftest import Instance, end_of, open_instance
+
+NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
+RUNS = 3
+TOML = """
+slug = "tiny"
+title = "Small faces"
+opens_at = {opens}
+closes_at = {closes}
+n_models = {n}
+shard_runs = 2
+[dataset]
+name = "faces"
+options = {{ persons = 24, images_per_person = 8 }}
+[network]
+name = "resnet18"
+[training]
+epochs = 1
+learning_rate = 0.05
+min_train_accuracy = 0.001
+[splits.forget]
+by = "random"
+fraction = 0.1
+[limits]
+wall_time_s = 900
+run_wall_time_floor_s = 120
+memory_mib = 2048
+submissions_per_day = 100
+[splits]
+seed = 0
+[submissions]
+modes = ["function", "notebook"]
+cuda = "map-to-cpu"
+"""
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    moment = datetime.now(UTC).replace(microsecond=0)
+    toml = TOML.format(
+        opens=(moment - timedelta(hours=1)).isoformat(), closes=(moment + timedelta(days=1)).isoformat(), n=RUNS
+    )
+    with open_instance(
+        tmp_path_factory.mktemp("lethe"), toml=toml, prepared_within_s=500.0, worker_concurrency=1
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(instance: Instance) -> LetheClient:
+    return instance.participant("kaggler")
+
+
+def scored(client: LetheClient, path: Path) -> JsonObject:
+    ended = end_of(client, client.submit("tiny", path), within_s=300)
+    assert ended["stage"] == "scored", (ended["failure"], client.log(ended["id"]))
+    return ended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_run_unchanged_to_a_score(client: LetheClient, path: Path) -> None:
+    ended = scored(client, path)
+    assert ended["mode"] == "notebook"
+    assert ended["progress"]["runs_done"] == RUNS
+    assert ended["score"]["final_score"] >= 0
+    if path.stem == "half_precision":
+        assert "cast from float16 to float32" in client.log(ended["id"])
+
+
+@pytest.mark.slow
+def test_the_board_marks_the_mode(client: LetheClient) -> None:
+    rows = [row for row in client.leaderboard("tiny")["rows"] if row["kind"] == "team"]
+    assert [row["mode"] for row in rows] == ["notebook"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["starter", "tuple_dataset", "class_weights"])
+def test_a_notebooks_function_is_run_by_itself(client: LetheClient, tmp_path: Path, name: str) -> None:
+    notebook = json.loads(next(path for path in NOTEBOOKS if path.stem == name).read_text())
+    notebook["cells"].insert(0, {"cell_type": "code", "source": "# lethe: mode = function", "outputs": []})
+    path = tmp_path / f"{name}.ipynb"
+    path.write_text(json.dumps(notebook))
+    assert scored(client, path)["mode"] == "function"
+
+
+@pytest.mark.slow
+def test_code_that_insists_on_cuda_runs_on_the_cpu_where_allowed(client: LetheClient, tmp_path: Path) -> None:
+    notebook = json.loads(next(path for path in NOTEBOOKS if path.stem == "starter").read_text())
+    guard = "if DEVICE.type != 'cuda':\n    raise RuntimeError('Make sure you have added an accelerator')"
+    notebook["cells"].insert(2, {"cell_type": "code", "source": guard, "outputs": []})
+    path = tmp_path / "insists.ipynb"
+    path.write_text(json.dumps(notebook))
+    assert scored(client, path)["mode"] == "notebook"
+
+
+@pytest.mark.slow
+def test_a_failing_notebook_names_its_cell(client: LetheClient, tmp_path: Path) -> None:
+    path = tmp_path / "fails.ipynb"
+    cells = ["import torch", "x = 1\nraise OSError('no')\ntorch.save({}, 'x.pth')"]
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
+    failure = end_of(client, client.submit("tiny", path))["failure"]
+    assert (failure["error_class"], failure["file"], failure["line"]) == ("exception", "cell-02.py", 2)
+
+
+@pytest.mark.slow
+def test_a_notebook_that_is_no_python_is_refused_at_the_door(client: LetheClient, tmp_path: Path) -> None:
+    path = tmp_path / "broken.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x = = 1"}]}))
+    with pytest.raises(ApiError, match="code cell 1"):
+        client.submit("tiny", path)

@@ -1,0 +1,76 @@
+"""Setup reuse-n-n through a real instance: every run starts from its own original model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from server.client.api import ApiError, LetheClient
+from server.models.evaluation import Shard, ShardKind
+from server.storage import Storage
+from tests.end_to_end.conftest import Instance, competition_toml, end_of, open_instance
+from worker.results import ShardOutputs, join
+from worker.splits.manifest import Manifest, verify_split
+from worker.splits.outputs import read_outputs
+
+RUNS = 5
+REUSE_N_N = '[metric]\nsetup = "reuse-n-n"\n'
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    toml = competition_toml(n=RUNS, shard=2) + REUSE_N_N
+    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(instance: Instance) -> LetheClient:
+    return instance.participant("own")
+
+
+@pytest.fixture(scope="module")
+def split_dir(instance: Instance) -> Path:
+    return Storage(instance.settings.resolved_storage_url).local_folder("splits/tiny/public")
+
+
+def outputs_of(instance: Instance) -> ShardOutputs:
+    """Return what the only submission's runs gave, in their order."""
+    storage = Storage(instance.settings.resolved_storage_url)
+    with instance.database.read() as session:
+        shards = [shard for shard in session.query(Shard) if shard.kind == ShardKind.RUNS.value]
+        keys = [
+            (shard.result_key or "", shard.result_sha256 or "") for shard in sorted(shards, key=lambda s: s.first_run)
+        ]
+    return join([ShardOutputs.from_bytes(storage.read_verified(key, sha256)) for key, sha256 in keys])
+
+
+def test_the_split_holds_as_many_originals_as_runs(instance: Instance, split_dir: Path) -> None:
+    assert Manifest.read(split_dir).setup == "reuse-n-n"
+    assert len(read_outputs(split_dir, "originals")) == RUNS
+    assert verify_split(split_dir) == []
+
+
+def test_a_net_returned_unchanged_gives_each_original_back(
+    instance: Instance, client: LetheClient, split_dir: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "unchanged.py"
+    path.write_text("def unlearning(net, retain, forget, validation):\n    return net\n")
+    ended = end_of(client, client.submit("tiny", path))
+    assert ended["stage"] == "scored", ended
+    originals, unlearned = read_outputs(split_dir, "originals"), outputs_of(instance)
+    assert np.array_equal(unlearned.confidences, originals.confidences)
+    assert np.array_equal(unlearned.test_accuracy, originals.test_accuracy)
+    assert len(np.unique(unlearned.confidences[:, 0])) == RUNS
+
+
+def test_no_original_is_left_where_submissions_are_staged(instance: Instance) -> None:
+    assert list((instance.settings.scratch / "stage").rglob("*.safetensors")) == []
+
+
+def test_notebook_mode_is_refused_with_it(instance: Instance) -> None:
+    toml = competition_toml(n=RUNS).replace('"tiny"', '"other"') + REUSE_N_N + '[submissions]\nmodes = ["notebook"]\n'
+    with pytest.raises(ApiError, match='take "notebook" out of submissions') as refused:
+        instance.organiser.create_competition(toml)
+    assert refused.value.http_status == 422

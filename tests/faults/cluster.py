@@ -1,0 +1,265 @@
+"""A cluster of real processes that a test may kill, stop and start again: PostgreSQL, Redis, web servers, workers.
+
+Unlike an embedded instance nothing here is started again by itself, so that what heals is Lethe and not its supervisor.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from server.cli.people import organiser_credentials
+from server.client.api import JsonObject, LetheClient
+from server.config import Settings
+from server.db import Database
+from server.embedded.redis import RedisProcess, start_redis
+from server.migrate import upgrade
+from server.models.evaluation import PublicScore
+from tests.end_to_end.conftest import competition_toml
+from tests.support.ports import free_port
+from tests.support.postgres import PostgresServer
+from tests.support.processes import descendants
+
+LEASE_S = 3.0
+TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
+
+ONE_STEP = """
+import time, torch
+
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    time.sleep({pause})
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for batch in retain_loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
+        optimizer.step()
+        break
+"""
+
+
+def code(*, pause: float = 0.0, note: str = "") -> str:
+    """Return a submission whose score depends on neither the pause nor the note."""
+    return ONE_STEP.format(pause=pause) + f"# {note}\n"
+
+
+@dataclass
+class Process:
+    """One started process and its log."""
+
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def children(self) -> list[int]:
+        """Return the ids of the processes that do a worker's computing, not of the sandboxes below them."""
+        return [
+            pid
+            for pid, command in descendants(self.pid)
+            if "worker" in command and "celery" in command and _parent(pid) == self.pid
+        ]
+
+    def signal(self, number: int) -> None:
+        self.popen.send_signal(number)
+
+    def kill(self) -> None:
+        """End it and all its processes as a power cut would."""
+        for pid in [self.pid, *(pid for pid, _ in descendants(self.pid))]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.popen.wait()
+
+    def stop(self, *, timeout_s: float = 30.0) -> None:
+        """Ask it to end and wait until it has."""
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            try:
+                self.popen.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return -1
+
+
+@dataclass
+class Cluster:
+    """Handles of everything that runs."""
+
+    folder: Path
+    postgres: PostgresServer
+    redis: RedisProcess
+    settings: Settings
+    environment: dict[str, str]
+    url: str
+    database: Database
+    stack: ExitStack
+    started: list[Process] = field(default_factory=list)
+    people: dict[str, LetheClient] = field(default_factory=dict)
+
+    def start_web(self) -> Process:
+        port = self.url.rsplit(":", 1)[1]
+        command = ["-m", "uvicorn", "--factory", "server.main:create_app", "--port", port, "--log-level", "warning"]
+        process = self._start("web", command)
+        wait_until(self.answers, within_s=60)
+        return process
+
+    def answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz", timeout=2, trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    def start_worker(self, name: str = "worker", *, module: str = "celery", **environment: str) -> Process:
+        """Start a worker with two processes. `module` stands in for Celery's program."""
+        command = ["-m", module, "--app", "worker.app", "worker", "--hostname", f"{name}@test"]
+        options = ["--concurrency", "2", "--loglevel", "warning", "--without-gossip", "--without-mingle"]
+        return self._start(name, [*command, *options], LETHE_WORKER_CONCURRENCY="2", **environment)
+
+    def start_beat(self) -> Process:
+        return self._start("beat", ["-m", "celery", "--app", "worker.app", "beat", "--loglevel", "warning"])
+
+    def _start(self, name: str, command: list[str], **environment: str) -> Process:
+        log = self.folder / "logs" / f"{name}-{len(self.started)}.log"
+        log.parent.mkdir(exist_ok=True)
+        with log.open("wb") as file:
+            popen = subprocess.Popen(
+                [sys.executable, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=self.environment | environment,
+                start_new_session=True,
+            )
+        process = Process(popen, log)
+        self.started.append(process)
+        return process
+
+    def person(self, name: str) -> LetheClient:
+        """Return a client of the person, who is registered at the first call."""
+        if name not in self.people:
+            client = LetheClient(self.url)
+            client.register(name, f"{name}-and-a-long-password")
+            client.log_in(name, f"{name}-and-a-long-password")
+            self.people[name] = client
+        return self.people[name]
+
+    def submit(self, person: str, text: str) -> JsonObject:
+        path = self.folder / "submission.py"
+        path.write_text(text)
+        return self.person(person).submit("tiny", path)
+
+    def end_of(self, person: str, submission: JsonObject, *, within_s: float = 150.0) -> JsonObject:
+        """Return the submission at its end."""
+        found: JsonObject = {}
+
+        def ended() -> bool:
+            nonlocal found
+            found = self.person(person).submission(submission["id"])
+            return found["stage"] in ("scored", "failed", "cancelled")
+
+        wait_until(ended, within_s=within_s, about=lambda: str(found))
+        return found
+
+    def exact_score(self, submission: JsonObject) -> tuple[float, float, float, float]:
+        with self.database.read() as session:
+            row = session.query(PublicScore).filter_by(submission_id=submission["id"]).one()
+            return row.final_score, row.forgetting_quality, row.retain_ratio, row.test_ratio
+
+    def runs_done(self, person: str, submission: JsonObject) -> int:
+        progress = self.person(person).submission(submission["id"])["progress"]
+        return int(progress["runs_done"]) if progress else 0
+
+
+def wait_until(
+    condition: Callable[[], bool], *, within_s: float = 120.0, about: Callable[[], str] = lambda: ""
+) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {within_s:g} s {about()}")
+        time.sleep(0.05)
+
+
+@contextmanager
+def running_cluster(folder: Path, *, toml: str = "", **environment: str) -> Iterator[Cluster]:
+    """Run a cluster with one web server and one open competition, and no worker once that is prepared."""
+    with ExitStack() as stack:
+        postgres = PostgresServer()
+        stack.callback(postgres.remove)
+        postgres.start()
+        redis_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lethe-redis-")))
+        redis = start_redis(redis_folder)
+        variables = {
+            "LETHE_HOME": str(folder / "home"),
+            "LETHE_DATABASE_URL": postgres.url(postgres.create_database()),
+            "LETHE_REDIS_URL": redis.broker_url,
+            "LETHE_STORAGE_URL": (folder / "storage").as_uri(),
+            **TIMES,
+            **environment,
+        }
+        (folder / "home").mkdir(parents=True)
+        settings = Settings(
+            home=folder / "home",
+            database_url=variables["LETHE_DATABASE_URL"],
+            redis_url=redis.broker_url,
+            storage_url=variables["LETHE_STORAGE_URL"],
+        )
+        upgrade(settings.resolved_database_url)
+        database = Database(settings.resolved_database_url)
+        stack.callback(database.dispose)
+        cluster = Cluster(
+            folder=folder,
+            postgres=postgres,
+            redis=redis,
+            settings=settings,
+            environment=os.environ | variables,
+            url=f"http://127.0.0.1:{free_port()}",
+            database=database,
+            stack=stack,
+        )
+        stack.callback(_end_all, cluster)
+        cluster.start_web()
+        _open_competition(cluster, toml or competition_toml())
+        yield cluster
+
+
+def _open_competition(cluster: Cluster, toml: str) -> None:
+    worker = cluster.start_worker("preparing")
+    with LetheClient(cluster.url) as organiser:
+        organiser.log_in(*organiser_credentials(cluster.settings))
+        organiser.create_competition(toml)
+        organiser.prepare("tiny")
+        wait_until(lambda: organiser.competition("tiny")["state"] in ("ready", "open"), within_s=150)
+        if organiser.competition("tiny")["state"] == "ready":
+            organiser.open("tiny")
+    worker.stop()
+
+
+def _end_all(cluster: Cluster) -> None:
+    for client in cluster.people.values():
+        client.close()
+    for process in cluster.started:
+        if process.popen.poll() is None:
+            process.kill()
+    cluster.redis.stop()
+
+
+def restart_redis(cluster: Cluster) -> None:
+    """Start Redis again in its folder: with nothing in it, as after a crash."""
+    cluster.redis = start_redis(cluster.redis.folder)

@@ -1,0 +1,175 @@
+"""Redis, PostgreSQL, the web server, the scheduler and the disks fail under running work: nothing accepted is lost."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+from celery import Celery
+
+from server.models.evaluation import PublicScore, Shard
+from server.models.submission import Submission
+from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, SWEEP, configure
+from server.storage import content_key
+from tests.faults.cluster import Cluster, Process, code, restart_redis, wait_until
+from tests.faults.test_workers import Score, counted, failure_of, outcomes, stage_is
+
+
+def scored_like(cluster: Cluster, person: str, submission: dict[str, object], undisturbed: Score) -> None:
+    ended = cluster.end_of(person, submission)
+    assert ended["stage"] == "scored", ended
+    assert cluster.exact_score(submission) == undisturbed
+    assert counted(cluster, person) == 1
+
+
+def test_redis_emptied_loses_no_work(cluster: Cluster, undisturbed: Score) -> None:
+    submission = cluster.submit("emptied", code(note="emptied"))
+    with redis.Redis.from_url(cluster.redis.client_url) as client:
+        client.flushall()
+    cluster.start_worker()
+    scored_like(cluster, "emptied", submission, undisturbed)
+
+
+@pytest.mark.parametrize("seconds", [4, pytest.param(30, marks=pytest.mark.slow)])
+def test_redis_away_while_work_comes_in_and_runs(
+    cluster: Cluster, worker: Process, undisturbed: Score, seconds: float
+) -> None:
+    person = f"away-{seconds}"
+    before = cluster.submit(person, code(pause=0.3, note="before"))
+    wait_until(lambda: cluster.runs_done(person, before) >= 1)
+    cluster.redis.stop()
+    during = cluster.submit(f"{person}-during", code(note="during"))
+    time.sleep(seconds)
+    restart_redis(cluster)
+    scored_like(cluster, person, before, undisturbed)
+    scored_like(cluster, f"{person}-during", during, undisturbed)
+    assert worker.popen.poll() is None
+
+
+def test_postgresql_restarted_under_running_work(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    submission = cluster.submit("restarted", code(pause=0.3, note="restarted"))
+    wait_until(lambda: cluster.runs_done("restarted", submission) >= 1)
+    cluster.postgres.stop()
+    time.sleep(1.0)
+    cluster.postgres.start()
+    cluster.database.dispose()
+    wait_until(cluster.answers)
+    scored_like(cluster, "restarted", submission, undisturbed)
+    assert worker.popen.poll() is None
+
+
+def test_doubled_and_reordered_messages_change_nothing(cluster: Cluster, undisturbed: Score) -> None:
+    submission = cluster.submit("doubled", code(note="doubled"))
+    with cluster.database.read() as session:
+        evaluation_id = session.query(Shard).order_by(Shard.id.desc()).first().evaluation_id  # type: ignore[union-attr]
+    sender = configure(Celery("lethe"), redis_url=cluster.redis.broker_url)
+    messages: list[tuple[str, tuple[object, ...]]] = [
+        *[(EVALUATE_SHARD, ())] * 12,
+        *[(SCORE_EVALUATION, (evaluation_id,))] * 6,
+        *[(SWEEP, ())] * 6,
+    ]
+    random.Random(7).shuffle(messages)
+    for task, arguments in messages:
+        sender.send_task(task, args=arguments, queue="lethe.cpu")
+    cluster.start_worker()
+    wait_until(stage_is(cluster, "doubled", submission, "scored"))
+    for _ in range(4):
+        sender.send_task(SCORE_EVALUATION, args=(evaluation_id,))
+    sender.close()
+    scored_like(cluster, "doubled", submission, undisturbed)
+    with cluster.database.read() as session:
+        assert session.query(PublicScore).filter_by(submission_id=submission["id"]).count() == 1
+    assert set(outcomes(cluster, submission)) == {"done"}
+
+
+def test_killed_scheduler_stops_nothing(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    beat = cluster.start_beat()
+    submission = cluster.submit("beatless", code(pause=0.4, note="beatless"))
+    wait_until(lambda: cluster.runs_done("beatless", submission) >= 1)
+    beat.kill()
+    for pid in worker.children():
+        os.kill(pid, signal.SIGKILL)  # their leases are found although nobody schedules a search
+    scored_like(cluster, "beatless", submission, undisturbed)
+    assert "lost" in outcomes(cluster, submission)
+
+
+def test_web_server_killed_during_an_upload_leaves_nothing_behind(cluster: Cluster) -> None:
+    token = cluster.person("cut-off")._http.headers["Authorization"]
+    host, port = cluster.url.removeprefix("http://").split(":")
+    head = (
+        f"POST /api/v1/competitions/tiny/submissions HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 500000\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="a.py"\r\n\r\n'
+    )
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(head.encode() + b"#" * 100_000)
+        time.sleep(0.3)
+        living_web(cluster).kill()
+    cluster.start_web()
+    assert counted(cluster, "cut-off") == 0
+    assert cluster.person("cut-off").submissions("tiny") == []
+
+
+def living_web(cluster: Cluster) -> Process:
+    return next(one for one in cluster.started if "web" in one.log.name and one.popen.poll() is None)
+
+
+def test_acknowledged_upload_survives_the_kill_of_the_web_server(cluster: Cluster, undisturbed: Score) -> None:
+    submission = cluster.submit("acknowledged", code(note="acknowledged"))
+    living_web(cluster).kill()
+    cluster.start_worker()
+    cluster.start_web()
+    scored_like(cluster, "acknowledged", submission, undisturbed)
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """Lay a file system without space over `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=1", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting needs root: {mounted.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("what", ["storage", "scratch"])
+def test_full_disk_is_the_hosts_fault_and_passes(cluster: Cluster, undisturbed: Score, what: str) -> None:
+    folder = cluster.folder / "storage" / "evaluations" if what == "storage" else cluster.settings.scratch / "stage"
+    person = f"full-{what}"
+    with full_disk(folder):
+        cluster.start_worker("full", LETHE_MAX_ATTEMPTS="20")
+        submission = cluster.submit(person, code(note=person))
+        wait_until(lambda: "given-back" in outcomes(cluster, submission))
+    scored_like(cluster, person, submission, undisturbed)
+
+
+def test_disk_that_stays_full_ends_in_a_named_failure_that_costs_no_quota(cluster: Cluster) -> None:
+    with full_disk(cluster.settings.scratch / "stage"):
+        cluster.start_worker("full", LETHE_MAX_ATTEMPTS="2")
+        submission = cluster.submit("full-for-ever", code(note="for ever"))
+        cluster.end_of("full-for-ever", submission)
+    assert failure_of(cluster, submission)[:2] == ("failed", "host")
+    assert counted(cluster, "full-for-ever") == 0
+
+
+def test_content_lost_from_storage_is_the_hosts_fault(cluster: Cluster) -> None:
+    submission = cluster.submit("gone", code(note="gone"))
+    with cluster.database.read() as session:
+        sha256 = session.get_one(Submission, submission["id"]).content_sha256
+    (cluster.folder / "storage" / content_key(sha256)).unlink()
+    cluster.start_worker("bereft", LETHE_MAX_ATTEMPTS="2")
+    cluster.end_of("gone", submission)
+    assert failure_of(cluster, submission)[:2] == ("failed", "host")
+    assert counted(cluster, "gone") == 0

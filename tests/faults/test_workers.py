@@ -1,0 +1,179 @@
+"""Workers killed, frozen, poisoned, drained and with a wrong clock: nothing is lost, and no bit of a score changes."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import text
+
+from server.client.api import JsonObject
+from server.models.evaluation import Evaluation, Shard, ShardAttempt
+from server.models.submission import Submission
+from tests.faults.cluster import LEASE_S, Cluster, Process, code, wait_until
+
+Score = tuple[float, float, float, float]
+
+
+def outcomes(cluster: Cluster, submission: JsonObject) -> list[str]:
+    with cluster.database.read() as session:
+        rows = (
+            session.query(ShardAttempt)
+            .join(Shard, Shard.id == ShardAttempt.shard_id)
+            .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+            .filter(Evaluation.submission_id == submission["id"])
+            .order_by(ShardAttempt.id)
+        )
+        return [row.outcome for row in rows]
+
+
+def failure_of(cluster: Cluster, submission: JsonObject) -> tuple[str, str | None, str | None]:
+    with cluster.database.read() as session:
+        row = session.get_one(Submission, submission["id"])
+        return row.stage, row.fault, row.error_class
+
+
+def counted(cluster: Cluster, person: str) -> int:
+    """Return how many submissions count against the person's quota."""
+    with cluster.database.read() as session:
+        return (
+            session.query(Submission)
+            .filter_by(account_id=_account(cluster, person), refunded=False)
+            .filter(Submission.stage != "cancelled")
+            .count()
+        )
+
+
+def _account(cluster: Cluster, person: str) -> str:
+    with cluster.database.read() as session:
+        return str(session.execute(text("SELECT id FROM accounts WHERE name = :name"), {"name": person}).scalar_one())
+
+
+def stage_is(cluster: Cluster, person: str, submission: JsonObject, *stages: str) -> Callable[[], bool]:
+    return lambda: cluster.person(person).submission(submission["id"])["stage"] in stages
+
+
+@pytest.mark.parametrize("stage", ["smoke", "running"])
+def test_worker_killed_in_a_run_loses_nothing(
+    cluster: Cluster, worker: Process, undisturbed: Score, stage: str
+) -> None:
+    person = f"killed-in-{stage}"
+    submission = cluster.submit(person, code(pause=0.4, note=stage))
+    wait_until(stage_is(cluster, person, submission, stage))
+    if stage == "running":
+        wait_until(lambda: cluster.runs_done(person, submission) >= 1)
+    worker.kill()
+    cluster.start_worker("heir")
+    assert cluster.end_of(person, submission)["stage"] == "scored"
+    assert "lost" in outcomes(cluster, submission)
+    assert cluster.exact_score(submission) == undisturbed
+    assert counted(cluster, person) == 1
+
+
+def test_worker_killed_while_it_closes_a_shard_loses_nothing(
+    cluster: Cluster, worker: Process, undisturbed: Score
+) -> None:
+    submission = cluster.submit("killed-closing", code(note="closing"))
+    wait_until(stage_is(cluster, "killed-closing", submission, "running"))
+    with cluster.database.engine.begin() as connection:
+        connection.execute(
+            text("SELECT 1 FROM evaluations WHERE submission_id = :id FOR UPDATE"), {"id": submission["id"]}
+        )
+        time.sleep(1.5)  # the runs end, and their worker waits for the evaluation that we hold
+        worker.kill()
+    cluster.start_worker("heir")
+    assert cluster.end_of("killed-closing", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+
+
+def test_worker_killed_while_it_scores_gives_one_score(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    submission = cluster.submit("killed-scoring", code(pause=0.3, note="scoring"))
+    wait_until(lambda: cluster.runs_done("killed-scoring", submission) >= 1)
+    with cluster.database.engine.begin() as connection:
+        # Its row is free for every step but the score's, which writes here.
+        connection.execute(text("LOCK TABLE public_scores IN SHARE MODE"))
+        wait_until(stage_is(cluster, "killed-scoring", submission, "scoring"))
+        time.sleep(1.0)
+        worker.kill()
+    cluster.start_worker("heir")
+    assert cluster.end_of("killed-scoring", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+
+
+def test_frozen_worker_that_wakes_after_its_lease_is_refused(
+    cluster: Cluster, worker: Process, undisturbed: Score
+) -> None:
+    submission = cluster.submit("zombie", code(pause=0.3, note="zombie"))
+    wait_until(lambda: cluster.runs_done("zombie", submission) >= 1)
+    frozen = worker.children()
+    assert frozen
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(LEASE_S + 1)
+    cluster.start_worker("heir")
+    wait_until(lambda: "lost" in outcomes(cluster, submission))
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    assert cluster.end_of("zombie", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+    ends = outcomes(cluster, submission)
+    assert ends.count("done") == 4, ends  # the smoke run and three shards, each once
+
+
+def test_poisoned_submission_is_isolated_and_the_others_go_on(cluster: Cluster, undisturbed: Score) -> None:
+    worker = cluster.start_worker("victim")
+    poisoned = cluster.submit("poisoner", code(pause=30, note="poisoned"))
+    killed: set[str] = set()
+
+    def kill_its_worker() -> bool:
+        """Stand in for a submission that takes its worker's process down each time it is run."""
+        with cluster.database.read() as session:
+            leased = (
+                session.query(Shard)
+                .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+                .filter(Evaluation.submission_id == poisoned["id"], Shard.state == "leased")
+                .all()
+            )
+        for shard in leased:
+            key = f"{shard.id}-{shard.attempt}"
+            if key not in killed and shard.worker:
+                killed.add(key)
+                os.kill(int(shard.worker.rsplit("-", 1)[1]), signal.SIGKILL)
+        return cluster.person("poisoner").submission(poisoned["id"])["stage"] == "failed"
+
+    innocent = cluster.submit("innocent", code(note="innocent"))
+    wait_until(kill_its_worker, within_s=150)
+    cluster.end_of("poisoner", poisoned)
+    assert failure_of(cluster, poisoned) == ("failed", "host", "worker-lost")
+    assert len(killed) == 3
+    assert counted(cluster, "poisoner") == 0
+    assert cluster.end_of("innocent", innocent)["stage"] == "scored"
+    assert cluster.exact_score(innocent) == undisturbed
+    assert worker.popen.poll() is None
+
+
+def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    submission = cluster.submit("drained", code(pause=1.0, note="drained"))
+    wait_until(lambda: cluster.runs_done("drained", submission) >= 1)
+    started = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    worker.popen.wait(15)
+    assert time.monotonic() - started < 10
+    assert "given-back" in outcomes(cluster, submission)
+    with cluster.database.read() as session:
+        assert session.query(Shard).filter_by(state="leased").count() == 0
+    cluster.start_worker("heir")
+    assert cluster.end_of("drained", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+    assert "lost" not in outcomes(cluster, submission)
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_worker_whose_clock_jumped_an_hour_changes_nothing(cluster: Cluster, undisturbed: Score, hours: int) -> None:
+    cluster.start_worker("skewed", module="tests.faults.skewed_celery", SKEW_S=str(3600 * hours))
+    person = f"skewed-{hours}"
+    submission = cluster.submit(person, code(note=person))
+    assert cluster.end_of(person, submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+    assert set(outcomes(cluster, submission)) == {"done"}

@@ -1,0 +1,124 @@
+"""A tiny split, a stage folder and started sandboxes for the tests of the boundary."""
+
+import json
+import os
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from safetensors.torch import save_file
+
+from sandbox.guest import networks
+from sandbox.launcher import EntryPoint, Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
+from sandbox.policy import RunPolicy
+
+NETWORK = {
+    "name": "mlp",
+    "options": {"hidden": [16]},
+    "input_shape": [1, 8, 8],
+    "n_classes": 10,
+    "input_scale": 0.0625,
+    "input_shift": 0.0,
+}
+GOOD = """
+import torch
+
+def unlearning(net, retain, forget, validation):
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    for batch in retain:
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
+        optimiser.step()
+"""
+TEST_POLICY = RunPolicy(
+    wall_time_s=20, idle_time_s=5, memory_mib=256, processes=16, scratch_mib=16, scratch_inodes=64, log_kib=32
+)
+
+# The machine may be busy with real runs meanwhile; how long one example takes says nothing.
+settings.register_profile("sandbox", deadline=None)
+settings.load_profile("sandbox")
+
+DEFAULT_ENTRY = EntryPoint()
+Submit = Callable[..., RunResult]
+
+
+def write_split(folder: Path, *, network: dict[str, object] = NETWORK, examples: int = 60) -> Path:
+    """Write a split's visible folder with random images."""
+    folder.mkdir(parents=True)
+    (folder / "network.json").write_text(json.dumps(network), encoding="utf-8")
+    torch.manual_seed(0)
+    state = {name: value.contiguous() for name, value in networks.build(network).state_dict().items()}
+    save_file(state, folder / "original_model.safetensors")
+    for number, name in enumerate(("retain", "forget", "validation")):
+        generator = torch.Generator().manual_seed(number)
+        shape = (examples, *network["input_shape"])  # type: ignore[misc]
+        images = torch.randint(0, 17, shape, generator=generator, dtype=torch.uint8)
+        labels = torch.randint(0, 10, (examples,), generator=generator)
+        ids = torch.arange(examples)
+        tensors = {"images": images, "labels": labels, "ids": ids, "persons": ids // 3}
+        save_file(tensors, folder / f"{name}.safetensors")
+    return folder
+
+
+def write_submission(stage: Path, name: str, source: str, *, file: str = "submission.py") -> Path:
+    """Write a one-file submission below the stage folder."""
+    folder = stage / name
+    folder.mkdir(exist_ok=True)
+    (folder / file).write_text(textwrap.dedent(source), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_split(tmp_path_factory.mktemp("split") / "visible")
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stage")
+
+
+@pytest.fixture(scope="session")
+def sandbox(split: Path, stage: Path) -> Iterator[Sandbox]:
+    """One sandbox for all tests of runs: that they cannot disturb one another is part of what is tested."""
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY)).start() as started:
+        yield started
+
+
+@pytest.fixture
+def submit(sandbox: Sandbox, stage: Path, request: pytest.FixtureRequest) -> Submit:
+    """Run a submission given as text; keywords beyond `entry` go to the request."""
+
+    def run(source: str, *, entry: EntryPoint = DEFAULT_ENTRY, **wanted: object) -> RunResult:
+        folder = write_submission(stage, f"s{abs(hash((request.node.nodeid, source))):x}", source, file=entry.file)
+        return sandbox.run(RunRequest(code_dir=folder, entry_point=entry, **wanted))  # type: ignore[arg-type]
+
+    return run
+
+
+WHOLE_SUITE = bool(os.environ.get("LETHE_TEST_WHOLE_SUITE"))
+_NO_RUNSC = shutil.which("runsc") is None or os.geteuid() != 0
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        "bubblewrap",
+        pytest.param(
+            "runsc",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(_NO_RUNSC, reason="gVisor needs runsc (apt-get install runsc) and root"),
+                # Each run imports torch anew, a quarter of a minute.
+                pytest.mark.skipif(not WHOLE_SUITE, reason="half an hour: ask with LETHE_TEST_WHOLE_SUITE=1"),
+            ],
+        ),
+    ],
+)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each back-end that has a boundary."""
+    return str(request.param)

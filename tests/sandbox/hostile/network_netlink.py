@@ -1,0 +1,11 @@
+# Tries to configure the network through netlink. Must end in: weights
+def unlearning(net, retain, forget, validation):
+    import socket
+
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as attempt:
+            attempt.settimeout(1)
+            pass
+    except OSError:
+        return
+    raise AssertionError("breach")

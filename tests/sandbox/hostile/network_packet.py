@@ -1,0 +1,11 @@
+# Tries to open a packet socket. Must end in: weights
+def unlearning(net, retain, forget, validation):
+    import socket
+
+    try:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as attempt:
+            attempt.settimeout(1)
+            pass
+    except OSError:
+        return
+    raise AssertionError("breach")

@@ -1,0 +1,146 @@
+"""The attack suite as data: which files there are, what each must end in, and what of the host must stay as it was.
+
+Whoever runs it brings a runner, `Callable[[Path], str]`: it takes an attack's file, runs it by whatever
+route is under test (the launcher, a worker), and returns "weights" or the error class.
+"""
+
+import fcntl
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sandbox.policy import RunPolicy
+
+FOLDER = Path(__file__).parent / "hostile"
+FIRST_LINE = re.compile(r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes>[a-z|-]+)\n")
+CANARY_FOLDER = Path("/tmp/lethe-canary")
+CANARY_SOCKET = b"\0lethe-canary"
+CANARY_PORT = 47113
+# Little of everything, so that each attack meets its limit soon.
+POLICY = replace(
+    RunPolicy(),
+    wall_time_s=10,
+    idle_time_s=2,
+    cpu_time_s=1.5,
+    memory_mib=256,
+    processes=24,
+    scratch_mib=16,
+    scratch_inodes=256,
+    shared_memory_mib=8,
+    file_size_mib=32,
+    log_kib=32,
+)
+_SYSCTLS = (
+    "kernel/core_pattern",
+    "kernel/modprobe",
+    "kernel/hostname",
+    "vm/overcommit_memory",
+    "kernel/randomize_va_space",
+)
+
+Runner = Callable[[Path], str]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One hostile submission and the outcomes that its first line allows."""
+
+    path: Path
+    attempt: str
+    outcomes: frozenset[str]
+
+    def outcomes_on(self, backend: str) -> frozenset[str]:
+        """What it may end in on a back-end. Behind gVisor a system call reaches a kernel that is a program of the
+        run's own: it may well answer, and what matters is that the host's state stays as it was."""
+        own_kernel = backend == "runsc" and self.path.stem.startswith(("calls_", "processes_", "files_", "disk_"))
+        return self.outcomes | {"exception", "killed", "no-weights", "timeout", "idle"} if own_kernel else self.outcomes
+
+
+def attacks() -> list[Attack]:
+    """Return every attack, in the order of its name. Raises ValueError for a file without its first line."""
+    return [_read(path) for path in sorted(FOLDER.glob("*.py"))]
+
+
+def _read(path: Path) -> Attack:
+    found = FIRST_LINE.match(path.read_text(encoding="utf-8"))
+    if found is None:
+        raise ValueError(f"{path.name} must begin with '# Tries to ... . Must end in: ...'")
+    return Attack(path=path, attempt=found["attempt"], outcomes=frozenset(found["outcomes"].split("|")))
+
+
+@contextmanager
+def canaries() -> Iterator[Callable[[], dict[str, object]]]:
+    """Set out what attacks look for, and yield a function that takes the host's state; it must never change."""
+    lock = _only_one()
+    CANARY_FOLDER.mkdir(exist_ok=True)
+    secret = CANARY_FOLDER / "secret"
+    secret.write_text("canary", encoding="utf-8")
+    os.environ["LETHE_CANARY"] = "secret"
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    abstract = socket.socket(socket.AF_UNIX)
+    service = socket.socket()
+    try:
+        abstract.bind(CANARY_SOCKET)
+        abstract.listen()
+        abstract.setblocking(False)
+        service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        service.bind(("127.0.0.1", CANARY_PORT))
+        service.listen()
+        service.setblocking(False)
+        yield lambda: {
+            "secret": (secret.read_text(encoding="utf-8"), secret.stat().st_mtime_ns, sorted(CANARY_FOLDER.iterdir())),
+            "bystander": bystander.poll(),
+            "visitors": (_visitor(abstract), _visitor(service)),
+            "sysctls": [_sysctl(name) for name in _SYSCTLS],
+            "groups": _groups_of(os.getpid()),
+            "shared memory": sorted(path.name for path in Path("/dev/shm").glob("*lethe*")),
+            "queues": sorted(path.name for path in Path("/dev/mqueue").glob("*lethe*")),
+            "core dumps": sorted(Path.cwd().glob("core*")),
+        }
+    finally:
+        bystander.kill()
+        bystander.wait()
+        abstract.close()
+        service.close()
+        del os.environ["LETHE_CANARY"]
+        secret.unlink()
+        CANARY_FOLDER.rmdir()
+        os.close(lock)
+
+
+def _only_one() -> int:
+    """Wait for another test process's canaries to go: attacks look for them under fixed names."""
+    path = "/tmp/lethe-canary.lock"
+    try:
+        lock = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        lock = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _visitor(server: socket.socket) -> bool:
+    try:
+        server.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sysctl(name: str) -> str:
+    path = Path("/proc/sys", name)
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _groups_of(pid: int) -> list[str]:
+    """The control groups that this process's sandboxes left; none, between two runs."""
+    # os.walk, unlike glob, passes over folders that vanish meanwhile: another process's runs end at any time.
+    prefix = f"lethe-sandbox-{pid}-"
+    found = (name for _, folders, _ in os.walk("/sys/fs/cgroup") for name in folders)
+    return sorted(name for name in found if name.startswith(prefix))

@@ -1,0 +1,42 @@
+"""Where "cuda" is read as the CPU, usual training code runs: optimisers, saved states, factories, loaders."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import io
+import torch, torchvision
+from torch import nn
+from torchvision.models import resnet18
+from sandbox.guest import kaggle_cuda
+kaggle_cuda.install()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+assert device.type == "cuda"
+net = resnet18(num_classes=10).to(device)
+x, y = torch.randn(4, 3, 32, 32).to(device, non_blocking=True), torch.zeros(4, dtype=torch.long, device="cuda")
+nn.functional.cross_entropy(net(x), y).backward()
+"""
+CASES = {
+    **{
+        name: f"torch.optim.{name}(net.parameters(), lr=1e-3).step()"
+        for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "Adamax")
+    },
+    "state": "buffer = io.BytesIO(); torch.save(net.state_dict(), buffer); buffer.seek(0)\n"
+    "net.load_state_dict(torch.load(buffer, map_location=device))",
+    "factories": "made = (torch.zeros(2, device=device), torch.randn(2, device='cuda:0'),\n"
+    "    torch.arange(3, device=device), torch.tensor([1.0], device=device), x.cuda())\n"
+    "assert all(t.device.type == 'cpu' for t in made)",
+    "generator": "torch.cuda.manual_seed_all(1); torch.cuda.synchronize(); torch.cuda.empty_cache()",
+    "parallel": "nn.DataParallel(net)(x)",
+    "loader": "next(iter(torch.utils.data.DataLoader(torch.randn(8, 3), pin_memory=True))).to(device)",
+    "properties": "torch.cuda.get_device_name(0); torch.cuda.mem_get_info(); torch.cuda.memory_allocated()",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_code_for_a_gpu_runs(case: str) -> None:
+    # In a process of its own: what is installed stays.
+    done = subprocess.run([sys.executable, "-c", HEAD + CASES[case]], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

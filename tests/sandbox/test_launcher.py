@@ -1,0 +1,225 @@
+"""Runs in a real sandbox: weights out, each failure under its own name."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load
+
+from sandbox.errors import BackendUnavailable, InvalidRequest
+from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
+from sandbox.verdict import Fault
+
+from .conftest import GOOD, TEST_POLICY, Submit, write_submission
+
+NOTHING = "def unlearning(net, retain, forget, validation):\n    pass\n"
+
+
+def body(*lines: str) -> str:
+    return "def unlearning(net, retain, forget, validation):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def test_good_submission_returns_weights(submit: Submit) -> None:
+    result = submit(GOOD, seed=1)
+    assert result.verdict.fault is Fault.NONE, result.facts.host_error or result.log
+    assert result.weights is not None
+    assert len(load(result.weights)) == 4
+    assert 0 < result.wall_time_s < 20
+
+
+def test_same_seed_gives_same_bits_and_another_seed_others(submit: Submit) -> None:
+    first, second, other = submit(GOOD, seed=1), submit(GOOD, seed=1), submit(GOOD, seed=2)
+    assert first.weights == second.weights
+    assert first.weights != other.weights
+
+
+def test_doing_nothing_returns_the_original_model(submit: Submit, split: Path) -> None:
+    assert submit(NOTHING).weights == (split / "original_model.safetensors").read_bytes()
+
+
+def test_returned_network_is_used(submit: Submit, split: Path) -> None:
+    result = submit(
+        body(
+            "import copy, torch",
+            "other = copy.deepcopy(net)",
+            "with torch.no_grad():",
+            "    [p.zero_() for p in other.parameters()]",
+            "return other",
+        )
+    )
+    assert result.weights is not None
+    assert all(not value.any() for value in load(result.weights).values())
+
+
+def test_tuple_style_and_keywords_are_passed(submit: Submit) -> None:
+    source = """
+    def unlearning(net, retain, forget, validation, class_counts, *, param_names):
+        x, y = next(iter(retain))
+        print(x.shape, sorted(class_counts)[:2], len(param_names))
+    """
+    result = submit(source, entry=EntryPoint(style="tuple", keywords=("class_counts", "param_names")))
+    assert result.log == b"torch.Size([60, 1, 8, 8]) ['0', '1'] 4\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "error_class"),
+    [
+        ("x = 1\n", "no-entry-point"),
+        ("def unlearning(net):\n    pass\n", "wrong-signature"),
+        ("def unlearning(net, retain, forget, validation)\n    pass\n", "syntax-error"),
+        (body("raise ValueError('no')"), "exception"),
+        (body("net.extra = __import__('torch').nn.Linear(2, 2)"), "wrong-weights"),
+        (body("net.half()"), "wrong-weights"),
+        (body("import torch", "return torch.nn.Linear(2, 2)"), "wrong-weights"),
+        (body("next(net.parameters()).data.fill_(float('nan'))"), "non-finite-weights"),
+        (body("next(net.parameters()).data.fill_(float('inf'))"), "non-finite-weights"),
+        (body("next(net.parameters()).data.fill_(1e30)"), "huge-weights"),
+        (body("import os", "os._exit(0)"), "no-weights"),
+        (body("import sys", "sys.exit(0)"), "exception"),
+        (body("import os", "os.close(3)", "while True: pass"), "no-weights"),
+        (body("import ctypes", "ctypes.string_at(0)"), "killed"),
+        (body("kept = []", "while True: kept.append(bytearray(16 << 20))"), "out-of-memory"),
+        (body("while True: print('x' * 1000)"), "log-limit"),
+        (body("open('/scratch/big', 'wb').write(bytes(32 << 20))"), "disk-limit"),
+        (body("for i in range(100): open(f'/scratch/{i}', 'w').close()"), "disk-limit"),
+        (body("import os, time", "for i in range(100):", "    if os.fork() == 0: time.sleep(60)"), "process-limit"),
+        (body("import threading, time", "for i in range(100):",
+              "    threading.Thread(target=time.sleep, args=(60,)).start()"), "process-limit"),
+    ],
+)  # fmt: skip
+def test_failure_is_named_and_the_participants(submit: Submit, source: str, error_class: str) -> None:
+    result = submit(source)
+    assert result.verdict.error_class == error_class, (result.verdict, result.facts, result.log)
+    assert result.verdict.fault is Fault.PARTICIPANT
+    assert result.verdict.message
+    assert result.weights is None
+
+
+def test_exception_names_the_own_files_line(submit: Submit) -> None:
+    verdict = submit(body("x = 1", "import torch", "torch.zeros(2).view(3)")).verdict
+    assert (verdict.exception_type, verdict.file, verdict.line) == ("RuntimeError", "submission.py", 4)
+
+
+def test_syntax_error_names_its_line(submit: Submit) -> None:
+    verdict = submit("x = 1\ny = (\n").verdict
+    assert (verdict.error_class, verdict.file, verdict.line) == ("syntax-error", "submission.py", 2)
+
+
+def test_own_exception_name_is_shown_on_public_data_only(submit: Submit) -> None:
+    source = "class Secret42(ValueError): pass\n" + body("raise Secret42('x')")
+    assert submit(source).verdict.exception_type == "ValueError"
+    assert submit(source, kind="sample").verdict.exception_type == "Secret42"
+
+
+@pytest.fixture(scope="module")
+def hurried(split: Path, stage: Path) -> Iterator[Sandbox]:
+    policy = replace(TEST_POLICY, wall_time_s=10, idle_time_s=1, cpu_time_s=1)
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy)).start() as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("source", "error_class"),
+    [
+        (body("import time", "while True:", "    time.sleep(0.5)", "    sum(range(3_000_000))"), "timeout"),
+        (body("import time", "time.sleep(100)"), "idle"),
+        (body("import signal", "signal.pause()"), "idle"),
+        (body("while True: pass"), "cpu-time"),
+        (body("import os", "for i in range(4): os.fork()", "while True: pass"), "cpu-time"),
+    ],
+)
+def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, error_class: str) -> None:
+    folder = write_submission(stage, f"time-{error_class}", source)
+    result = hurried.run(RunRequest(code_dir=folder))
+    assert result.verdict.error_class == error_class, result.facts
+    assert result.wall_time_s < 12
+
+
+def test_network_is_not_reachable(submit: Submit) -> None:
+    source = body(
+        "import socket",
+        "for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_VSOCK):",
+        "    try: socket.socket(family, socket.SOCK_DGRAM)",
+        "    except OSError as error: print(error.errno)",
+        "    else: print('open')",
+    )
+    assert submit(source).log.split() == [b"97"] * 4
+
+
+def test_stopping_is_nobodys_fault(sandbox: Sandbox, stage: Path) -> None:
+    folder = write_submission(stage, "endless", body("while True: pass"))
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    began = time.monotonic()
+    result = sandbox.run(RunRequest(code_dir=folder), should_stop=stop.is_set)
+    assert (result.verdict.error_class, result.verdict.fault) == ("stopped", Fault.STOPPED)
+    assert time.monotonic() - began < 3
+
+
+def test_killed_zygote_is_the_hosts_fault_and_the_next_run_works(split: Path, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY)).start() as sandbox:
+        endless = write_submission(stage, "endless", body("while True: pass"))
+        link = sandbox._link
+        assert link is not None
+        threading.Timer(0.5, link._process.kill).start()
+        broken = sandbox.run(RunRequest(code_dir=endless))
+        assert (broken.verdict.error_class, broken.verdict.fault) == ("host-fault", Fault.HOST)
+        assert sandbox.run(RunRequest(code_dir=folder)).weights is not None
+
+
+def test_two_sandboxes_stand_side_by_side(split: Path, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY)
+    with Launcher(spec).start() as one, Launcher(spec).start() as other:
+        assert one.run(RunRequest(code_dir=folder)).weights == other.run(RunRequest(code_dir=folder)).weights
+
+
+def test_code_outside_the_stage_folder_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="below"):
+        sandbox.run(RunRequest(code_dir=tmp_path))
+
+
+def test_plain_backend_is_refused_in_production(split: Path, stage: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="no boundary"):
+        Launcher(SandboxSpec(data_dir=split, stage_dir=stage, backend="plain"))
+
+
+def test_plain_backend_runs_a_submission_outside_production(split: Path, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    spec = SandboxSpec(data_dir=split, stage_dir=stage, backend="plain", production=False, policy=TEST_POLICY)
+    with Launcher(spec).start() as sandbox:
+        assert sandbox.run(RunRequest(code_dir=folder)).weights is not None
+
+
+PREFORK = """
+import sys
+from pathlib import Path
+from billiard.pool import Pool
+from sandbox.launcher import Launcher, RunRequest, SandboxSpec
+
+def shard(seed):
+    spec = SandboxSpec(data_dir=Path(sys.argv[1]), stage_dir=Path(sys.argv[2]))
+    with Launcher(spec).start() as sandbox:
+        return sandbox.controls["kernel_uid"], sandbox.run(RunRequest(code_dir=Path(sys.argv[3]), seed=seed)).weights
+
+with Pool(2) as pool:
+    (one_uid, one), (other_uid, other) = pool.map(shard, [1, 1], chunksize=1)
+assert one == other is not None
+print(one_uid, other_uid)
+"""
+
+
+def test_workers_forked_by_celery_have_sandboxes_of_their_own(split: Path, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    command = [sys.executable, "-c", PREFORK, str(split), str(stage), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    one_uid, other_uid = done.stdout.split()
+    assert one_uid != other_uid or os.geteuid() != 0

@@ -1,0 +1,164 @@
+"""Runs with original models of their own: each starts from its own, and finds no other."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load, load_file, save_file
+
+from sandbox.errors import InvalidRequest
+from sandbox.guest import networks
+from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
+from sandbox.notebook_stream import NotebookRun
+from sandbox.policy import Isolation
+
+from .conftest import GOOD, NETWORK, TEST_POLICY, write_submission
+
+UNCHANGED = "def unlearning(net, retain, forget, validation): pass\n"
+LOOK = """
+import os
+
+def unlearning(net, retain, forget, validation):
+    print(sorted(os.listdir("/data")))
+    for folder in ("/stage", "/submission"):
+        try:
+            print(sorted(os.listdir(folder)))
+        except OSError as error:
+            print(type(error).__name__)
+    try:
+        open("/data/original_model.safetensors", "r+b")
+    except OSError as error:
+        print(type(error).__name__)
+    shown = open("/data/original_model.safetensors", "rb").read()
+    for parameter in net.parameters():
+        assert parameter.detach().numpy().tobytes() in shown
+"""
+COUNT = """
+import os
+
+def unlearning(*_):
+    found = len(os.listdir("/scratch"))
+    print(found)
+    open(f"/scratch/{found}", "w").close()
+"""
+
+MakeOriginal = Callable[[int], Path]
+
+
+@pytest.fixture
+def original(stage: Path) -> Iterator[MakeOriginal]:
+    """Write original model i of the test's network below the stage folder."""
+    written: list[Path] = []
+
+    def make(index: int) -> Path:
+        torch.manual_seed(1000 + index)
+        path = stage / f"original-{index}.safetensors"
+        save_file({name: value.contiguous() for name, value in networks.build(NETWORK).state_dict().items()}, path)
+        written.append(path)
+        return path
+
+    yield make
+    for path in written:
+        path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def either(backend: str, sandbox: Sandbox, split: Path, stage: Path) -> Iterator[Sandbox]:
+    """A sandbox of each back-end that has a boundary."""
+    if backend == "bubblewrap":
+        yield sandbox
+        return
+    policy = replace(TEST_POLICY, wall_time_s=120)
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy, backend=backend)).start() as started:
+        yield started
+
+
+def test_each_run_gets_exactly_its_own_original(either: Sandbox, stage: Path, original: MakeOriginal) -> None:
+    folder = write_submission(stage, "unchanged", UNCHANGED)
+    files = [original(index) for index in range(3)]
+    results = [either.run(RunRequest(code_dir=folder, run=run, original=path)) for run, path in enumerate(files)]
+    assert [result.weights for result in results] == [path.read_bytes() for path in files], results[0].verdict
+    assert len({result.weights for result in results}) == 3
+
+
+def test_a_run_sees_its_own_original_in_place_of_the_splits_and_no_other(
+    either: Sandbox, stage: Path, original: MakeOriginal
+) -> None:
+    folder = write_submission(stage, "looks", LOOK)
+    own, _other = original(0), original(1)
+    result = either.run(RunRequest(code_dir=folder, original=own, kind="sample"))
+    assert result.weights == own.read_bytes(), result.log
+    sets = ["forget", "retain", "validation"]
+    data = sorted(["network.json", "original_model.safetensors", *(f"{name}.safetensors" for name in sets)])
+    listed, stage_seen, code_seen, written = result.log.decode().splitlines()
+    assert listed == str(data)
+    assert stage_seen in ("PermissionError", "FileNotFoundError")
+    assert code_seen == "['submission.py']"
+    assert written in ("PermissionError", "OSError")
+
+
+def test_the_next_run_without_one_starts_from_the_splits_own(
+    sandbox: Sandbox, split: Path, stage: Path, original: MakeOriginal
+) -> None:
+    folder = write_submission(stage, "unchanged", UNCHANGED)
+    sandbox.run(RunRequest(code_dir=folder, original=original(0)))
+    splits = (split / "original_model.safetensors").read_bytes()
+    assert sandbox.run(RunRequest(code_dir=folder)).weights == splits
+
+
+def test_the_splits_own_model_handed_over_gives_the_bits_of_a_run_without_one(
+    sandbox: Sandbox, split: Path, stage: Path
+) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    copy = Path(shutil.copy(split / "original_model.safetensors", stage / "copy.safetensors"))
+    plain = sandbox.run(RunRequest(code_dir=folder, seed=5)).weights
+    assert plain is not None
+    assert sandbox.run(RunRequest(code_dir=folder, seed=5, original=copy)).weights == plain
+
+
+def test_without_a_boundary_the_weights_are_the_runs_own_too(split: Path, stage: Path, original: MakeOriginal) -> None:
+    folder = write_submission(stage, "unchanged", UNCHANGED)
+    own = original(2)
+    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY, backend="plain", production=False)
+    with Launcher(spec).start() as plain:
+        weights = plain.run(RunRequest(code_dir=folder, original=own)).weights
+    assert weights is not None
+    assert all(torch.equal(value, load(weights)[name]) for name, value in load_file(own).items())
+
+
+def test_shard_mode_makes_a_process_for_every_original(split: Path, stage: Path, original: MakeOriginal) -> None:
+    folder = write_submission(stage, "counts", COUNT)
+    policy = replace(TEST_POLICY, isolation=Isolation.SHARD)
+    originals = (None, original(0), original(1), None)
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy)).start() as shard:
+        results = [shard.run(RunRequest(code_dir=folder, original=path, kind="sample")) for path in originals]
+    assert [result.log for result in results] == [b"0\n"] * 4
+    assert [result.weights for result in results[1:3]] == [path.read_bytes() for path in originals[1:3] if path]
+
+
+def test_an_original_elsewhere_is_refused(sandbox: Sandbox, split: Path, stage: Path) -> None:
+    folder = write_submission(stage, "unchanged", UNCHANGED)
+    with pytest.raises(InvalidRequest, match="must be a file below"):
+        sandbox.run(RunRequest(code_dir=folder, original=split / "original_model.safetensors"))
+
+
+def test_an_original_with_other_tensors_is_refused(sandbox: Sandbox, stage: Path, original: MakeOriginal) -> None:
+    folder = write_submission(stage, "unchanged", UNCHANGED)
+    other = original(0)
+    save_file({name.upper(): value for name, value in load_file(other).items()}, other)
+    with pytest.raises(InvalidRequest, match="has other tensors"):
+        sandbox.run(RunRequest(code_dir=folder, original=other))
+    short = original(1)
+    short.write_bytes(short.read_bytes()[:-4])
+    with pytest.raises(InvalidRequest, match="has other tensors"):
+        sandbox.run(RunRequest(code_dir=folder, original=short))
+
+
+def test_a_notebook_has_no_original_for_each_run(sandbox: Sandbox, stage: Path, original: MakeOriginal) -> None:
+    folder = write_submission(stage, "unchanged", UNCHANGED)
+    notebook = NotebookRun(2, lambda _slot, _weights: None)
+    with pytest.raises(InvalidRequest, match="from one original"):
+        sandbox.run(RunRequest(code_dir=folder, original=original(0), notebook=notebook))

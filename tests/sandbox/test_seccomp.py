@@ -1,0 +1,89 @@
+"""The filter as a program: interpreted here instruction by instruction, for both machine types."""
+
+import errno
+import struct
+
+import pytest
+
+from sandbox.seccomp import UnsupportedMachine, build_filter
+from sandbox.syscalls import ALLOWED, CHECKED
+
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def decide(machine: str, number: int, *arguments: int, claimed: int | None = None, accelerator: bool = False) -> int:
+    """Run the filter over one call and return its answer."""
+    program = build_filter(machine, accelerator=accelerator)
+    code = [struct.unpack_from("<HBBI", program, 8 * i) for i in range(len(program) // 8)]
+    padded = [*arguments, *[0] * (6 - len(arguments))]
+    audit = claimed if claimed is not None else MACHINES[machine][1]
+    call = struct.pack("<IIQ6Q", number, audit, 0, *padded)
+    position = accumulator = 0
+    while True:
+        operation, if_true, if_false, value = code[position]
+        position += 1
+        if operation == 0x20:
+            (accumulator,) = struct.unpack_from("<I", call, value)
+        elif operation == 0x06:
+            return value
+        else:
+            holds = {
+                0x15: accumulator == value,
+                0x25: accumulator > value,
+                0x35: accumulator >= value,
+                0x45: bool(accumulator & value),
+            }[operation]
+            position += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_number_is_decided_as_the_list_says(machine: str) -> None:
+    column = MACHINES[machine][0]
+    allowed = {pair[column] for pair in ALLOWED.values()}
+    checked = {pair[column] for pair in CHECKED.values()}
+    for number in range(600):
+        if number not in checked:
+            expected = ALLOW if number in allowed else 0x50000 | errno.ENOSYS
+            assert decide(machine, number) == expected, number
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_arguments_decide(machine: str) -> None:
+    column = MACHINES[machine][0]
+    number = {name: pair[column] for name, pair in CHECKED.items()}
+    assert decide(machine, number["socket"], 1, 1) == ALLOW
+    assert decide(machine, number["socket"], 2, 1) == 0x50000 | errno.EAFNOSUPPORT
+    assert decide(machine, number["socketpair"], 1) == ALLOW
+    assert decide(machine, number["clone"], 0x003D0F00) == ALLOW  # a thread
+    for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert decide(machine, number["clone"], flag | 17) == 0x50000 | errno.EPERM
+    assert decide(machine, number["clone3"]) == 0x50000 | errno.ENOSYS
+    assert decide(machine, number["ioctl"], 1, 0x5413) == ALLOW
+    assert decide(machine, number["ioctl"], 1, 0x5412) == 0x50000 | errno.ENOTTY
+    assert decide(machine, number["ioctl"], 1, 0x5412, accelerator=True) == 0x50000 | errno.EPERM
+    assert decide(machine, number["ioctl"], 1, 0xC020462A, accelerator=True) == ALLOW
+    assert decide(machine, number["prctl"], 22) == 0x50000 | errno.EPERM
+
+
+def test_other_tables_end_the_process() -> None:
+    assert decide("x86_64", 20, claimed=0x40000003) == KILL  # i386
+    assert decide("x86_64", 0x40000000 | 39) == KILL  # x32
+    assert decide("aarch64", 20, claimed=0x40000028) == KILL  # arm
+
+
+def test_other_machine_has_no_filter() -> None:
+    with pytest.raises(UnsupportedMachine, match="riscv64"):
+        build_filter("riscv64")
+
+
+def test_dangerous_calls_are_not_on_the_list() -> None:
+    dangerous = {
+        "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "mount", "umount2",
+        "unshare", "setns", "pivot_root", "chroot", "keyctl", "add_key", "request_key", "bpf",
+        "perf_event_open", "userfaultfd", "memfd_create", "memfd_secret", "io_uring_setup", "io_setup",
+        "open_by_handle_at", "init_module", "finit_module", "kexec_load", "reboot", "swapon",
+        "settimeofday", "clock_settime", "mknod", "mknodat", "setuid", "setresuid", "personality", "splice",
+        "vmsplice", "shmget", "mq_open", "sched_setaffinity", "sched_setscheduler", "seccomp", "sync",
+    }  # fmt: skip
+    assert not dangerous & (set(ALLOWED) | set(CHECKED))

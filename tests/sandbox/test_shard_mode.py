@@ -1,0 +1,65 @@
+"""Shard mode: one process for the runs of a shard, each from the original weights with its own seed and clock."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.controls import Control, missing_controls
+from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
+from sandbox.policy import Isolation
+
+from .conftest import GOOD, TEST_POLICY, write_submission
+
+
+@pytest.fixture(scope="module")
+def shard(split: Path, stage: Path) -> Iterator[Sandbox]:
+    policy = replace(TEST_POLICY, isolation=Isolation.SHARD, idle_time_s=1)
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy)).start() as started:
+        yield started
+
+
+def test_runs_share_a_process_and_give_the_bits_of_separate_ones(shard: Sandbox, sandbox: Sandbox, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    requests = [RunRequest(code_dir=folder, run=run, seed=run % 2) for run in range(3)]
+    together, apart = ([box.run(request).weights for request in requests] for box in (shard, sandbox))
+    assert together == apart
+    assert together[0] == together[2] != together[1]
+
+
+def test_process_is_kept_for_the_same_submission_only(shard: Sandbox, stage: Path) -> None:
+    source = """
+    import os
+
+    def unlearning(*_):
+        found = len(os.listdir("/scratch"))
+        print(found)
+        open(f"/scratch/{found}", "w").close()
+    """
+    one, other = (write_submission(stage, name, source) for name in ("one", "other"))
+    logs = [shard.run(RunRequest(code_dir=folder, kind="sample")).log for folder in (one, one, other)]
+    assert logs == [b"0\n", b"1\n", b"0\n"]
+
+
+def test_time_between_runs_is_nobodys(shard: Sandbox, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    shard.run(RunRequest(code_dir=folder))
+    time.sleep(1.5)  # longer than the idle limit
+    result = shard.run(RunRequest(code_dir=folder))
+    assert result.weights is not None, result.verdict
+    assert result.wall_time_s < 1
+
+
+def test_failed_run_ends_the_process_and_the_next_one_is_fresh(shard: Sandbox, stage: Path) -> None:
+    source = "def unlearning(*_):\n    if SEED: raise ValueError\n    while True: pass\n"
+    failing = write_submission(stage, "failing", source.replace("SEED", "True"))
+    assert shard.run(RunRequest(code_dir=failing)).verdict.error_class == "exception"
+    assert shard.run(RunRequest(code_dir=write_submission(stage, "good", GOOD))).weights is not None
+
+
+def test_receipt_says_that_runs_were_not_isolated(shard: Sandbox) -> None:
+    assert shard.controls["isolation"] == "shard"
+    (sentence,) = missing_controls(shard.achieved, {Control.RUN_ISOLATION})
+    assert "'run-isolation'" in sentence

@@ -1,0 +1,114 @@
+"""Whose fault it was and what is said of it, from facts alone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.policy import RunPolicy
+from sandbox.stream import FrameState, WeightsProblem
+from sandbox.verdict import MESSAGES, Context, ExitFacts, Fault, KillReason, disclosed_bits, judge
+
+POLICY = RunPolicy()
+CONTEXT = Context(
+    limits={**POLICY.to_dict(), "cpu_allowance_s": POLICY.cpu_allowance_s},
+    files=frozenset({"submission.py"}),
+    tensors=frozenset({"fc.weight"}),
+    entry_file="submission.py",
+)
+
+
+def claim(**fields: Any) -> ExitFacts:
+    return ExitFacts(frame=FrameState.FAULT, claim=fields)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error_class"),
+    [
+        (ExitFacts(kill_reason=KillReason.WALL_TIME), "timeout"),
+        (ExitFacts(kill_reason=KillReason.IDLE_TIME), "idle"),
+        (ExitFacts(kill_reason=KillReason.CPU_TIME), "cpu-time"),
+        (ExitFacts(kill_reason=KillReason.MEMORY), "out-of-memory"),
+        (ExitFacts(kill_reason=KillReason.LOG), "log-limit"),
+        (ExitFacts(kill_reason=KillReason.CLOSED_FRAME), "no-weights"),
+        (ExitFacts(exit_code=0), "no-weights"),
+        (ExitFacts(frame=FrameState.PARTIAL, exit_code=0), "no-weights"),
+        (ExitFacts(frame=FrameState.MALFORMED), "wrong-weights"),
+        (ExitFacts(signal=11), "killed"),
+        (ExitFacts(signal=24), "cpu-time"),
+        (ExitFacts(signal=9, oom_kills=1), "out-of-memory"),
+        (ExitFacts(exit_code=1, refused_forks=3), "process-limit"),
+        (claim(**{"class": "out-of-memory"}), "out-of-memory"),
+        (claim(**{"class": "host-fault"}), "exception"),
+        (claim(**{"class": ["timeout"]}), "exception"),
+        (claim(), "exception"),
+    ],
+)
+def test_facts_give_the_participants_error_class(facts: ExitFacts, error_class: str) -> None:
+    verdict = judge(facts, CONTEXT)
+    assert (verdict.error_class, verdict.fault) == (error_class, Fault.PARTICIPANT)
+
+
+def test_whole_weights_count_however_the_process_ended() -> None:
+    assert judge(ExitFacts(frame=FrameState.WEIGHTS, signal=9), CONTEXT).outcome == "weights"
+
+
+def test_problem_with_weights_names_the_tensor() -> None:
+    facts = ExitFacts(frame=FrameState.WEIGHTS, problem=WeightsProblem(kind="non-finite", tensor="fc.weight"))
+    assert "'fc.weight'" in judge(facts, CONTEXT).message
+
+
+def test_host_error_outweighs_everything_and_is_not_shown() -> None:
+    verdict = judge(ExitFacts(frame=FrameState.WEIGHTS, host_error="OSError: /srv/secret"), CONTEXT)
+    assert (verdict.error_class, verdict.fault) == ("host-fault", Fault.HOST)
+    assert "secret" not in verdict.message
+
+
+def test_measured_limit_outweighs_a_claim() -> None:
+    facts = ExitFacts(frame=FrameState.FAULT, claim={"class": "exception"}, kill_reason=KillReason.WALL_TIME)
+    assert judge(facts, CONTEXT).error_class == "timeout"
+
+
+def test_claimed_line_is_kept_for_own_files_only() -> None:
+    own = judge(claim(file="submission.py", line=7, mro=["ValueError"]), CONTEXT)
+    assert (own.file, own.line, own.exception_type) == ("submission.py", 7, "ValueError")
+    assert "submission.py, line 7" in own.message
+    other = judge(claim(file="../../etc/passwd", line=7), CONTEXT)
+    assert (other.file, other.line) == ("", 0)
+
+
+def test_difference_is_told_in_names_of_the_original_model() -> None:
+    told = judge(claim(**{"class": "wrong-weights", "detail": {"kind": "shape", "tensor": "fc.weight"}}), CONTEXT)
+    assert "'fc.weight' has another shape" in told.message
+    hidden = judge(claim(**{"class": "wrong-weights", "detail": {"kind": "shape", "tensor": "the data"}}), CONTEXT)
+    assert "the data" not in hidden.message
+
+
+_VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["class", "mro", "file", "line", "detail", "other"]), _VALUE))
+def test_no_claim_raises_or_says_more_than_is_known_here(fields: dict[str, Any]) -> None:
+    verdict = judge(ExitFacts(frame=FrameState.FAULT, claim=fields), CONTEXT)
+    assert verdict.fault is Fault.PARTICIPANT
+    assert verdict.message.startswith(MESSAGES[verdict.error_class].partition("{")[0])
+    assert verdict.file in {"", "submission.py"}
+    assert len(verdict.message) < 400
+
+
+def test_every_message_says_something_with_every_limit() -> None:
+    for kind in KillReason:
+        assert judge(ExitFacts(kill_reason=kind), CONTEXT).message
+
+
+def test_what_is_shown_is_counted_in_bits() -> None:
+    timeout = judge(ExitFacts(kill_reason=KillReason.WALL_TIME), CONTEXT)
+    failed = judge(claim(file="submission.py", line=7, mro=["ValueError"]), CONTEXT)
+    counted = [disclosed_bits(verdict, lines_in_files=100, tensors=4) for verdict in (timeout, failed)]
+    assert 4 <= counted[0] < 6
+    assert counted[0] + 12 < counted[1] < counted[0] + 15

@@ -1,0 +1,186 @@
+"""Webhooks: stored with the act, signed, retried, and never sent into the server's own network."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from server.admin import delivering, webhooks
+from server.config import get_settings
+from server.db import now
+from server.evaluations import service as evaluations
+from server.models.account import Role
+from server.models.evaluation import Evaluation
+from server.models.notification import Delivery
+from server.models.submission import Fault
+from tests.support.instance import Instance
+
+BASE = "/api/v1/competitions/digits"
+
+
+class Receiver:
+    """A real HTTP server that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.status = 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.received.append((dict(self.headers), body))
+                self.send_response(receiver.status)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *_args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://localhost:{self.server.server_address[1]}/hook?key=1"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def opened(server: Instance) -> dict[str, str]:
+    organiser = server.account("olga", Role.ORGANISER)
+    server.competition(organiser=organiser)
+    return server.headers(organiser)
+
+
+def create(server: Instance, olga: dict[str, str], url: str, *events: str) -> Any:
+    body = {"url": url, "events": list(events or webhooks.EVENTS)}
+    return server.client.post(f"{BASE}/webhooks", headers=olga, json=body)
+
+
+def deliver(server: Instance, *, later: timedelta = timedelta(), allow_private: bool = True) -> int:
+    return delivering.deliver(server.database, get_settings(), at=now() + later, allow_private=allow_private)
+
+
+def states(server: Instance) -> list[tuple[str, int]]:
+    with server.database.read() as session:
+        return [(row.state, row.attempts) for row in session.scalars(select(Delivery).order_by(Delivery.created_at))]
+
+
+def test_events_arrive_signed_and_once(both: Instance, receiver: Receiver) -> None:
+    olga = opened(both)
+    secret = create(both, olga, receiver.url).json()["secret"]
+    submission = both.submit(both.participant()).json()["id"]
+    both.score(submission, 0.123456)
+    both.client.post(f"{BASE}/announcements", headers=olga, json={"title": "Hello", "text": "all"})
+    both.client.post(f"{BASE}/close", headers=olga)
+    assert deliver(both) == 3
+    assert deliver(both, later=timedelta(days=9)) == 0
+    told = [json.loads(body) for _headers, body in receiver.received]
+    assert sorted(message["event"] for message in told) == [
+        "competition.announced",
+        "competition.closed",
+        "submission.scored",
+    ]
+    headers, body = receiver.received[0]
+    timestamp = int(headers["Lethe-Signature"].split(",")[0].removeprefix("t="))
+    assert headers["Lethe-Signature"] == webhooks.signature(secret, timestamp=timestamp, body=body)
+    assert headers["Host"].startswith("localhost:")
+    assert set(states(both)) == {("sent", 1)}
+
+
+def test_what_was_undone_is_not_told(server: Instance, receiver: Receiver) -> None:
+    create(server, opened(server), receiver.url)
+    submission = server.submit(server.participant()).json()["id"]
+
+    def fail_and_undo() -> None:
+        with server.database.write() as session:
+            evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
+            evaluations.fail(session, evaluation, fault=Fault.PARTICIPANT, error_class="exception", error={})
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_and_undo()
+    assert deliver(server) == 0
+
+
+def test_only_the_events_asked_for_are_told(server: Instance, receiver: Receiver) -> None:
+    create(server, opened(server), receiver.url, "submission.failed")
+    headers = server.participant()
+    scored, failed = server.submit(headers).json()["id"], server.submit(headers).json()["id"]
+    server.score(scored, 0.5)
+    server.fail(failed, Fault.PARTICIPANT)
+    assert deliver(server) == 1
+    assert json.loads(receiver.received[0][1])["data"] == {
+        "submission": failed,
+        "fault": "participant",
+        "error_class": "exception",
+    }
+
+
+@pytest.mark.parametrize("status", [500, 404, 302])
+def test_address_that_fails_is_tried_again_and_then_given_up(server: Instance, receiver: Receiver, status: int) -> None:
+    olga = opened(server)
+    hook = create(server, olga, receiver.url, "competition.closed").json()["id"]
+    server.client.post(f"{BASE}/close", headers=olga)
+    receiver.status = status
+    later = timedelta()
+    for attempt in range(1, 7):
+        assert deliver(server, later=later) == 0
+        assert deliver(server, later=later) == 0, "not before its time"
+        assert len(receiver.received) == attempt
+        later += delivering.RETRY_AFTER[min(attempt - 1, 5)] + timedelta(seconds=1)
+    assert states(server) == [("failed", 6)]
+    shown = server.client.get(f"{BASE}/webhooks/{hook}/deliveries", headers=olga).json()
+    assert f"answered {status}" in shown[0]["error"]
+
+
+def test_address_that_recovers_gets_its_message(server: Instance, receiver: Receiver) -> None:
+    olga = opened(server)
+    create(server, olga, receiver.url, "competition.closed")
+    server.client.post(f"{BASE}/close", headers=olga)
+    receiver.status = 503
+    deliver(server)
+    receiver.status = 204
+    assert deliver(server, later=timedelta(minutes=2)) == 1
+
+
+def test_the_servers_own_network_is_not_spoken_to(server: Instance, receiver: Receiver) -> None:
+    olga = opened(server)
+    create(server, olga, receiver.url, "competition.closed")
+    server.client.post(f"{BASE}/close", headers=olga)
+    assert deliver(server, allow_private=False) == 0
+    assert receiver.received == []
+
+
+def test_removed_webhook_is_told_nothing(server: Instance, receiver: Receiver) -> None:
+    olga = opened(server)
+    hook = create(server, olga, receiver.url).json()["id"]
+    server.client.post(f"{BASE}/close", headers=olga)
+    assert server.client.delete(f"{BASE}/webhooks/{hook}", headers=olga).status_code == 204
+    assert deliver(server) == 0
+    assert server.client.get(f"{BASE}/webhooks", headers=olga).json() == []
+
+
+@pytest.mark.parametrize("url", ["ftp://example.org", "https://", "https://user:secret@example.org", "javascript:x"])
+def test_wrong_address_is_refused(server: Instance, url: str) -> None:
+    assert create(server, opened(server), url).status_code == 422
+
+
+def test_unknown_event_is_refused(server: Instance) -> None:
+    assert create(server, opened(server), "https://example.org", "scores.private").status_code == 422
+
+
+def test_webhooks_are_for_organisers(server: Instance) -> None:
+    opened(server)
+    assert create(server, server.participant(), "https://example.org").status_code == 403

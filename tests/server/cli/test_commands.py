@@ -1,0 +1,195 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from server.cli import settings_file
+from server.cli.submission_commands import exit_status
+from server.models.account import Role
+from tests.server.cli.conftest import URL, Run, answer, told
+from tests.support.instance import GOOD_CODE, PASSWORD, Instance
+
+
+@pytest.fixture
+def ada(server: Instance, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Log a participant in by the environment; return their headers."""
+    headers = server.participant("ada")
+    monkeypatch.setenv("LETHE_TOKEN", headers["Authorization"].removeprefix("Bearer "))
+    return headers
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_bytes(GOOD_CODE)
+    return path
+
+
+def test_login_keeps_the_token_for_its_owner_only(server: Instance, lethe: Run) -> None:
+    server.participant("ada")
+    found = answer(lethe("login", URL, "--name", "ada", "--json", typed=f"{PASSWORD}\n"))
+    path = Path(found["token_kept_in"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert answer(lethe("whoami", "--json"))["name"] == "ada"
+
+
+def test_logout_forgets_the_token(server: Instance, lethe: Run) -> None:
+    server.participant("ada")
+    lethe("login", URL, "--name", "ada", typed=f"{PASSWORD}\n")
+    assert answer(lethe("logout", "--json"))["forgotten"] is True
+    assert "lethe login" in told(lethe("whoami"))
+
+
+def test_a_wrong_token_says_to_log_in_again(lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_TOKEN", "lethe_nonsense")
+    assert "lethe login" in told(lethe("quota", "-c", "digits"))
+
+
+def test_competitions_are_listed_without_a_token(server: Instance, lethe: Run) -> None:
+    server.competition("digits")
+    assert [found["slug"] for found in answer(lethe("competitions", "--json"))] == ["digits"]
+    assert "digits" in lethe("competitions").stdout
+
+
+def test_the_only_competition_need_not_be_named(server: Instance, lethe: Run, ada: dict[str, str]) -> None:
+    server.competition("digits")
+    assert answer(lethe("quota", "--json"))["used_today"] == 0
+
+
+def test_of_two_competitions_one_must_be_named(server: Instance, lethe: Run, ada: dict[str, str]) -> None:
+    server.competition("digits")
+    server.competition("faces")
+    assert "digits, faces" in told(lethe("quota")) or "faces, digits" in told(lethe("quota"))
+
+
+def test_the_kit_of_the_folder_names_the_competition(
+    server: Instance, lethe: Run, ada: dict[str, str], tmp_path: Path
+) -> None:
+    server.competition("digits")
+    server.competition("faces")
+    (tmp_path / settings_file.KIT_FILE).write_text(json.dumps({"competition": "faces"}))
+    assert answer(lethe("show", "--json"))["slug"] == "faces"
+
+
+def test_submit_sends_the_file_and_says_what_is_left(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path
+) -> None:
+    server.competition("digits", limits={"submissions_per_day": 3})
+    sent = answer(lethe("submit", str(code), "-m", "first", "--json"))
+    assert (sent["filename"], sent["message"], sent["quota"]["remaining"]) == ("mine.py", "first", 2)
+    listed = answer(lethe("submissions", "--json"))
+    assert [found["id"] for found in listed] == [sent["id"]]
+
+
+def test_a_refused_file_names_its_line(server: Instance, lethe: Run, ada: dict[str, str], tmp_path: Path) -> None:
+    server.competition("digits")
+    path = tmp_path / "broken.py"
+    path.write_text("def unlearning(net, a, b, c):\n    return (\n")
+    assert "broken.py" in told(lethe("submit", str(path)))
+
+
+def test_the_beginning_of_an_id_is_enough(server: Instance, lethe: Run, ada: dict[str, str], code: Path) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    assert answer(lethe("status", sent["id"][:8], "--json"))["id"] == sent["id"]
+    assert "begins 0 of your submissions" in told(lethe("status", "zzz"))
+
+
+def test_download_gives_the_same_bytes_and_overwrites_nothing(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path
+) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    assert "exists" in told(lethe("download", sent["id"], "--into", str(code)))
+    lethe("download", sent["id"], "--into", "copy.py")
+    assert Path("copy.py").read_bytes() == GOOD_CODE
+
+
+def test_cancel_ends_with_the_status_of_a_cancelled_one(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path
+) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    assert answer(lethe("cancel", sent["id"], "--json"))["stage"] == "cancelled"
+    assert lethe("status", sent["id"]).exit_code == 5
+
+
+def test_team_is_made_and_shown(server: Instance, lethe: Run, ada: dict[str, str]) -> None:
+    server.competition("digits")
+    assert "lethe team create NAME" in told(lethe("team"))
+    assert answer(lethe("team", "create", "The Forgetful", "--json"))["members"] == ["ada"]
+    assert "The Forgetful" in lethe("team").stdout
+
+
+def test_a_team_grows_by_invitation(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.competition("digits")
+    tokens = {name: server.participant(name)["Authorization"].removeprefix("Bearer ") for name in ("ada", "grace")}
+    monkeypatch.setenv("LETHE_TOKEN", tokens["ada"])
+    lethe("team", "create", "The Forgetful")
+    answer(lethe("team", "invite", "grace", "--json"))
+    monkeypatch.setenv("LETHE_TOKEN", tokens["grace"])
+    assert [item["team"] for item in answer(lethe("team", "invitations", "--json"))] == ["The Forgetful"]
+    assert answer(lethe("team", "join", "--json"))["members"] == ["ada", "grace"]
+    assert answer(lethe("team", "leave", "--json"))["left"] is True
+    monkeypatch.setenv("LETHE_TOKEN", tokens["ada"])
+    link = answer(lethe("team", "invite", "--json"))["token"]
+    monkeypatch.setenv("LETHE_TOKEN", tokens["grace"])
+    assert answer(lethe("team", "join", link, "--json"))["members"] == ["ada", "grace"]
+
+
+def test_an_organiser_exports_and_rejudges(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    monkeypatch.setenv("LETHE_TOKEN", server.headers(server.account("root", Role.ADMINISTRATOR))["Authorization"][7:])
+    exported = answer(lethe("export", "submissions", "--into", "all.csv", "--json"))
+    assert exported["bytes"] == Path("all.csv").stat().st_size
+    assert sent["id"] in Path("all.csv").read_text()
+    assert "exists" in told(lethe("export", "submissions", "--into", "all.csv"))
+    assert answer(lethe("rejudge", "list", "--json")) == []
+    assert "public-leaderboard" in told(lethe("export", "nothing"))
+
+
+def test_a_submission_is_chosen_and_the_choice_taken_back(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path
+) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    lethe("select", sent["id"])
+    assert answer(lethe("status", sent["id"], "--json"))["selected"] is True
+    lethe("select", sent["id"], "--off")
+    assert answer(lethe("status", sent["id"], "--json"))["selected"] is False
+
+
+@pytest.mark.parametrize(
+    ("submission", "status"),
+    [
+        ({"stage": "running", "failure": None}, 0),
+        ({"stage": "scored", "failure": None}, 0),
+        ({"stage": "failed", "failure": {"fault": "participant"}}, 3),
+        ({"stage": "failed", "failure": {"fault": "host"}}, 4),
+        ({"stage": "cancelled", "failure": None}, 5),
+    ],
+)
+def test_exit_status_says_the_outcome(submission: dict[str, object], status: int) -> None:
+    assert exit_status(submission) == status
+
+
+def test_an_organiser_creates_from_a_checked_file(
+    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
+    path = tmp_path / "mine.toml"
+    path.write_text('slug = "mine"\n')
+    refused = told(lethe("competition", "create", str(path)))
+    assert "title" in refused
+    assert "mine.toml" in refused
+
+
+def test_a_damaged_config_file_is_named(lethe: Run) -> None:
+    path = settings_file.config_folder() / "tokens.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    assert "tokens.json" in told(lethe("whoami"))

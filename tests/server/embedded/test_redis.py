@@ -1,0 +1,151 @@
+"""The private Redis, with the real server."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import kombu
+import pytest
+import redis
+
+from server.embedded.redis import LONGEST_SOCKET_PATH, client_url, redis_server_program, socket_path, start_redis
+from server.errors import Conflict, HostFault
+
+# Starts a Redis, says so, and waits to be killed.
+PARENT = """
+import sys, time
+from pathlib import Path
+from server.embedded.redis import start_redis
+server = start_redis(Path(sys.argv[1]))
+print(server.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_started_redis_serves_redis_py_and_celery(tmp_path: Path) -> None:
+    with start_redis(tmp_path) as server:
+        with redis.Redis.from_url(server.client_url) as client:
+            assert client.set("key", "value")
+        with kombu.Connection(server.broker_url) as connection, connection.SimpleQueue("queue") as queue:
+            queue.put({"shard": "a1"})
+            message = queue.get(timeout=5)
+            assert message.payload == {"shard": "a1"}
+            message.ack()
+
+
+def test_redis_keeps_nothing_on_disk(tmp_path: Path) -> None:
+    with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
+        client.set("key", "value")
+    assert {path.name for path in tmp_path.iterdir()} == {"redis.log", "redis.lock"}
+    with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
+        assert client.get("key") is None
+
+
+def test_socket_is_closed_to_other_users(tmp_path: Path) -> None:
+    with start_redis(tmp_path) as server:
+        assert server.socket.stat().st_mode & 0o077 == 0
+
+
+def test_second_redis_in_a_folder_is_refused(tmp_path: Path) -> None:
+    with start_redis(tmp_path) as first:
+        with pytest.raises(Conflict, match=str(tmp_path)):
+            start_redis(tmp_path)
+        assert first.running
+
+
+def test_stopping_twice_leaves_a_successor_alone(tmp_path: Path) -> None:
+    first = start_redis(tmp_path)
+    first.stop()
+    with start_redis(tmp_path) as second:
+        first.stop()
+        with redis.Redis.from_url(second.client_url) as client:
+            assert client.ping()
+
+
+def test_redis_left_by_a_killed_parent_is_replaced(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        orphan = int(parent.stdout.readline())
+        parent.kill()
+    with redis.Redis(unix_socket_path=str(socket_path(tmp_path))) as client:
+        assert client.info("server")["process_id"] == orphan
+    with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
+        assert client.info("server")["process_id"] == server.pid != orphan
+
+
+def test_stale_socket_is_replaced(tmp_path: Path) -> None:
+    killed = start_redis(tmp_path)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed._process.wait()
+    killed._lock.close()
+    assert killed.socket.exists()
+    with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
+        assert client.ping()
+
+
+def test_too_long_folder_gets_a_short_private_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)
+    with start_redis(folder) as server:
+        assert len(os.fsencode(server.socket)) <= LONGEST_SOCKET_PATH
+        assert server.socket.parent.stat().st_mode & 0o077 == 0
+        with redis.Redis.from_url(server.client_url) as client:
+            assert client.ping()
+    server.socket.parent.rmdir()
+
+
+def test_short_socket_folder_open_to_others_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)
+    short = socket_path(folder).parent
+    short.mkdir(mode=0o755)
+    try:
+        with pytest.raises(HostFault, match="only this user"):
+            start_redis(folder)
+    finally:
+        short.rmdir()
+
+
+def test_server_that_does_not_start_is_a_host_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "redis-server"
+    broken.write_text("#!/bin/sh\necho out of memory\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("server.embedded.redis.redis_server_program", lambda: broken)
+    with pytest.raises(HostFault, match="out of memory"):
+        start_redis(tmp_path / "redis")
+
+
+def test_failed_start_frees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("server.embedded.redis.redis_server_program", lambda: tmp_path / "missing")
+        with pytest.raises(HostFault, match="cannot be started"):
+            start_redis(tmp_path)
+    start_redis(tmp_path).stop()
+
+
+def test_program_comes_from_the_wheel_where_there_is_one() -> None:
+    from_wheel = "site-packages" in redis_server_program().parts
+    assert from_wheel == (sys.version_info < (3, 13))
+
+
+def test_program_on_path_is_used_without_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "redis-server"
+    installed.symlink_to(redis_server_program())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert redis_server_program() == installed
+    installed.unlink()
+    with pytest.raises(HostFault, match="PATH"):
+        redis_server_program()
+
+
+@pytest.mark.parametrize(
+    ("broker", "client"),
+    [
+        ("redis+socket:///run/lethe/redis.sock", "unix:///run/lethe/redis.sock"),
+        ("redis://redis.example:6379/0", "redis://redis.example:6379/0"),
+        ("rediss://redis.example:6380/0", "rediss://redis.example:6380/0"),
+    ],
+)
+def test_client_url_renames_only_the_socket_scheme(broker: str, client: str) -> None:
+    assert client_url(broker) == client

@@ -1,0 +1,197 @@
+"""Who is served next: priority, then the team with the least running work, then the oldest; at a flat cost."""
+
+import json
+import threading
+from collections import Counter, deque
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import event, text, update
+from sqlalchemy.orm import Session
+
+from benchmarks.platform.claims import competition_file as big_competition_file
+from benchmarks.platform.seeded import seed
+from server.db import Database, clock, moment
+from server.evaluations import claims, queue_repository, sweep
+from server.evaluations.claims import ClaimedShard
+from server.migrate import upgrade
+from server.models.competition import Competition, Split, Team
+from server.models.evaluation import Shard
+from tests.server.evaluations.conftest import Submit, add_submission
+from tests.server.evaluations.test_claims import claim, close
+from tests.support.postgres import PostgresServer
+
+WORKERS = 10
+TEAMS = 100
+
+
+def team_of(database: Database, shard: ClaimedShard) -> str:
+    with database.read() as session:
+        return session.get_one(Team, session.get_one(Shard, shard.shard_id).team_id).name
+
+
+def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> None:
+    """100 teams, 10 workers whose shards all take equally long; one team comes first, with 30 submissions."""
+    for _ in range(30):
+        submit("flood")
+    for number in range(1, TEAMS):
+        submit(f"team-{number:02d}")
+    busy: deque[ClaimedShard] = deque()
+    served: list[str] = []
+    first_served: dict[str, int] = {}
+    for turn in range(3 * TEAMS):
+        shard = claim(database)
+        name = team_of(database, shard)
+        first_served.setdefault(name, turn)
+        served.append(name)
+        busy.append(shard)
+        if len(busy) == WORKERS:
+            close(database, busy.popleft())
+    others = [turn for name, turn in first_served.items() if name != "flood"]
+    assert len(first_served) == TEAMS
+    assert max(others) < TEAMS  # in the first round, whatever the flood has queued
+    assert Counter(served)["flood"] == Counter(served)["team-01"] == 3
+
+
+def test_priority_goes_before_fairness(database: Database, submit: Submit) -> None:
+    submit("flood")
+    urgent = submit("flood")
+    submit("other")
+    with database.write() as session:
+        ids = [s.id for s in session.query(Shard).order_by(Shard.id)][3:6]
+        session.execute(update(Shard).where(Shard.id.in_(ids)).values(turn=-5))
+    assert [claim(database).submission_id for _ in range(3)] == [urgent.id] * 3
+
+
+def test_baselines_of_the_organiser_go_first(database: Database, competition: Competition, submit: Submit) -> None:
+    submit("early")
+    submit("baseline")
+    with database.write() as session:
+        session.execute(update(Team).where(Team.name == "baseline").values(is_baseline=True))
+    baseline = add_submission(database, competition, "baseline")
+    assert [claim(database).submission_id for _ in range(3)] == [baseline.id] * 3
+
+
+def test_claim_is_held_to_the_splits_that_the_worker_serves(
+    database: Database, competition: Competition, submit: Submit
+) -> None:
+    submit("public")
+    private = add_submission(database, competition, "private", visibility="private")
+    with database.write() as session:
+        split = session.query(Split).filter_by(visibility="private").one()
+        shards = [claims.claim(session, worker="w", lease_s=60, splits=[split.id]) for _ in range(4)]
+        assert [shard and shard.submission_id for shard in shards] == [private.id] * 3 + [None]
+        assert claims.claim(session, worker="w", lease_s=60, splits=[]) is None
+
+
+def test_claims_at_the_same_time_wait_for_nobody_and_take_different_shards(
+    migrated_postgres_url: str,
+) -> None:
+    database = Database(migrated_postgres_url)
+    seed(database, big_competition_file(), teams=1, shards=64)
+    taken: list[int] = []
+    all_hold = threading.Barrier(8)
+
+    def take() -> None:
+        with database.write() as session:
+            shard = claims.claim(session, worker="w", lease_s=60)
+            all_hold.wait(30)  # nobody commits before everybody has a shard
+            taken.append(shard.shard_id if shard else -1)
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database.dispose()
+    assert -1 not in taken
+    assert len(set(taken)) == 8
+
+
+def blocks_of_a_claim(url: str, *, shards: int, teams: int) -> tuple[int, str]:
+    """Return how many pages one claim reads on a queue of that length, and the plan."""
+    database = Database(url)
+    seed(database, big_competition_file(), teams=teams, shards=shards)
+    statements: list[tuple[str, object]] = []
+
+    def note(_c: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        statements.append((statement, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    with database.write() as session:
+        queue_repository.take_fairest(session, worker="w", lease_s=60, splits=None)
+    statement, parameters = next(pair for pair in statements if "heads" in pair[0])
+    event.remove(database.engine, "before_cursor_execute", note)
+    with database.engine.begin() as connection:
+        explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
+        plan = connection.exec_driver_sql(explain + statement, parameters).scalar_one()  # type: ignore[arg-type]
+    database.dispose()
+    return plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"], json.dumps(plan)
+
+
+def test_claim_reads_as_much_of_a_long_queue_as_of_a_short_one(
+    postgres_server: PostgresServer,
+) -> None:
+    found = {}
+    for shards in (2_000, 40_000):
+        url = postgres_server.url(postgres_server.create_database())
+        upgrade(url)
+        found[shards], plan = blocks_of_a_claim(url, shards=shards, teams=50)
+    assert "ix_shards_queue" in plan
+    assert found[40_000] <= 1.5 * found[2_000], found
+
+
+def test_lease_ends_by_the_databases_clock(database: Database, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit("a")
+    monkeypatch.setattr("server.db.now", lambda: datetime(1999, 1, 1, tzinfo=UTC))
+    shard = claim(database, lease_s=60)
+    with database.read() as session:
+        left = session.get_one(Shard, shard.shard_id).lease_expires_at - clock(session)  # type: ignore[operator]
+    assert 50 < left.total_seconds() <= 60
+
+
+def test_clock_that_goes_back_does_not_keep_a_dead_workers_lease_alive(database: Database, submit: Submit) -> None:
+    submit("a")
+    shard = claim(database, lease_s=60)
+    with database.write() as session:  # as seen after the clock went back by an hour
+        session.execute(update(Shard).where(Shard.id == shard.shard_id).values(lease_expires_at=moment(3660)))
+    with database.write() as session:
+        assert sweep.sweep(session, clock(session), max_attempts=3, lease_s=60).leases_lost == 0
+        left = session.get_one(Shard, shard.shard_id, populate_existing=True).lease_expires_at
+        assert left is not None
+        assert (left - clock(session)).total_seconds() <= 60
+
+
+def test_deadlock_is_tried_again(migrated_postgres_url: str) -> None:
+    database = Database(migrated_postgres_url)
+    with database.write() as session:
+        for name in "ab":
+            session.execute(
+                text(
+                    "INSERT INTO accounts (id, name, name_key, password_hash, role, created_at) "
+                    f"VALUES ('{name}', '{name}', '{name}', 'x', 'participant', now())"
+                )
+            )
+    both_hold = threading.Barrier(2)
+    tries: Counter[str] = Counter()
+    mark = text("UPDATE accounts SET password_hash = password_hash || '.' WHERE id = :i")
+
+    def swap(first: str, second: str) -> None:
+        def step(session: Session) -> None:
+            tries[first] += 1
+            session.execute(mark, {"i": first})
+            if sum(tries.values()) <= 2:
+                both_hold.wait(10)
+            session.execute(mark, {"i": second})
+
+        database.retrying(step)
+
+    threads = [threading.Thread(target=swap, args=pair) for pair in ("ab", "ba")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.read() as session:
+        assert session.execute(text("SELECT password_hash FROM accounts")).scalars().all() == ["x..", "x.."]
+    database.dispose()
+    assert sum(tries.values()) == 3

@@ -1,0 +1,178 @@
+"""Boards over a real database: on SQLite and on PostgreSQL."""
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.competitions import service as competitions
+from server.db import now
+from server.errors import NotFound
+from server.leaderboard import service
+from server.leaderboard.ranking import RowKind
+from server.models.account import Account, Role
+from server.models.competition import Competition, Split, Team, Visibility
+from tests.support.instance import Instance
+from tests.support.scores import add_submission, add_team, scored
+from tests.support.web import counted_queries
+
+ORACLE = 0.2
+
+
+def splits_of(session: Session, competition: Competition) -> tuple[Split, Split]:
+    public = competitions.split_of(session, competition, Visibility.PUBLIC)
+    private = competitions.split_of(session, competition, Visibility.PRIVATE)
+    for split in (public, private):
+        split.oracle = {"final_score": ORACLE}
+    return public, private
+
+
+def names(session: Session, competition: Competition, viewer: Account | None = None) -> list[tuple[int | None, str]]:
+    board = service.board(session, competition, Visibility.PUBLIC, viewer=viewer)
+    return [(row.rank, row.entry.team) for row in board.rows]
+
+
+def test_a_team_stands_with_its_best_score(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        public, _ = splits_of(session, competition)
+        ada, bob = add_team(session, competition, "ada"), add_team(session, competition, "bob")
+        scored(session, ada, public, 0.05)
+        scored(session, ada, public, 0.15)
+        scored(session, bob, public, 0.10)
+        board = service.whole_board(session, competition, Visibility.PUBLIC)
+    assert [(row.rank, row.entry.team, row.entry.score) for row in board.rows] == [
+        (None, service.ORACLE_NAME, 0.2),
+        (1, "ada", 0.15),
+        (2, "bob", 0.10),
+    ]
+    assert board.rows[1].entry.entries == 2
+    assert board.rows[1].share_of_oracle == pytest.approx(0.75)
+
+
+def test_an_unscored_team_is_not_on_the_board(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        add_submission(session, add_team(session, competition, "ada"), stage="running")
+        assert service.whole_board(session, competition, Visibility.PUBLIC).rows == ()
+
+
+def test_only_the_current_evaluation_counts(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        public, _ = splits_of(session, competition)
+        ada = add_team(session, competition, "ada")
+        scored(session, ada, public, 0.19, is_current=False, scorer_version="0")
+        scored(session, ada, public, 0.01)
+        board = service.whole_board(session, competition, Visibility.PUBLIC)
+    assert [row.entry.score for row in board.rows if row.entry.team == "ada"] == [0.01]
+
+
+def test_a_disqualified_submission_does_not_count(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        public, _ = splits_of(session, competition)
+        ada = add_team(session, competition, "ada")
+        scored(session, ada, public, 0.19).disqualified_at = now()
+        scored(session, ada, public, 0.01)
+        session.flush()
+        board = service.whole_board(session, competition, Visibility.PUBLIC)
+    assert [row.entry.score for row in board.rows if row.entry.team == "ada"] == [0.01]
+
+
+def test_a_disqualified_team_is_shown_to_organisers_only(server: Instance) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=olga)
+    with server.database.write() as session:
+        public, _ = splits_of(session, competition)
+        for name, score in (("cheat", 0.19), ("honest", 0.1)):
+            scored(session, add_team(session, competition, name), public, score)
+        session.flush()
+        cheat = next(t for t in session.scalars(select(Team)) if t.name == "cheat")
+        cheat.disqualified_at = now()
+    with server.database.read() as session:
+        seen = names(session, competition)
+        seen_by_organiser = names(session, competition, olga)
+    assert [pair for pair in seen if pair[1] == "cheat"] == []
+    assert (1, "honest") in seen
+    assert seen_by_organiser[-1] == (None, "cheat")
+
+
+def test_a_baseline_takes_no_rank(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        public, _ = splits_of(session, competition)
+        scored(session, add_team(session, competition, "host", is_baseline=True), public, 0.12)
+        scored(session, add_team(session, competition, "ada"), public, 0.1)
+        rows = service.whole_board(session, competition, Visibility.PUBLIC).rows
+    assert [(row.rank, row.entry.kind) for row in rows] == [
+        (None, RowKind.ORACLE),
+        (None, RowKind.BASELINE),
+        (1, RowKind.TEAM),
+    ]
+
+
+@pytest.mark.parametrize("state", ["open", "closed", "provisional"])
+def test_the_private_board_is_sealed_for_participants(server: Instance, state: str) -> None:
+    competition = server.competition(state=state)
+    ada = server.account("ada")
+    with server.database.read() as session:
+        for viewer in (None, ada):
+            with pytest.raises(NotFound, match="sealed"):
+                service.board(session, competition, Visibility.PRIVATE, viewer=viewer)
+
+
+def test_an_organiser_sees_the_private_board_once_it_is_computed(server: Instance) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=olga, state="provisional")
+    with server.database.read() as session:
+        assert service.board(session, competition, Visibility.PRIVATE, viewer=olga).visibility is Visibility.PRIVATE
+
+
+def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> None:
+    competition = server.competition(state="final")
+    with server.database.write() as session:
+        _, private = splits_of(session, competition)
+        scored(session, add_team(session, competition, "ada"), private, 0.1)
+    with server.database.read() as session:
+        board = service.board(session, competition, Visibility.PRIVATE, viewer=None)
+    assert [row.entry.team for row in board.rows] == [service.ORACLE_NAME, "ada"]
+
+
+def test_only_finals_that_were_not_excluded_are_on_the_private_board(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        _, private = splits_of(session, competition)
+        teams = [add_team(session, competition, name) for name in ("final", "unchosen", "excluded")]
+        entries = [scored(session, team, private, 0.1) for team in teams]
+        entries[1].selected = False
+        entries[2].excluded_at = now()
+        session.flush()
+        board = service.whole_board(session, competition, Visibility.PRIVATE)
+    assert [row.entry.team for row in board.rows if row.rank] == ["final"]
+
+
+def test_intervals_are_shown_where_the_organiser_says_so(server: Instance) -> None:
+    shown = server.competition("shown", extra="[metric]\nshow_intervals = true")
+    hidden = server.competition("hidden")
+    intervals = []
+    with server.database.write() as session:
+        for number, competition in enumerate((shown, hidden)):
+            public, _ = splits_of(session, competition)
+            scored(session, add_team(session, competition, f"ada{number}"), public, 0.1, interval=(0.08, 0.12))
+            row = service.whole_board(session, competition, Visibility.PUBLIC).rows[-1]
+            intervals.append((row.entry.interval_low, row.tied_group))
+    assert intervals == [(0.08, 1), (None, None)]
+
+
+def test_the_number_of_queries_does_not_grow_with_the_teams(server: Instance) -> None:
+    counts = []
+    for number, teams in enumerate((2, 30)):
+        competition = server.competition(f"c{number}")
+        with server.database.write() as session:
+            public, _ = splits_of(session, competition)
+            for place in range(teams):
+                scored(session, add_team(session, competition, f"t{number}-{place}"), public, 0.01 * place)
+        with server.database.read() as session, counted_queries(server.database.engine) as queries:
+            service.whole_board(session, competition, Visibility.PUBLIC)
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 5

@@ -1,0 +1,203 @@
+"""Inviting, joining, leaving, handing over, merging: over HTTP."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+
+from server.db import now
+from server.evaluations import claims
+from server.models.competition import Competition, CompetitionState, Team
+from server.models.evaluation import Shard
+from server.models.invitation import Invitation
+from server.models.submission import Submission
+from tests.support.instance import Instance
+
+BASE = "/api/v1/competitions/digits"
+
+
+def call(server: Instance, headers: dict[str, str], method: str, path: str, **body: object) -> Any:
+    return server.client.request(method, BASE + path, headers=headers, json=body if body or method != "GET" else None)
+
+
+def lead(server: Instance, name: str, team: str) -> dict[str, str]:
+    headers = server.participant(name)
+    assert call(server, headers, "POST", "/teams", name=team).status_code == 201
+    return headers
+
+
+def link(server: Instance, leader: dict[str, str]) -> str:
+    return call(server, leader, "POST", "/team/invitations").json()["token"]
+
+
+def join(server: Instance, headers: dict[str, str], token: str) -> Any:
+    return call(server, headers, "POST", "/team/join", token=token)
+
+
+def merge(server: Instance, asking: dict[str, str], staying: dict[str, str], into: str) -> Any:
+    asked = call(server, asking, "POST", "/team/merges", team=into)
+    assert asked.status_code == 201, asked.text
+    return call(server, staying, "POST", f"/team/merges/{asked.json()['id']}/agree")
+
+
+def test_link_brings_in_one_person(both: Instance) -> None:
+    both.competition()
+    ada, bob, eve = lead(both, "ada", "Us"), both.participant("bob"), both.participant("eve")
+    token = link(both, ada)
+    joined = join(both, bob, token)
+    assert joined.json()["members"] == ["ada", "bob"]
+    assert join(both, eve, token).status_code == 404
+    with both.database.read() as session:
+        assert token not in str(vars(session.scalars(select(Invitation)).one()))
+
+
+def test_member_sees_the_teams_submissions_and_shares_its_quota(server: Instance) -> None:
+    server.competition(limits={"submissions_per_day": 1})
+    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
+    join(server, bob, link(server, ada))
+    submission = server.submit(ada).json()["id"]
+    assert server.client.get(f"/api/v1/submissions/{submission}", headers=bob).status_code == 200
+    assert server.submit(bob).status_code == 429
+
+
+def test_invitation_by_name_is_for_that_person(both: Instance) -> None:
+    both.competition()
+    ada, bob, eve = lead(both, "ada", "Us"), both.participant("bob"), both.participant("eve")
+    invitation = call(both, ada, "POST", "/team/invitations", name="BOB").json()
+    assert invitation["token"] is None
+    assert call(both, eve, "POST", f"/invitations/{invitation['id']}/accept").status_code == 404
+    mine = call(both, bob, "GET", "/invitations").json()
+    assert [row["team"] for row in mine] == ["Us"]
+    assert call(both, bob, "POST", f"/invitations/{invitation['id']}/accept").json()["members"] == ["ada", "bob"]
+    assert call(both, bob, "GET", "/invitations").json() == []
+
+
+def test_declined_revoked_and_expired_invitations_are_over(server: Instance) -> None:
+    server.competition()
+    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
+    first = call(server, ada, "POST", "/team/invitations", name="bob").json()["id"]
+    assert call(server, bob, "POST", f"/invitations/{first}/decline").status_code == 204
+    assert call(server, bob, "POST", f"/invitations/{first}/accept").status_code == 404
+    token = link(server, ada)
+    open_ones = call(server, ada, "GET", "/team/invitations").json()
+    assert call(server, ada, "DELETE", f"/team/invitations/{open_ones[0]['id']}").status_code == 204
+    assert join(server, bob, token).status_code == 404
+    late = link(server, ada)
+    with server.database.write() as session:
+        session.execute(update(Invitation).values(expires_at=now()))
+    assert join(server, bob, late).status_code == 404
+
+
+def test_team_is_limited_in_size(both: Instance) -> None:
+    both.competition(limits={"team_size": 2})
+    ada = lead(both, "ada", "Us")
+    tokens = [link(both, ada), link(both, ada)]
+    answers = [join(both, both.participant(name), token) for name, token in zip(("bob", "eve"), tokens, strict=True)]
+    assert [answer.status_code for answer in answers] == [200, 409]
+    assert "it has 2 people" in answers[1].json()["detail"]
+
+
+def test_only_the_leader_invites_renames_and_hands_over(server: Instance) -> None:
+    server.competition()
+    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
+    join(server, bob, link(server, ada))
+    assert call(server, bob, "POST", "/team/invitations").status_code == 403
+    assert call(server, bob, "PATCH", "/team", name="Mine").status_code == 403
+    assert call(server, bob, "PUT", "/team/leader", name="bob").status_code == 403
+    assert call(server, ada, "PUT", "/team/leader", name="eve").status_code == 404
+    assert call(server, ada, "PUT", "/team/leader", name="bob").json()["leader"] == "bob"
+    assert call(server, bob, "PATCH", "/team", name="Mine").json()["name"] == "Mine"
+
+
+def test_who_left_is_free_and_the_lead_goes_on(both: Instance) -> None:
+    both.competition()
+    ada, bob = lead(both, "ada", "Us"), both.participant("bob")
+    join(both, bob, link(both, ada))
+    assert call(both, ada, "POST", "/team/leave").status_code == 204
+    assert call(both, bob, "GET", "/team").json()["leader"] == "bob"
+    assert call(both, ada, "GET", "/team").status_code == 404
+    assert call(both, bob, "POST", "/team/leave").status_code == 204
+    assert call(both, ada, "POST", "/teams", name="Us").status_code == 201, "an empty team gives its name back"
+
+
+def test_who_has_submitted_stays(server: Instance) -> None:
+    server.competition()
+    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
+    token = link(server, ada)
+    server.submit(ada)
+    assert call(server, ada, "POST", "/team/leave").status_code == 409
+    server.submit(bob)
+    assert join(server, bob, token).status_code == 409, "a fresh quota is not to be had by joining"
+
+
+def test_empty_solo_team_is_given_up_by_joining(server: Instance) -> None:
+    server.competition()
+    ada, bob = lead(server, "ada", "Us"), lead(server, "bob", "Them")
+    assert join(server, bob, link(server, ada)).status_code == 200
+    assert call(server, ada, "POST", "/team/merges", team="Them").status_code == 404
+
+
+def test_teams_stay_as_they_are_after_the_merge_deadline(server: Instance) -> None:
+    at = now()
+    deadline = f"merge_deadline = {(at - timedelta(hours=1)).isoformat()}"
+    server.competition(extra=deadline)
+    ada = lead(server, "ada", "Us")
+    lead(server, "bob", "Them")
+    assert call(server, ada, "POST", "/team/invitations").status_code == 409
+    assert call(server, ada, "POST", "/team/merges", team="Them").status_code == 409
+
+
+def test_closed_competition_takes_no_joiners(server: Instance) -> None:
+    server.competition()
+    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
+    token = link(server, ada)
+    with server.database.write() as session:
+        session.execute(update(Competition).values(state=CompetitionState.CLOSED.value))
+    assert join(server, bob, token).status_code == 409
+
+
+def test_merged_team_has_people_submissions_and_queued_work_of_both(both: Instance) -> None:
+    both.competition()
+    ada, bob = lead(both, "ada", "Us"), lead(both, "bob", "Them")
+    of_ada, of_bob = both.submit(ada).json()["id"], both.submit(bob).json()["id"]
+    merged = merge(both, bob, ada, "us")
+    assert merged.json()["members"] == ["ada", "bob"]
+    listed = both.client.get(f"{BASE}/submissions", headers=bob).json()
+    assert {row["id"] for row in listed} == {of_ada, of_bob}
+    assert both.client.get(f"{BASE}/quota", headers=bob).json()["used_today"] == 2
+    with both.database.write() as session:
+        kept = session.scalars(select(Team).where(Team.name == "Us")).one()
+        assert (
+            set(session.scalars(select(Shard.team_id))) == set(session.scalars(select(Submission.team_id))) == {kept.id}
+        )
+        assert claims.claim(session, worker="test", lease_s=60) is not None
+
+
+def test_merge_needs_the_other_leaders_consent(server: Instance) -> None:
+    server.competition()
+    ada, bob, eve = lead(server, "ada", "Us"), lead(server, "bob", "Them"), lead(server, "eve", "Others")
+    request = call(server, bob, "POST", "/team/merges", team="Us").json()["id"]
+    assert call(server, bob, "POST", f"/team/merges/{request}/agree").status_code == 403
+    assert call(server, eve, "POST", f"/team/merges/{request}/agree").status_code == 403
+    assert call(server, eve, "DELETE", f"/team/merges/{request}").status_code == 404
+    assert call(server, bob, "POST", "/team/merges", team="Us").status_code == 409
+    assert [row["team"] for row in call(server, ada, "GET", "/team/merges").json()] == ["Them"]
+    assert call(server, ada, "DELETE", f"/team/merges/{request}").status_code == 204
+    assert call(server, ada, "POST", f"/team/merges/{request}/agree").status_code == 404
+
+
+def test_merge_must_fit_the_quota_of_one_team(both: Instance) -> None:
+    both.competition(opens_at=now() - timedelta(minutes=1), limits={"submissions_per_day": 3})
+    ada, bob = lead(both, "ada", "Us"), lead(both, "bob", "Them")
+    for headers in (ada, ada, bob, bob):
+        both.submit(headers)
+    answer = call(both, bob, "POST", "/team/merges", team="Us")
+    assert answer.status_code == 409
+    assert "sent 4 submissions; one team could have sent 3" in answer.json()["detail"]
+
+
+def test_merge_must_fit_the_size(server: Instance) -> None:
+    server.competition(limits={"team_size": 2})
+    ada, bob = lead(server, "ada", "Us"), lead(server, "bob", "Them")
+    join(server, server.participant("eve"), link(server, ada))
+    assert call(server, bob, "POST", "/team/merges", team="Us").status_code == 409

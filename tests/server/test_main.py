@@ -1,0 +1,159 @@
+"""The application as a whole: its description, its error answers, its health."""
+
+import json
+import logging
+from urllib.parse import quote
+
+import pytest
+from sqlalchemy import text
+
+from server import queue
+from server.config import get_settings
+from server.models.competition import CompetitionState
+from tests.support.instance import GOOD_CODE, Instance
+
+
+def test_openapi_declares_a_problem_for_every_error(server: Instance) -> None:
+    document = server.client.get("/api/v1/openapi.json").json()
+    for path, operations in document["paths"].items():
+        if not path.startswith("/api/"):
+            continue
+        for operation in operations.values():
+            assert operation.get("summary"), path
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400:
+                    assert answer["content"] == {
+                        "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    }, (path, status)
+    assert "HTTPValidationError" not in json.dumps(document)
+
+
+def test_openapi_references_lead_somewhere(server: Instance) -> None:
+    text = server.client.get("/api/v1/openapi.json").text
+    schemas = json.loads(text)["components"]["schemas"]
+    referred = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert referred <= set(schemas)
+
+
+def test_unknown_address_is_a_problem(server: Instance) -> None:
+    answer = server.client.get("/api/v1/nothing")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == "urn:lethe:problem:not-found"
+
+
+def test_unknown_page_is_a_page_for_people(server: Instance) -> None:
+    answer = server.client.get("/nothing", headers={"Accept": "text/html,*/*"})
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<h1>There is no such thing</h1>" in answer.text
+    for_programs = server.client.get("/nothing")
+    assert for_programs.headers["content-type"] == "application/problem+json"
+
+
+def test_wrong_method_is_a_problem(server: Instance) -> None:
+    answer = server.client.delete("/api/v1/competitions")
+    assert answer.status_code == 405
+    assert "allow" in answer.headers
+
+
+@pytest.mark.parametrize(("given", "kept"), [("abcdef-123456", True), ("short", False), ("bad\tid 12345", False)])
+def test_request_id_is_kept_if_it_looks_like_one(server: Instance, given: str, kept: bool) -> None:
+    answer = server.client.get("/healthz", headers={"X-Request-ID": given})
+    assert (answer.headers["X-Request-ID"] == given) is kept
+
+
+def test_body_beyond_the_limit_is_refused(server: Instance) -> None:
+    for content in (b"x" * (2 << 20), (b"x" * (1 << 16) for _ in range(32))):
+        answer = server.client.post("/api/v1/accounts", content=content)
+        assert answer.status_code == 413
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_broken_json_is_a_problem(server: Instance) -> None:
+    answer = server.client.post("/api/v1/accounts", content=b"{", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize("text", ["\x00", "a\x00b", "\ud800", "\uffff", "\U0001f600", "x" * 100_000])
+def test_strange_text_is_refused_or_taken_and_never_fails(both: Instance, text: str) -> None:
+    both.competition()
+    headers = both.participant()
+    json_headers = {**headers, "Content-Type": "application/json"}
+    posts = ("accounts", "tokens", "competitions/digits/teams", "competitions/digits/team/join")
+    for path, wanted in zip(posts, ("name", "name", "name", "token"), strict=True):
+        only = {wanted: text} | ({"password": text + "long enough"} if path in ("accounts", "tokens") else {})
+        answer = both.client.post(f"/api/v1/{path}", content=json.dumps(only), headers=json_headers)
+        assert answer.status_code < 500, (path, answer.text)
+    quoted = quote(text.encode("utf-8", "surrogatepass"))[:2000]
+    for path in ("submissions/{}", "competitions/{}", "competitions/digits/leaderboard?q={}"):
+        answer = both.client.get(f"/api/v1/{path.format(quoted)}", headers=headers)
+        assert answer.status_code < 500, (path, answer.text)
+    sent = both.client.post(
+        "/api/v1/competitions/digits/submissions",
+        headers=headers,
+        files={"file": ("a.py", GOOD_CODE)},
+        data={"message": text.encode("utf-8", "replace")[:400]},
+    )
+    assert sent.status_code in (201, 422), sent.text
+    assert both.client.get("/healthz").status_code == 200
+
+
+def test_secret_values_are_not_repeated(server: Instance) -> None:
+    answer = server.client.post("/api/v1/accounts", json={"name": "ada", "password": 123456789012})
+    assert answer.status_code == 422
+    assert "123456789012" not in answer.text
+
+
+def test_healthz_and_readyz_are_well(both: Instance) -> None:
+    assert both.client.get("/healthz").json() == {"status": "ok"}
+    answer = both.client.get("/readyz")
+    assert answer.json() == {"ready": True, "database": "ok", "storage": "ok", "queue": "ok"}
+
+
+def test_readyz_says_what_is_away(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_REDIS_URL", "redis://127.0.0.1:1/0")
+    get_settings.cache_clear()
+    queue.client.cache_clear()
+    with server.database.write() as session:
+        session.execute(text("DROP TABLE alembic_version"))
+    answer = server.client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["storage"] == "ok"
+    assert answer.json()["database"].startswith("does not answer")
+    assert answer.json()["queue"].startswith("does not answer")
+    assert "127.0.0.1" not in answer.text
+
+
+def test_submission_is_accepted_while_the_queue_is_away(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.competition()
+    monkeypatch.setenv("LETHE_REDIS_URL", "redis://127.0.0.1:1/0")
+    get_settings.cache_clear()
+    queue.client.cache_clear()
+    assert server.submit(server.participant()).status_code == 201
+
+
+def test_database_away_is_the_hosts_fault(server: Instance) -> None:
+    server.competition(state=CompetitionState.OPEN)
+    with server.database.write() as session:
+        session.execute(text("ALTER TABLE competitions RENAME TO gone"))
+    answer = server.client.get("/api/v1/competitions")
+    assert answer.status_code == 503
+    assert answer.json()["type"] == "urn:lethe:problem:host-fault"
+    assert "competitions" not in answer.json()["detail"]
+
+
+def test_unexpected_error_tells_nothing_but_its_id(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def explode(*_args: object, **_values: object) -> None:
+        raise RuntimeError("the secret cause")
+
+    monkeypatch.setattr("server.competitions.service.list_visible", explode)
+    with caplog.at_level(logging.ERROR):
+        answer = server.client.get("/api/v1/competitions")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert answer.json()["request_id"]
+    assert "the secret cause" in caplog.text

@@ -1,0 +1,79 @@
+"""What nothing refers to is found and removed; what something refers to, or is young, never is."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from server.db import Database, now
+from server.models.competition import Competition
+from server.models.evaluation import RunLog, Shard
+from server.storage import Storage, content_key
+from server.upkeep import garbage, retention
+from tests.server.evaluations.conftest import Submit, competition, database, sent, submit
+
+__all__ = ["competition", "database", "sent", "submit"]
+
+
+@pytest.fixture
+def storage(tmp_path: Path, database: Database, submit: Submit) -> Storage:
+    """Three files that rows refer to and three that none does."""
+    storage = Storage((tmp_path / "storage").as_uri())
+    submission = submit("a")
+    with database.write() as session:
+        shard = session.query(Shard).order_by(Shard.id).first()
+        assert shard is not None
+        shard.result_key = "evaluations/e/runs-0-attempt-2"
+    for key in (
+        content_key(submission.content_sha256),
+        content_key("f" * 64),
+        "evaluations/e/runs-0-attempt-1",
+        "evaluations/e/runs-0-attempt-2",
+        "splits/tiny/public/visible/forget.safetensors",
+        "splits/removed/public/manifest.json",
+    ):
+        storage.write(key, b"123")
+    return storage
+
+
+def found(database: Database, storage: Storage, *, keep_hours: float = 0, delete: bool = False) -> set[str]:
+    return {one.file.key for one in garbage.collect(database, storage, keep_hours=keep_hours - 0.01, delete=delete)}
+
+
+GARBAGE = {content_key("f" * 64), "evaluations/e/runs-0-attempt-1", "splits/removed/public/manifest.json"}
+
+
+def test_dry_run_names_what_nothing_refers_to_and_removes_nothing(database: Database, storage: Storage) -> None:
+    before = set(storage.keys("submissions"))
+    assert found(database, storage) == GARBAGE
+    assert set(storage.keys("submissions")) == before
+
+
+def test_delete_removes_that_and_nothing_else(database: Database, storage: Storage) -> None:
+    kept = {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} - GARBAGE
+    assert found(database, storage, delete=True) == GARBAGE
+    assert {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} == kept
+
+
+def test_young_files_are_left_alone(database: Database, storage: Storage) -> None:
+    assert found(database, storage, keep_hours=1, delete=True) == set()
+
+
+def test_only_old_logs_expire(database: Database, competition: Competition, submit: Submit) -> None:
+    submit("a")
+    with database.write() as session:
+        evaluation_id = session.query(Shard).first().evaluation_id  # type: ignore[union-attr]
+        for days in (1, 100):
+            session.add(
+                RunLog(
+                    evaluation_id=evaluation_id,
+                    run=days,
+                    on_public_sample=True,
+                    text="",
+                    created_at=now() - timedelta(days=days),
+                )
+            )
+    with database.write() as session:
+        assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
+        assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
+        assert [row.run for row in session.query(RunLog)] == [1]

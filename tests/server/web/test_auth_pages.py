@@ -1,0 +1,75 @@
+"""Log in, register, log out."""
+
+from server.web.cookies import SESSION_COOKIE
+from tests.support.instance import PASSWORD, Instance
+from tests.support.web import Visitor, text_of
+
+
+def test_a_registered_person_is_logged_in_and_greeted_by_name(server: Instance, visitor: Visitor) -> None:
+    answer = visitor.post("/register", {"name": "ada", "password": PASSWORD, "email": "ada@example.org"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    home = text_of(visitor.get("/").text)
+    assert "Welcome, ada." in home
+    assert "Log out" in home
+
+
+def test_a_message_is_shown_once(visitor: Visitor) -> None:
+    visitor.post("/register", {"name": "ada", "password": PASSWORD})
+    visitor.get("/")
+    assert "Welcome" not in visitor.get("/").text
+
+
+def test_a_wrong_password_says_no_more_than_a_wrong_name(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    wrong_password = visitor.log_in("ada", "something else")
+    wrong_name = visitor.log_in("eve", "something else")
+    assert wrong_password.status_code == wrong_name.status_code == 422
+    assert "No account has this name and password" in wrong_password.text
+    assert "No account has this name and password" in wrong_name.text
+
+
+def test_the_password_is_never_sent_back(server: Instance, visitor: Visitor) -> None:
+    answer = visitor.post("/register", {"name": "x", "password": "a-secret-nobody-sees"})
+    assert answer.status_code == 422
+    assert "a-secret-nobody-sees" not in answer.text
+
+
+def test_a_wrong_value_is_named_beside_its_field(visitor: Visitor) -> None:
+    answer = visitor.post("/register", {"name": "ada", "password": "short"})
+    assert 'aria-describedby="password-hint password-error"' in answer.text
+    assert "needs 10 to 200 characters" in answer.text
+    assert 'value="ada"' in answer.text
+
+
+def test_too_many_wrong_passwords_are_slowed_down(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    answers = [visitor.log_in("ada", "wrong password").status_code for _ in range(11)]
+    assert answers[:10] == [422] * 10
+    assert answers[10] == 429
+
+
+def test_a_page_that_needs_a_log_in_leads_there_and_back(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    server.competition()
+    to_login = visitor.get("/competitions/digits/submit")
+    assert to_login.headers["location"] == "/login?next=%2Fcompetitions%2Fdigits%2Fsubmit"
+    back = visitor.post("/login", {"name": "ada", "password": PASSWORD, "next": "/competitions/digits/submit"})
+    assert back.headers["location"] == "/competitions/digits/submit"
+
+
+def test_logging_out_ends_the_session_on_the_server(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    cookie = visitor.client.cookies[SESSION_COOKIE]
+    visitor.post("/logout", page="/")
+    visitor.client.cookies.set(SESSION_COOKIE, cookie)
+    assert "Log in" in text_of(visitor.get("/").text)
+
+
+def test_a_closed_registration_is_refused(server: Instance, visitor: Visitor, monkeypatch: object) -> None:
+    from server.config import get_settings  # noqa: PLC0415
+
+    monkeypatch.setenv("LETHE_OPEN_REGISTRATION", "false")  # type: ignore[attr-defined]
+    get_settings.cache_clear()
+    assert "Registration is closed" in visitor.get("/register").text
+    assert visitor.post("/register", {"name": "ada", "password": PASSWORD}, page="/login").status_code == 403

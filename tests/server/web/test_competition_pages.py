@@ -1,0 +1,97 @@
+"""The list, the overview, and the states of a competition as people see them."""
+
+from datetime import timedelta
+
+import pytest
+
+from server.competitions import service as competitions
+from server.db import now
+from server.models.account import Role
+from server.models.competition import Visibility
+from tests.support.instance import Instance
+from tests.support.web import Visitor, counted_queries, text_of
+
+
+def test_an_empty_server_says_so(visitor: Visitor) -> None:
+    assert "No competition yet" in visitor.get("/").text
+
+
+def test_the_list_shows_every_visible_competition(server: Instance, visitor: Visitor) -> None:
+    server.competition("digits")
+    server.competition("faces", state="draft")
+    page = text_of(visitor.get("/").text)
+    assert "Forgetting digits" in page
+    assert "Forgetting faces" not in page
+
+
+def test_a_draft_is_not_found_by_others_and_seen_by_its_organiser(server: Instance, visitor: Visitor) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    server.competition("faces", organiser=olga, state="draft")
+    assert visitor.get("/competitions/faces").status_code == 404
+    visitor.log_in("olga")
+    assert visitor.get("/competitions/faces").status_code == 200
+
+
+def test_the_overview_tells_dates_limits_and_the_oracle(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(limits={"submissions_per_day": 7})
+    with server.database.write() as session:
+        competitions.split_of(session, competition, Visibility.PUBLIC).oracle = {"final_score": 0.18765}
+    page = text_of(visitor.get("/competitions/digits").text)
+    assert "7 a day" in page
+    assert "0.18765" in page
+    assert "Closes" in page
+
+
+def test_the_private_oracle_is_not_on_the_overview(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    with server.database.write() as session:
+        competitions.split_of(session, competition, Visibility.PRIVATE).oracle = {"final_score": 0.17171}
+    for path in ("", "/leaderboard"):
+        assert "0.17171" not in visitor.get(f"/competitions/digits{path}").text
+
+
+def test_a_description_is_markdown_without_html(server: Instance, visitor: Visitor) -> None:
+    server.competition(extra='description = "**bold** <script>alert(1)</script> [x](javascript:alert(1))"')
+    page = visitor.get("/competitions/digits").text
+    assert "<strong>bold</strong>" in page
+    assert "<script>alert" not in page
+    assert 'href="javascript' not in page
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("open", "closes in"), ("closed", "Closed, re-scoring"), ("provisional", "results sealed"), ("final", "Final")],
+)
+def test_the_state_stands_in_words(server: Instance, visitor: Visitor, state: str, words: str) -> None:
+    server.competition(state=state)
+    assert words in text_of(visitor.get("/competitions/digits").text)
+
+
+def test_a_ready_competition_tells_when_it_opens(server: Instance, visitor: Visitor) -> None:
+    server.competition(state="ready", opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
+    assert "opens in" in text_of(visitor.get("/competitions/digits").text)
+
+
+def test_an_unknown_competition_is_a_page_of_its_own(visitor: Visitor) -> None:
+    answer = visitor.get("/competitions/nope")
+    assert answer.status_code == 404
+    assert "There is no competition called" in answer.text
+    assert "<nav" in answer.text
+
+
+def test_the_starter_file_has_the_entry_point(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    answer = visitor.get("/competitions/digits/starter.py")
+    assert "def unlearning(net," in answer.text
+    assert "attachment" in answer.headers["content-disposition"]
+
+
+def test_the_list_asks_the_same_queries_for_any_number_of_competitions(server: Instance, visitor: Visitor) -> None:
+    counts = []
+    for number in range(6):
+        server.competition(f"c{number}")
+        if number in (0, 5):
+            with counted_queries(server.database.engine) as queries:
+                visitor.get("/")
+            counts.append(len(queries))
+    assert counts[0] == counts[1]

@@ -1,0 +1,175 @@
+"""The leaderboard as people see it."""
+
+import re
+
+import pytest
+
+from server.competitions import service as competitions
+from server.models.account import Role
+from server.models.competition import Competition, Visibility
+from server.web.board_view import LINES
+from tests.support.instance import Instance
+from tests.support.scores import add_team, scored
+from tests.support.web import Visitor, counted_queries, text_of
+
+BOARD = "/competitions/digits/leaderboard"
+SEALED = 0.17263548
+
+
+def fill(server: Instance, competition: Competition, teams: int) -> None:
+    with server.database.write() as session:
+        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        public.oracle, private.oracle = {"final_score": 0.2}, {"final_score": SEALED}
+        for place in range(teams):
+            team = add_team(session, competition, f"team-{place:03}")
+            scored(session, team, public, 0.15 - 0.0001 * place)
+            scored(session, team, private, SEALED - 0.001 * (place + 1))
+
+
+def test_an_empty_board_invites_to_submit(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    assert "No score yet" in visitor.get(BOARD).text
+
+
+def test_ranks_scores_and_shares_are_read_in_rows(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(), 2)
+    rows = [text_of(row) for row in re.findall(r"<tr class=.*?</tr>", visitor.get(BOARD).text, re.S)]
+    assert rows[0].startswith("· not ranked Exact retraining reference 0.20000 100 %")
+    assert rows[1].startswith("1 team-000")
+    assert "0.15000 75 %" in rows[1]
+
+
+def test_the_own_team_is_marked_and_reachable(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    ada = server.account("ada")
+    fill(server, competition, 3)
+    with server.database.write() as session:
+        from server.teams import service as teams  # noqa: PLC0415
+
+        team = teams.ensure(session, competition, ada)
+        scored(session, team, competitions.split_of(session, competition, Visibility.PUBLIC), 0.01)
+    visitor.log_in("ada")
+    page = visitor.get(BOARD).text
+    assert f'id="team-{team.id}" data-own aria-current="true"' in page
+    assert "rank 4 of 4" in text_of(page)
+    assert f'href="#team-{team.id}" id="to-own"' in page
+
+
+def test_another_reader_does_not_see_the_mark(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(), 2)
+    assert "data-own" not in visitor.get(BOARD).text
+
+
+def test_a_search_shows_the_teams_that_match(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(), 12)
+    page = text_of(visitor.get(BOARD, params={"q": "TEAM-011"}).text)
+    assert "12 team-011" in page
+    assert " team-001 " not in page
+
+
+def test_a_search_without_a_match_says_so_and_escapes_it(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(), 1)
+    page = visitor.get(BOARD, params={"q": "<b>x"}).text
+    assert "No team is called" in page
+    assert "<b>x" not in page
+
+
+def test_a_team_s_name_is_escaped(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    with server.database.write() as session:
+        team = add_team(session, competition, "<img src=x>")
+        scored(session, team, competitions.split_of(session, competition, Visibility.PUBLIC), 0.1)
+    assert "<img src=x>" not in visitor.get(BOARD).text
+
+
+def test_a_long_board_comes_in_pages_that_follow_each_other(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(), LINES + 20)
+    first, second = visitor.get(BOARD).text, visitor.get(BOARD, params={"page": 2}).text
+    lines = visitor.get(BOARD, params={"page": 2, "part": "rows"}).text
+    assert f"Lines 1 to {LINES} of {LINES + 21}" in text_of(first)
+    assert ">team-119<" not in first
+    assert ">team-119<" in second
+    assert ">team-119<" in lines
+    assert "<html" not in lines
+
+
+@pytest.mark.parametrize("state", ["open", "closed", "provisional"])
+def test_no_private_figure_is_on_any_page_before_the_reveal(server: Instance, visitor: Visitor, state: str) -> None:
+    fill(server, server.competition(state=state), 3)
+    server.account("ada")
+    for log_in in (False, True):
+        if log_in:
+            visitor.log_in("ada")
+        for path in ("/", "/competitions/digits", BOARD, f"{BOARD}?q=team", "/competitions/digits/submissions"):
+            assert "0.17" not in visitor.get(path).text
+        assert visitor.get(BOARD, params={"board": "private"}).status_code == 404
+
+
+def test_the_private_board_opens_with_the_reveal(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(state="final"), 2)
+    page = text_of(visitor.get(BOARD, params={"board": "private"}).text)
+    assert "0.17264" in page
+    assert "Only organisers see this board" not in page
+
+
+def test_the_shake_up_is_shown_with_words_for_its_arrows(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(state="final")
+    with server.database.write() as session:
+        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        for name, before, after in (("rose", 0.1, 0.12), ("fell", 0.15, 0.05)):
+            team = add_team(session, competition, name)
+            scored(session, team, public, before)
+            scored(session, team, private, after)
+    page = visitor.get(BOARD, params={"board": "private"}).text
+    assert 'aria-label="up"' in page
+    assert 'aria-label="down"' in page
+    spec = visitor.get(f"{BOARD}/figures/shake-up.json").json()
+    rows = next(iter(spec["datasets"].values())) if "datasets" in spec else spec["data"]["values"]
+    assert {(row["team"], row["board"], row["rank"]) for row in rows} == {
+        ("rose", "public", 2),
+        ("rose", "private", 1),
+        ("fell", "public", 1),
+        ("fell", "private", 2),
+    }
+
+
+def test_the_shake_up_is_sealed_before_the_reveal(server: Instance, visitor: Visitor) -> None:
+    fill(server, server.competition(state="provisional"), 2)
+    assert visitor.get(f"{BOARD}/figures/shake-up.json").status_code == 404
+    assert "shake-up" not in visitor.get(f"{BOARD}/charts").text
+
+
+def test_scores_over_time_only_rise(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    with server.database.write() as session:
+        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        team = add_team(session, competition, "ada")
+        for hours_ago, score in ((3, 0.05), (2, 0.03), (1, 0.08)):
+            scored(session, team, public, score, hours_ago=hours_ago)
+    spec = visitor.get(f"{BOARD}/figures/scores.json").json()
+    assert [row["score"] for row in spec["data"]["values"]] == [0.05, 0.08, 0.08]
+
+
+def test_an_organiser_is_told_that_the_private_board_is_sealed(server: Instance, visitor: Visitor) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    fill(server, server.competition(organiser=olga, state="provisional"), 2)
+    visitor.log_in("olga")
+    assert "Only organisers see this board" in visitor.get(BOARD, params={"board": "private"}).text
+
+
+def test_the_page_asks_the_same_queries_for_any_number_of_teams(server: Instance, visitor: Visitor) -> None:
+    counts = []
+    for teams in (1, 30):
+        slug = f"c{teams}"
+        fill(server, server.competition(slug), 0)
+        competition = server.competition(f"d{teams}")
+        with server.database.write() as session:
+            public = competitions.split_of(session, competition, Visibility.PUBLIC)
+            for place in range(teams):
+                scored(session, add_team(session, competition, f"{slug}-{place}"), public, 0.1)
+        with counted_queries(server.database.engine) as queries:
+            visitor.get(f"/competitions/d{teams}/leaderboard")
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 8

@@ -1,0 +1,290 @@
+"""The organisers' rooms: who may enter, what is shown, what each act does and leaves in the audit log."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from server.admin import audit
+from server.admin.event_filter import EventFilter
+from server.competitions import service as competitions
+from server.db import now
+from server.models.account import Role
+from server.models.competition import Competition, SplitState, Visibility
+from server.models.evaluation import Evaluation, Shard
+from server.models.submission import Submission
+from tests.support.instance import Instance, competition_toml
+from tests.support.scores import add_submission, add_team, scored
+from tests.support.web import Visitor, counted_queries, text_of
+
+
+@pytest.fixture
+def digits(server: Instance, visitor: Visitor) -> Iterator[Competition]:
+    """A competition whose organiser is logged in."""
+    olga = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=olga)
+    visitor.log_in("olga")
+    return competition
+
+
+def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
+    with server.database.write() as session:
+        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        submission = scored(session, add_team(session, competition, name), public, score)
+        submission.content_sha256 = server.storage.write("submissions/co/code", b"def unlearning(n, a, b, c): ...\n")
+        server.storage.write(
+            f"submissions/{submission.content_sha256[:2]}/{submission.content_sha256}",
+            b"def unlearning(n, a, b, c): ...\n",
+        )
+        return submission
+
+
+def actions(server: Instance, competition: Competition) -> list[tuple[str, str]]:
+    with server.database.read() as session:
+        events = audit.events(session, EventFilter(competition_id=competition.id))
+        return [(event.action, event.reason) for event in events]
+
+
+ROOMS = ("", "/submissions", "/teams", "/audit")
+
+
+@pytest.mark.parametrize("path", ["/organise", "/organise/new", *(f"/organise/digits{room}" for room in ROOMS)])
+def test_a_participant_may_not_enter(server: Instance, visitor: Visitor, path: str) -> None:
+    server.competition()
+    assert visitor.get(path).headers["location"].startswith("/login?next=")
+    server.account("ada")
+    visitor.log_in("ada")
+    assert visitor.get(path).status_code == 403
+
+
+def test_an_organiser_of_another_competition_may_not_enter(server: Instance, visitor: Visitor) -> None:
+    server.account("otto", Role.ORGANISER)
+    server.competition()
+    visitor.log_in("otto")
+    for room in ROOMS:
+        assert visitor.get(f"/organise/digits{room}").status_code == 403
+    assert "Forgetting digits" not in visitor.get("/organise").text
+
+
+def test_an_administrator_enters_everywhere(server: Instance, visitor: Visitor) -> None:
+    server.account("root-of-all", Role.ADMINISTRATOR)
+    server.competition()
+    visitor.log_in("root-of-all")
+    for room in ROOMS:
+        assert visitor.get(f"/organise/digits{room}").status_code == 200
+
+
+def test_the_dashboard_says_that_everything_is_healthy(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    page = text_of(visitor.get("/organise").text)
+    assert "Everything is healthy." in page
+    assert "Nothing waits." in page
+
+
+def test_the_dashboard_warns_of_waiting_runs_without_a_worker(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    with server.database.write() as session:
+        public = competitions.split_of(session, digits, Visibility.PUBLIC)
+        submission = add_submission(session, add_team(session, digits, "ada"), stage="running")
+        evaluation = Evaluation(submission_id=submission.id, split_id=public.id, scorer_version="1", n_runs=4)
+        session.add(evaluation)
+        session.flush()
+        session.add(
+            Shard(
+                evaluation_id=evaluation.id,
+                team_id=submission.team_id,
+                split_id=public.id,
+                competition_id=digits.id,
+                first_run=0,
+                n_runs=4,
+                queued_at=now() - timedelta(hours=1),
+            )
+        )
+    page = text_of(visitor.get("/organise").text)
+    assert "no worker has been seen" in page
+    assert "The oldest run has waited since" in page
+    assert "1 hour ago" in page
+
+
+def test_a_split_that_failed_is_a_warning(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    with server.database.write() as session:
+        competitions.split_of(session, digits, Visibility.PRIVATE).state = SplitState.FAILED.value
+    assert "The private split of digits could not be prepared." in visitor.get("/organise").text
+
+
+def test_the_dashboard_asks_the_same_queries_for_any_number_of_competitions(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    counts = []
+    for number in range(4):
+        with counted_queries(server.database.engine) as queries:
+            visitor.get("/organise")
+        counts.append(len(queries))
+        with server.database.write() as session:
+            from server.accounts import service as accounts  # noqa: PLC0415
+
+            competitions.create(session, competition_toml(f"c{number}"), organiser=accounts.find(session, "olga"))
+    assert len(set(counts)) == 1
+
+
+def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) -> None:
+    text = competition_toml("second").replace("n_models = 4", "n_models = 1")
+    answer = visitor.post("/organise/new", {"text": text, "act": "create"})
+    assert answer.status_code == 422
+    assert "n_models" in text_of(answer.text)
+
+
+def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    answer = visitor.post("/organise/new", {"text": competition_toml("second"), "act": "preview"})
+    assert "The file is valid." in answer.text
+    assert visitor.get("/organise/second").status_code == 404
+
+
+def test_a_draft_is_made_and_leads_to_its_control(visitor: Visitor, digits: Competition) -> None:
+    answer = visitor.post("/organise/new", {"text": competition_toml("second"), "act": "create"})
+    assert answer.headers["location"] == "/organise/second"
+    assert "Prepare the splits" in visitor.get("/organise/second").text
+
+
+def test_closing_by_hand_needs_a_reason(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    answer = visitor.post("/organise/digits/move", {"act": "close"}, page="/organise/digits")
+    assert answer.status_code == 422
+    visitor.post("/organise/digits/move", {"act": "close", "reason": "enough"}, page="/organise/digits")
+    assert "finals are re-scored" in visitor.get("/organise/digits").text
+    assert ("competition.closed", "enough") in actions(server, digits)
+
+
+def test_an_act_that_the_state_does_not_allow_is_explained(visitor: Visitor, digits: Competition) -> None:
+    answer = visitor.post("/organise/digits/move", {"act": "reveal", "reason": "x"}, page="/organise/digits")
+    assert answer.status_code == 409
+    assert "digits is open and cannot become final" in answer.text
+
+
+def test_a_form_of_an_organiser_needs_its_token(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    answer = visitor.client.post("/organise/digits/move", data={"act": "close", "reason": "x"})
+    assert answer.status_code == 403
+
+
+def test_filters_narrow_the_list(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    add_scored(server, digits, "ada")
+    with server.database.write() as session:
+        add_submission(session, add_team(session, digits, "bob"), stage="failed")
+    base = "/organise/digits/submissions"
+    assert " ada " in text_of(visitor.get(base).text)
+    failed = text_of(visitor.get(base, params={"stage": "failed"}).text)
+    assert " bob " in failed
+    assert " ada " not in failed
+    assert " ada " in text_of(visitor.get(base, params={"team": "AD"}).text)
+    assert "No submission matches" in visitor.get(base, params={"only": "disqualified"}).text
+
+
+def test_chosen_submissions_are_disqualified_with_a_reason(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    submission = add_scored(server, digits)
+    fields = {"submission": submission.id, "act": "disqualify", "reason": "copied"}
+    visitor.post("/organise/digits/act", fields, page="/organise/digits/submissions")
+    page = text_of(visitor.get("/organise/digits/submissions").text)
+    assert "1 disqualified." in page
+    assert ("submission.disqualified", "copied") in actions(server, digits)
+
+
+def test_what_an_act_does_not_fit_is_left_and_named(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    submission = add_scored(server, digits)
+    fields = {"submission": submission.id, "act": "cancel", "reason": "why"}
+    visitor.post("/organise/digits/act", fields, page="/organise/digits/submissions")
+    assert f"0 cancelled. {submission.id}: The submission is scored" in text_of(
+        visitor.get("/organise/digits/submissions").text
+    )
+
+
+def test_a_submission_of_another_competition_cannot_be_reached(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    other = add_scored(server, server.competition("other"), "eve")
+    assert visitor.get(f"/organise/digits/submissions/{other.id}").status_code == 404
+    fields = {"submission": other.id, "act": "disqualify", "reason": "x"}
+    assert visitor.post("/organise/digits/act", fields, page="/organise/digits/submissions").status_code == 404
+
+
+def test_a_team_is_disqualified_and_restored(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    submission = add_scored(server, digits)
+    path = f"/organise/digits/teams/{submission.team_id}"
+    visitor.post(path, {"act": "disqualify", "reason": "two accounts"}, page="/organise/digits/teams")
+    assert "disqualified" in text_of(visitor.get("/organise/digits/teams").text)
+    visitor.post(path, {"act": "restore", "reason": "a mistake"}, page="/organise/digits/teams")
+    found = actions(server, digits)
+    assert ("team.disqualified", "two accounts") in found
+    assert ("team.restored", "a mistake") in found
+
+
+def test_the_end_is_moved(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    later = (now() + timedelta(days=5)).strftime("%Y-%m-%dT%H:%M")
+    visitor.post("/organise/digits/extend", {"closes_at": later, "reason": "an outage"}, page="/organise/digits")
+    with server.database.read() as session:
+        assert competitions.of_id(session, digits.id).closes_at.strftime("%Y-%m-%dT%H:%M") == later
+
+
+def test_an_announcement_stands_on_the_overview(visitor: Visitor, digits: Competition) -> None:
+    fields = {"title": "News", "text": "The end is **near** <b>x</b>"}
+    visitor.post("/organise/digits/announce", fields, page="/organise/digits")
+    page = visitor.get("/competitions/digits").text
+    assert "<strong>near</strong>" in page
+    assert "<b>x</b>" not in page
+
+
+def test_the_audit_log_is_filtered(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    visitor.post("/organise/digits/move", {"act": "close", "reason": "enough"}, page="/organise/digits")
+    page = text_of(visitor.get("/organise/digits/audit", params={"action": "competition.closed"}).text)
+    assert "enough" in page
+    assert "competition.created olga" not in page
+
+
+def test_one_submission_in_depth_shows_code_score_and_figures(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    submission = add_scored(server, digits)
+    rng = np.random.default_rng(1)
+    outputs = {
+        "confidences": rng.normal(size=(4, 3)),
+        "retain_accuracy": np.full(4, 0.9),
+        "test_accuracy": np.full(4, 0.8),
+        "wall_time_s": np.full(4, 0.1),
+    }
+    server.storage.write("splits/digits/public/hidden/retrained/outputs.safetensors", save(outputs))
+    sha256 = server.storage.write("results/one", save(outputs))
+    with server.database.write() as session:
+        evaluation = session.query(Evaluation).filter_by(submission_id=submission.id).one()
+        session.add(
+            Shard(
+                evaluation_id=evaluation.id,
+                team_id=submission.team_id,
+                split_id=evaluation.split_id,
+                competition_id=digits.id,
+                first_run=0,
+                n_runs=4,
+                runs_done=4,
+                state="done",
+                result_key="results/one",
+                result_sha256=sha256,
+            )
+        )
+    base = f"/organise/digits/submissions/{submission.id}"
+    page = visitor.get(base).text
+    assert '<span class="nf">unlearning</span>' in page
+    assert "0.10000" in page
+    for name in ("hardest", "median", "easiest", "retain", "test", "time", "separation"):
+        assert f"{base}/figures/{name}.json" in page
+        spec = visitor.get(f"{base}/figures/{name}.json").json()
+        assert spec["mark"]["type"] == "bar"
+    hardest = visitor.get(f"{base}/figures/hardest.json").json()
+    assert {row["models"] for row in hardest["data"]["values"]} == {"unlearned", "retrained"}
+    assert visitor.get(f"{base}/figures/secret.json").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["throughput", "failures"])
+def test_the_dashboard_s_figures_are_specifications(visitor: Visitor, digits: Competition, name: str) -> None:
+    spec = visitor.get(f"/organise/figures/{name}.json").json()
+    assert spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/")

@@ -1,0 +1,90 @@
+"""Pages kept for those who are not logged in."""
+
+import gzip
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+
+from server.web.cookies import SESSION_COOKIE
+from server.web.page_cache import AnonymousPages
+from tests.support.instance import Instance
+from tests.support.web import Visitor, counted_queries
+
+
+def request(*, path: str = "/", cookie: str = "", accept: str = "") -> Request:
+    headers = [(b"cookie", cookie.encode()), (b"accept-encoding", accept.encode())]
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
+    return Request({**scope, "server": ("localhost", 80), "scheme": "http"})
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def kept(pages: AnonymousPages, response: Response, *, cost_s: float = 0.1) -> Response | None:
+    key = pages.key(request())
+    assert key
+    pages.keep(key, response, cost_s=cost_s)
+    return pages.get(key, request())
+
+
+def test_a_page_is_kept_for_twenty_times_its_cost() -> None:
+    clock = Clock()
+    pages = AnonymousPages(clock)
+    assert kept(pages, HTMLResponse("hello"), cost_s=0.1) is not None
+    key = pages.key(request())
+    assert key
+    clock.now = 1.9
+    assert pages.get(key, request()) is not None
+    clock.now = 2.1
+    assert pages.get(key, request()) is None, "the first who finds it stale makes it anew"
+    assert pages.get(key, request()) is not None, "the others meanwhile get the old one"
+
+
+def test_the_kept_page_is_compressed_for_those_who_take_that() -> None:
+    pages = AnonymousPages()
+    kept(pages, HTMLResponse("hello"))
+    key = pages.key(request())
+    assert key
+    answer = pages.get(key, request(accept="gzip"))
+    assert answer is not None
+    assert gzip.decompress(bytes(answer.body)) == b"hello"
+
+
+def test_who_is_logged_in_gets_no_kept_page() -> None:
+    assert AnonymousPages().key(request(cookie=f"{SESSION_COOKIE}=x")) is None
+
+
+def test_themes_are_kept_apart() -> None:
+    pages = AnonymousPages()
+    assert pages.key(request(cookie="lethe_theme=dark")) != pages.key(request())
+
+
+def test_what_sets_a_cookie_or_fails_is_not_kept() -> None:
+    pages = AnonymousPages()
+    with_cookie = HTMLResponse("hello")
+    with_cookie.set_cookie("a", "b")
+    assert kept(pages, with_cookie) is None
+    assert kept(pages, HTMLResponse("no", status_code=404)) is None
+
+
+def test_a_kept_leaderboard_asks_the_database_nothing(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    visitor.get("/competitions/digits/leaderboard")
+    with counted_queries(server.database.engine) as queries:
+        answer = visitor.get("/competitions/digits/leaderboard")
+    assert answer.status_code == 200
+    assert queries == []
+
+
+def test_what_an_organiser_saw_is_not_shown_to_others(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    server.competition()
+    visitor.log_in("ada")
+    visitor.get("/competitions/digits/leaderboard")
+    visitor.post("/logout", page="/")
+    visitor.client.cookies.clear()
+    assert "ada" not in visitor.get("/competitions/digits/leaderboard").text

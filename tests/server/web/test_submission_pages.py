@@ -1,0 +1,251 @@
+"""Submitting, and following what becomes of it."""
+
+from datetime import timedelta
+
+import pytest
+
+from server.competitions import service as competitions
+from server.db import now
+from server.models.competition import Visibility
+from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
+from server.models.submission import Submission
+from tests.support.instance import GOOD_CODE, Instance, zip_of
+from tests.support.scores import add_score
+from tests.support.web import Visitor, counted_queries, text_of
+
+SUBMIT = "/competitions/digits/submit"
+MINE = "/competitions/digits/submissions"
+
+
+@pytest.fixture
+def ada(server: Instance, visitor: Visitor) -> Visitor:
+    """A participant who is logged in."""
+    server.account("ada")
+    visitor.log_in("ada")
+    return visitor
+
+
+def send(visitor: Visitor, code: bytes = GOOD_CODE, *, name: str = "mine.py", **fields: str) -> str:
+    """Upload a file through the form. Return the address that the answer leads to."""
+    answer = visitor.post(SUBMIT, fields, files={"file": (name, code)})
+    assert answer.status_code == 303, text_of(answer.text)
+    return str(answer.headers["location"])
+
+
+def test_an_uploaded_file_is_queued_and_shown(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    page = text_of(ada.get(send(ada, message="first try")).text)
+    assert "first try" in page
+    assert "Queued" in page
+    assert "0 of 4 runs" in page
+    assert "first try" in ada.get(MINE).text
+
+
+def test_pasted_code_is_taken_like_a_file(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    answer = ada.post(SUBMIT, {"code": GOOD_CODE.decode().replace("\n", "\r\n")}, files={"file": ("", b"")})
+    code = ada.get(f"{answer.headers['location']}/code").content
+    assert code == GOOD_CODE
+
+
+def test_a_zip_is_taken(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    assert send(ada, zip_of({"submission.py": GOOD_CODE}), name="mine.zip").startswith("/submissions/")
+
+
+def test_a_syntax_error_is_shown_with_its_line_and_costs_nothing(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    bad = b"import torch\n\ndef unlearning(net, a, b, c)\n    return net\n"
+    answer = ada.post(SUBMIT, {"message": "kept"}, files={"file": ("mine.py", bad)})
+    page = text_of(answer.text)
+    assert answer.status_code == 422
+    assert "Line 3" in page
+    assert "def unlearning(net, a, b, c)" in page
+    assert 'value="kept"' in answer.text
+    assert "5 of 5" in page
+
+
+def test_nothing_sent_is_said(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    answer = ada.post(SUBMIT, {}, files={"file": ("", b"")})
+    assert answer.status_code == 422
+    assert "choose a file, or paste code" in answer.text
+
+
+def test_a_file_beyond_the_limit_is_refused_before_it_is_read(server: Instance, ada: Visitor) -> None:
+    server.competition(limits={"upload_mib": 1})
+    answer = ada.post(SUBMIT, {}, files={"file": ("mine.zip", b"x" * (4 << 20))})
+    assert answer.status_code == 413
+
+
+def test_an_upload_without_a_token_is_refused(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    answer = ada.client.post(SUBMIT, files={"file": ("mine.py", GOOD_CODE)}, follow_redirects=False)
+    assert answer.status_code == 403
+    with server.database.read() as session:
+        assert session.query(Submission).count() == 0
+
+
+def test_an_upload_after_the_deadline_is_refused_with_the_reason(server: Instance, ada: Visitor) -> None:
+    server.competition(opens_at=now() - timedelta(days=2), closes_at=now() - timedelta(hours=1))
+    assert "closed at" in text_of(ada.get(SUBMIT).text)
+    answer = ada.post(SUBMIT, {}, page="/", files={"file": ("mine.py", GOOD_CODE)})
+    assert answer.status_code == 409
+
+
+def test_the_quota_is_shown_before_and_after(server: Instance, ada: Visitor) -> None:
+    server.competition(limits={"submissions_per_day": 1})
+    assert "1 of 1" in text_of(ada.get(SUBMIT).text)
+    send(ada)
+    page = text_of(ada.get(SUBMIT).text)
+    assert "0 of 1" in page
+    assert "All 1 submissions of today are used" in page
+
+
+def test_another_person_s_submission_is_not_found(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    ada.post("/logout", page="/")
+    server.account("eve")
+    ada.log_in("eve")
+    for path in (mine, f"{mine}/progress", f"{mine}/events", f"{mine}/code"):
+        assert ada.get(path).status_code == 404
+    assert ada.post(f"{mine}/cancel", page="/").status_code == 404
+
+
+def test_cancelling_before_a_run_is_not_counted(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    ada.post(f"{mine}/cancel", page=mine)
+    page = text_of(ada.get(mine).text)
+    assert "Cancelled" in page
+    assert "does not count" in page
+
+
+def test_progress_and_the_story_of_lost_runs_are_told(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    with server.database.write() as session:
+        evaluation = session.query(Evaluation).one()
+        session.query(Submission).one().stage = "running"
+        shard = Shard(
+            evaluation_id=evaluation.id,
+            team_id=session.query(Submission).one().team_id,
+            split_id=evaluation.split_id,
+            competition_id=session.query(Submission).one().competition_id,
+            first_run=0,
+            n_runs=4,
+            runs_done=3,
+            attempt=2,
+        )
+        session.add(shard)
+        session.flush()
+        began = now() - timedelta(minutes=1)
+        lost = {"attempt": 1, "outcome": "lost", "ended_at": began + timedelta(seconds=5)}
+        for values in (lost, {"attempt": 2}):
+            session.add(ShardAttempt(shard_id=shard.id, worker="secret-host-7", started_at=began, **values))
+    page = ada.get(mine).text
+    assert "3 of 4 runs" in text_of(page)
+    assert "Runs 1 to 4 lost their worker; resumed elsewhere" in page
+    assert "Runs 1 to 4 in progress, attempt 2" in page
+    assert "<title>3 of 4 runs" in page
+    assert "secret-host-7" not in page
+
+
+def test_a_failure_shows_the_line_of_the_own_file_and_what_to_do(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    with server.database.write() as session:
+        submission = session.query(Submission).one()
+        submission.stage, submission.fault, submission.error_class = "failed", "participant", "exception"
+        submission.error = {"message": "It broke.", "exception_type": "KeyError", "file": "submission.py", "line": 2}
+    page = ada.get(mine).text
+    words = text_of(page)
+    assert "KeyError : It broke." in words
+    assert "line 2" in words
+    assert 'class="at-fault"><span class="line-number">2</span>    return net' in page
+    assert "What to do:" in words
+
+
+def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    with server.database.write() as session:
+        submission = session.query(Submission).one()
+        submission.stage, submission.fault, submission.error_class = "failed", "host", "host-fault"
+        submission.refunded = True
+    page = text_of(ada.get(mine).text)
+    assert "The server had a problem of its own" in page
+    assert "not counted against the quota" in page
+
+
+def test_a_score_stands_beside_the_oracle_and_no_detail_leaks(server: Instance, ada: Visitor) -> None:
+    competition = server.competition()
+    mine = send(ada)
+    with server.database.write() as session:
+        submission = session.query(Submission).one()
+        submission.stage = "scored"
+        session.query(Evaluation).one().is_current = False
+        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        public.oracle = {"final_score": 0.2}
+        add_score(session, submission, public, 0.05, scorer_version="x")
+        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        add_score(session, submission, private, 0.17171)
+    for path in (mine, MINE):
+        page = text_of(ada.get(path).text)
+        assert "0.05000" in page
+        assert "25 %" in page
+        assert "0.17171" not in page
+
+
+def test_only_the_smoke_run_s_output_is_shown(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    with server.database.write() as session:
+        evaluation_id = session.query(Evaluation).one().id
+        session.add(RunLog(evaluation_id=evaluation_id, run=0, on_public_sample=True, text="hello <sample>"))
+        session.add(RunLog(evaluation_id=evaluation_id, run=1, on_public_sample=False, text="hidden words"))
+    page = ada.get(mine).text
+    assert "hello &lt;sample&gt;" in page
+    assert "hidden words" not in page
+
+
+def test_the_stream_of_an_ended_submission_sends_it_once_and_ends(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    ada.post(f"{mine}/cancel", page=mine)
+    answer = ada.get(f"{mine}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.count("event: end") == 1
+    assert "data: " in answer.text
+    assert "Cancelled" in answer.text
+
+
+def test_the_stream_of_the_list_ends_when_all_have_ended(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    ada.post(f"{send(ada)}/cancel", page=MINE)
+    assert "event: end" in ada.get(f"{MINE}/events").text
+
+
+def test_the_parts_for_polling_are_parts(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    for path in (f"{mine}/progress", f"{MINE}/rows"):
+        text = ada.get(path).text
+        assert "<html" not in text
+        assert "Queued" in text
+
+
+def test_a_submission_s_page_asks_the_same_queries_for_any_number_of_runs(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    counts = []
+    for expected in (1, 4):
+        while True:
+            with server.database.read() as session:
+                if session.query(Submission).count() >= expected:
+                    break
+            send(ada)
+        with counted_queries(server.database.engine) as queries:
+            ada.get(MINE)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]

@@ -1,0 +1,144 @@
+"""The team page and the account page."""
+
+import re
+
+from server.web.cookies import SESSION_COOKIE
+from tests.support.instance import PASSWORD, Instance
+from tests.support.web import Visitor, text_of
+
+TEAM = "/competitions/digits/team"
+
+
+def switch(visitor: Visitor, name: str) -> None:
+    visitor.client.cookies.clear()
+    visitor.log_in(name)
+
+
+def act(visitor: Visitor, name: str, subject: str = "") -> int:
+    return visitor.post(f"{TEAM}/act", {"act": name, "subject": subject}, page=TEAM).status_code
+
+
+def test_a_team_is_made_and_renamed(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    server.account("ada")
+    visitor.log_in("ada")
+    visitor.post(TEAM, {"name": "The Forgetters"})
+    visitor.post(TEAM, {"name": "Amnesia"})
+    page = text_of(visitor.get(TEAM).text)
+    assert "Amnesia" in page
+    assert "ada (you)" in page
+
+
+def test_a_taken_name_is_explained(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    for name in ("ada", "bob"):
+        server.account(name)
+        switch(visitor, name)
+        answer = visitor.post(TEAM, {"name": "Amnesia"})
+    assert answer.status_code == 409
+    assert "There is a team called" in answer.text
+
+
+def test_a_link_brings_in_one_person_who_agrees(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    for name in ("ada", "bob", "eve"):
+        server.account(name)
+    visitor.log_in("ada")
+    visitor.post(TEAM, {"name": "Amnesia"})
+    page = visitor.post(f"{TEAM}/invite", {"name": ""}, page=TEAM).text
+    found = re.search(r"join\?token=([\w-]+)", page)
+    assert found
+    switch(visitor, "bob")
+    assert "You are invited" in visitor.get(f"{TEAM}/join", params={"token": found[1]}).text
+    assert "No team yet" in visitor.get(TEAM).text, "looking at the link changes nothing"
+    assert act(visitor, "join", found[1]) == 303
+    assert "Amnesia" in visitor.get(TEAM).text
+    switch(visitor, "eve")
+    assert act(visitor, "join", found[1]) == 404
+
+
+def test_an_invitation_by_name_is_shown_and_declined(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    for name in ("ada", "bob"):
+        server.account(name)
+    visitor.log_in("ada")
+    visitor.post(TEAM, {"name": "Amnesia"})
+    visitor.post(f"{TEAM}/invite", {"name": "bob"}, page=TEAM)
+    switch(visitor, "bob")
+    page = visitor.get(TEAM).text
+    assert "invites you" in page
+    invitation = re.search(r'value="decline"><input type="hidden" name="subject" value="([^"]+)"', page)
+    assert invitation
+    assert act(visitor, "decline", invitation[1]) == 303
+    assert "invites you" not in visitor.get(TEAM).text
+
+
+def test_two_teams_become_one(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    for name in ("ada", "bob"):
+        server.account(name)
+        switch(visitor, name)
+        visitor.post(TEAM, {"name": f"Team {name}"})
+    assert act(visitor, "merge", "Team ada") == 303
+    switch(visitor, "ada")
+    page = visitor.get(TEAM).text
+    request = re.search(r'value="agree"><input type="hidden" name="subject" value="([^"]+)"', page)
+    assert request
+    assert act(visitor, "agree", request[1]) == 303
+    assert "bob" in text_of(visitor.get(TEAM).text)
+
+
+def test_an_unknown_act_is_refused(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    server.account("ada")
+    visitor.log_in("ada")
+    assert act(visitor, "explode") == 422
+
+
+def test_a_token_is_shown_once_and_works(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    answer = visitor.post("/account/tokens", {"label": "laptop", "days": "30"}, page="/account")
+    found = re.search(r"lethe_[\w-]+", answer.text.split('id="token"')[1])
+    assert found
+    assert answer.headers["cache-control"] == "no-store"
+    assert found[0] not in visitor.get("/account").text
+    me = visitor.client.get("/api/v1/me", headers={"Authorization": f"Bearer {found[0]}"})
+    assert me.json()["name"] == "ada"
+
+
+def test_a_revoked_token_is_gone(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    visitor.post("/account/tokens", {"label": "laptop"}, page="/account")
+    path = re.search(r"/account/tokens/\w+/revoke", visitor.get("/account").text)
+    assert path
+    visitor.post(path[0], page="/account")
+    assert "laptop" not in visitor.get("/account").text
+
+
+def test_a_changed_password_logs_other_browsers_out_but_not_this_one(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    other = visitor.client.cookies[SESSION_COOKIE]
+    visitor.client.cookies.clear()
+    visitor.log_in("ada")
+    visitor.post("/account/password", {"old": PASSWORD, "new": "another good password"}, page="/account")
+    assert visitor.get("/account").status_code == 200
+    visitor.client.cookies.clear()
+    visitor.client.cookies.set(SESSION_COOKIE, other)
+    assert visitor.get("/account").status_code == 303
+
+
+def test_a_wrong_present_password_is_named_beside_its_field(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    answer = visitor.post("/account/password", {"old": "wrong", "new": "another good password"}, page="/account")
+    assert answer.status_code == 422
+    assert "Present password is wrong" in text_of(answer.text)
+
+
+def test_another_person_s_session_cannot_be_revoked(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    assert visitor.post("/account/sessions/0000000000000000/revoke", page="/account").status_code == 404

@@ -1,0 +1,189 @@
+"""A whole instance in this process: migrated database, storage, queue and the application over it."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server import queue
+from server.accounts import service as accounts
+from server.accounts import throttle, tokens
+from server.competitions import clock
+from server.competitions import service as competitions
+from server.config import get_settings
+from server.db import Database, now
+from server.deps import get_database
+from server.evaluations import scores
+from server.evaluations import service as evaluations
+from server.evaluations.scores import ScoreRecord
+from server.main import create_app
+from server.models.account import Account, Role
+from server.models.competition import Competition, CompetitionState, Split, SplitState, Visibility
+from server.models.evaluation import Evaluation, EvaluationState, ShardState
+from server.models.submission import Fault
+from server.storage import Storage, get_storage
+
+PASSWORD = "correct horse battery"
+GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
+CACHES = (get_settings, get_database, get_storage, queue.client)
+
+
+class Instance:
+    """What tests ask of a running server."""
+
+    def __init__(self, client: TestClient, database: Database, storage: Storage) -> None:
+        self.client = client
+        self.database = database
+        self.storage = storage
+
+    def account(self, name: str, role: Role = Role.PARTICIPANT) -> Account:
+        with self.database.write() as session:
+            return accounts.register(session, name=name, password=PASSWORD, role=role)
+
+    def headers(self, account: Account) -> dict[str, str]:
+        with self.database.write() as session:
+            return {"Authorization": f"Bearer {tokens.issue(session, account, label='test').token}"}
+
+    def participant(self, name: str = "ada") -> dict[str, str]:
+        """Make a participant. Return the headers of their requests."""
+        return self.headers(self.account(name))
+
+    def organiser(self, name: str = "olga") -> dict[str, str]:
+        return self.headers(self.account(name, Role.ORGANISER))
+
+    def competition(
+        self,
+        slug: str = "digits",
+        *,
+        organiser: Account | None = None,
+        state: str = CompetitionState.OPEN,
+        **values: Any,
+    ) -> Competition:
+        """Make a competition in any state, with splits that are ready. `values` go into its file."""
+        with self.database.write() as session:
+            owner = organiser or accounts.register(session, name=f"of-{slug}", password=PASSWORD, role=Role.ORGANISER)
+            competition = competitions.create(session, competition_toml(slug, **values), organiser=owner)
+            for split in competitions.splits(session, competition):
+                split.state = SplitState.READY.value
+                split.manifest_sha256, split.n_forget, split.retraining_time_s = "0" * 64, 10, 1.0
+            competition.state = str(state)
+            return competition
+
+    def score(self, submission_id: str, value: float, *, visibility: Visibility = Visibility.PUBLIC) -> None:
+        """Do what workers would: every run done, and this score found."""
+        with self.database.write() as session:
+            evaluation = self._current(session, submission_id, visibility)
+            evaluation.state = EvaluationState.SCORING.value
+            for shard in evaluations.repository.shards_of(session, [evaluation.id]):
+                shard.state, shard.runs_done = ShardState.DONE.value, shard.n_runs
+            session.flush()
+            record = ScoreRecord(
+                final_score=value, forgetting_quality=value, retain_ratio=1.0, test_ratio=1.0, details={"epsilon": 3.25}
+            )
+            assert scores.record(session, evaluation.id, record)
+
+    def fail(self, submission_id: str, fault: Fault, *, visibility: Visibility = Visibility.PUBLIC) -> None:
+        """Do what a worker would that saw the submission fail."""
+        with self.database.write() as session:
+            evaluation = self._current(session, submission_id, visibility)
+            error: dict[str, object] = {"message": "it broke"}
+            evaluations.fail(session, evaluation, fault=fault, error_class="exception", error=error)
+
+    def tick(self) -> int:
+        with self.database.write() as session:
+            return clock.tick(session, now())
+
+    @staticmethod
+    def _current(session: Session, submission_id: str, visibility: Visibility) -> Evaluation:
+        current = Evaluation.submission_id == submission_id, Evaluation.is_current.is_(True)
+        return session.scalars(
+            select(Evaluation)
+            .join(Split, Split.id == Evaluation.split_id)
+            .where(*current, Split.visibility == visibility.value)
+        ).one()
+
+    def submit(
+        self,
+        headers: dict[str, str],
+        code: bytes = GOOD_CODE,
+        *,
+        filename: str = "submission.py",
+        slug: str = "digits",
+        message: str = "",
+    ) -> Any:
+        return self.client.post(
+            f"/api/v1/competitions/{slug}/submissions",
+            headers=headers,
+            files={"file": (filename, code)},
+            data={"message": message},
+        )
+
+
+def competition_toml(
+    slug: str = "digits",
+    *,
+    opens_at: datetime | None = None,
+    closes_at: datetime | None = None,
+    limits: dict[str, object] | None = None,
+    extra: str = "",
+) -> str:
+    """Return a small competition file, open for a day around now if nothing else is said."""
+    opens_at = opens_at or now() - timedelta(days=1)
+    closes_at = closes_at or now() + timedelta(days=1)
+    limit_lines = "\n".join(f"{name} = {value}" for name, value in (limits or {}).items())
+    return f"""
+slug = "{slug}"
+title = "Forgetting {slug}"
+opens_at = {opens_at.isoformat()}
+closes_at = {closes_at.isoformat()}
+n_models = 4
+shard_runs = 2
+{extra}
+[dataset]
+name = "digits"
+[network]
+name = "mlp"
+[training]
+epochs = 1
+learning_rate = 0.1
+[limits]
+{limit_lines}
+"""
+
+
+def zip_of(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@contextmanager
+def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: str, folder: Path) -> Iterator[Instance]:
+    """Yield an instance on a migrated database. Nothing of it outlives the test."""
+    monkeypatch.setenv("LETHE_DATABASE_URL", database_url)
+    monkeypatch.setenv("LETHE_REDIS_URL", redis_url)
+    monkeypatch.setenv("LETHE_STORAGE_URL", (folder / "storage").as_uri())
+    monkeypatch.setenv("LETHE_HOME", str(folder / "home"))
+    for cache in CACHES:
+        cache.cache_clear()
+    for limiter in (throttle.per_name, throttle.per_client):
+        limiter.clear()
+    database = get_database()
+    try:
+        with TestClient(create_app(), base_url="http://localhost", raise_server_exceptions=False) as client:
+            yield Instance(client, database, get_storage())
+    finally:
+        queue.client().close()
+        database.dispose()
+        for cache in CACHES:
+            cache.cache_clear()

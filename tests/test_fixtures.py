@@ -1,0 +1,73 @@
+"""The servers that every other test stands on."""
+
+import os
+
+import psycopg
+import pytest
+import redis
+import sqlalchemy as sa
+
+from server.config import get_settings
+from server.db import make_engine
+from server.embedded.redis import RedisProcess
+from tests.support.postgres import PostgresServer
+
+
+def tables_of(url: str) -> list[str]:
+    engine = make_engine(url)
+    try:
+        return sa.inspect(engine).get_table_names()
+    finally:
+        engine.dispose()
+
+
+def test_database_starts_empty(database_url: str) -> None:
+    assert tables_of(database_url) == []
+
+
+def test_migrated_database_has_tables(migrated_url: str) -> None:
+    assert "alembic_version" in tables_of(migrated_url)
+
+
+@pytest.mark.parametrize("visit", [1, 2])
+def test_each_test_has_a_database_of_its_own(migrated_postgres_url: str, visit: int) -> None:
+    with psycopg.connect(migrated_postgres_url) as connection:
+        connection.execute("CREATE TABLE left_behind (visit int)")
+
+
+def test_postgres_is_not_run_by_root(postgres_server: PostgresServer) -> None:
+    assert postgres_server.folder.stat().st_uid != 0
+
+
+def test_postgres_keeps_its_data_over_a_restart() -> None:
+    server = PostgresServer()
+    try:
+        server.start()
+        url = server.url(server.create_database())
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE kept (n int)")
+        server.stop()
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(url)
+        server.start()
+        assert tables_of(url) == ["kept"]
+    finally:
+        server.remove()
+
+
+@pytest.mark.parametrize("visit", [1, 2])
+def test_redis_starts_empty(redis_server: RedisProcess, redis_url: str, visit: int) -> None:
+    assert redis_url == redis_server.broker_url
+    with redis.Redis.from_url(redis_server.client_url) as client:
+        assert client.dbsize() == 0
+        client.set("left_behind", visit)
+
+
+def test_private_redis_is_another_server(redis_server: RedisProcess, private_redis: RedisProcess) -> None:
+    private_redis.stop()
+    assert redis_server.running
+
+
+def test_settings_come_from_no_developer_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert [name for name in os.environ if name.startswith("LETHE_")] == ["LETHE_HOME"]
+    assert get_settings().home.is_relative_to(tmp_path_factory.getbasetemp())

@@ -1,0 +1,176 @@
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from sandbox.guest.networks import build, to_inputs
+from tests.worker.splits.conftest import competition
+from worker import inference
+from worker.inference import BackgroundEvaluator, NonFiniteOutputs, SplitEvaluator, load_original, original_spec
+from worker.scoring.confidences import logit_scaled_confidences
+from worker.splits.errors import DamagedSplit, SplitNotPrepared
+from worker.splits.files import read_json
+from worker.splits.outputs import read_outputs
+from worker.splits.prepare import prepare_split
+from worker.splits.stored_sets import StoredSet
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("inference") / "public"
+    prepare_split(competition(n_models=2), "public", out)
+    return out
+
+
+def weights_of(split: Path, change: float = 0.0) -> bytes:
+    state = {name: value + change for name, value in load_original(split).items()}
+    return safetensors.torch.save(state)
+
+
+def test_outputs_are_those_of_a_plain_pass(split: Path) -> None:
+    outputs = SplitEvaluator.load(split).evaluate(weights_of(split))
+    network = read_json(split / "visible/network.json")
+    net = build(network).eval()
+    net.load_state_dict(load_original(split))
+
+    def logits(path: str) -> tuple[torch.Tensor, torch.Tensor]:
+        stored = StoredSet.read(split / path)
+        with torch.no_grad():
+            return net(to_inputs(stored.images, network)), stored.labels
+
+    forget, labels = logits("visible/forget.safetensors")
+    assert np.allclose(outputs.confidences, logit_scaled_confidences(forget.numpy(), labels.numpy()), atol=1e-5)
+    retain, labels = logits("visible/retain.safetensors")
+    assert outputs.retain_accuracy == float((retain.argmax(1) == labels).double().mean())
+    test, labels = logits("hidden/test.safetensors")
+    assert outputs.test_accuracy == pytest.approx(float((test.argmax(1) == labels).double().mean()))
+
+
+def test_bits_do_not_depend_on_threads_order_or_the_models_before(split: Path) -> None:
+    evaluator = SplitEvaluator.load(split)
+    first = evaluator.evaluate(weights_of(split))
+    evaluator.evaluate(weights_of(split, change=0.1))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        second = evaluator.evaluate(weights_of(split))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    fresh = SplitEvaluator.load(split).evaluate(weights_of(split))
+    assert first.confidences.tobytes() == second.confidences.tobytes() == fresh.confidences.tobytes()
+
+
+def test_sets_too_large_to_keep_are_streamed_to_the_same_bits(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = SplitEvaluator.load(split).evaluate(weights_of(split))
+    monkeypatch.setattr(inference, "RESIDENT_BYTES", 0)
+    streamed = SplitEvaluator.load(split).evaluate(weights_of(split))
+    assert kept.confidences.tobytes() == streamed.confidences.tobytes()
+    assert kept.retain_accuracy == streamed.retain_accuracy
+
+
+def test_background_evaluation_gives_the_same_bits_in_order(split: Path) -> None:
+    evaluator = SplitEvaluator.load(split)
+    weights = [weights_of(split, change=0.01 * number) for number in range(6)]
+    expected = [evaluator.evaluate(one).confidences.tobytes() for one in weights]
+    with BackgroundEvaluator(evaluator, waiting=1) as background:
+        futures = [background.submit(one) for one in weights]
+    assert [future.result().confidences.tobytes() for future in futures] == expected
+
+
+def test_background_evaluation_hands_on_what_went_wrong(split: Path) -> None:
+    state = {name: value * 1e30 for name, value in load_original(split).items()}
+    with BackgroundEvaluator(SplitEvaluator.load(split)) as background:
+        future = background.submit(safetensors.torch.save(state))
+    with pytest.raises(NonFiniteOutputs):
+        future.result()
+
+
+@pytest.mark.parametrize("path", ["hidden/test.safetensors", "visible/retain.safetensors", "visible/network.json"])
+def test_a_damaged_set_is_named_before_anything_is_scored(split: Path, path: str) -> None:
+    good = (split / path).read_bytes()
+    (split / path).write_bytes(good[:-2] + b"xx")
+    try:
+        with pytest.raises(DamagedSplit, match=f"{path}: wrong content"):
+            SplitEvaluator.load(split)
+    finally:
+        (split / path).write_bytes(good)
+
+
+def test_huge_weights_are_the_participants_fault(split: Path) -> None:
+    state = {name: value * 1e30 for name, value in load_original(split).items()}
+    with pytest.raises(NonFiniteOutputs, match="of 20 forget images"):
+        SplitEvaluator.load(split).evaluate(safetensors.torch.save(state))
+
+
+def test_saturated_logits_stay_within_the_statistics_range(split: Path) -> None:
+    state = {name: value * 1e3 for name, value in load_original(split).items()}
+    confidences = SplitEvaluator.load(split).evaluate(safetensors.torch.save(state)).confidences
+    assert np.isfinite(confidences).all()
+    assert np.abs(confidences).max() <= 103.7
+
+
+def test_float32_pass_is_close_to_a_float64_pass(split: Path) -> None:
+    evaluator = SplitEvaluator.load(split)
+    evaluator.evaluate(weights_of(split))
+    net = build(evaluator.network).eval().double()
+    net.load_state_dict(load_original(split))
+    stored = StoredSet.read(split / "visible/forget.safetensors")
+    with torch.no_grad():
+        exact = net(to_inputs(stored.images, evaluator.network).double())
+    assert (evaluator.logits("forget").double() - exact).abs().max() < 1e-4
+
+
+def test_bf16_keeps_the_last_layer_in_float32(split: Path) -> None:
+    network: Mapping[str, Any] = read_json(split / "visible/network.json")
+    sets = {
+        name: StoredSet.read(split / path)
+        for name, path in (
+            ("forget", "visible/forget.safetensors"),
+            ("retain", "visible/retain.safetensors"),
+            ("test", "hidden/test.safetensors"),
+        )
+    }
+    evaluator = SplitEvaluator(network, sets, precision="bf16")
+    rough = evaluator.evaluate_state(load_original(split))
+    exact = SplitEvaluator.load(split).evaluate_state(load_original(split))
+    assert 0 < np.abs(rough.confidences - exact.confidences).max() < 1.0
+    logits = evaluator.logits("forget")
+    assert not torch.equal(logits, logits.bfloat16().float())
+
+
+def test_bf16_uses_each_models_own_weights(split: Path) -> None:
+    network = read_json(split / "visible/network.json")
+    stored = StoredSet.read(split / "visible/forget.safetensors")
+    evaluator = SplitEvaluator(network, dict.fromkeys(("forget", "retain", "test"), stored), precision="bf16")
+    first = evaluator.evaluate_state(load_original(split))
+    second = evaluator.evaluate(weights_of(split, change=0.2))
+    assert np.abs(first.confidences - second.confidences).max() > 0.01
+
+
+def test_original_spec_is_the_files_own_header(split: Path) -> None:
+    spec = original_spec(split)
+    data = (split / "visible/original_model.safetensors").read_bytes()
+    assert data.startswith(spec.header)
+    assert len(data) == spec.n_bytes
+    assert len(spec.header) == 8 + int.from_bytes(data[:8], "little")
+
+
+def test_an_unprepared_split_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SplitNotPrepared, match=r"manifest\.json does not exist"):
+        SplitEvaluator.load(tmp_path)
+
+
+def test_damaged_outputs_are_named(split: Path) -> None:
+    path = split / "hidden/retrained/outputs.safetensors"
+    good = path.read_bytes()
+    path.write_bytes(good[:-8] + bytes(8))
+    try:
+        with pytest.raises(DamagedSplit, match=r"hidden/retrained/outputs\.safetensors: wrong content"):
+            read_outputs(split)
+    finally:
+        path.write_bytes(good)

@@ -1,0 +1,142 @@
+"""Splits from remote storage on this host's disk: verified, capped, and never taken from under a process."""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from server.errors import HostFault
+from server.storage import Storage
+from tests.support.s3 import S3Server, s3_server
+from worker.local_splits import publish
+from worker.split_cache import SplitCache
+
+ORIGINALS = "hidden/originals/models-00000.safetensors"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def storage(s3: S3Server, tmp_path: Path) -> Storage:
+    return Storage(f"{s3.url}/{tmp_path.name}")
+
+
+def put(storage: Storage, tmp_path: Path, name: str, *, size: int = 1000) -> str:
+    """Prepare and publish a split. Return its manifest's hash."""
+    files = {
+        "visible/forget": name.encode() * size,
+        "hidden/retrained/models-00000.safetensors": b"checkpoints",
+        ORIGINALS: b"originals",
+    }
+    folder = tmp_path / f"prepared-{name}"
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    records = {
+        path: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)} for path, content in files.items()
+    }
+    manifest = json.dumps({"files": records}).encode()
+    (folder / "manifest.json").write_bytes(manifest)
+    publish(storage, f"splits/{name}/public", folder)
+    return hashlib.sha256(manifest).hexdigest()
+
+
+CacheOf = Callable[..., SplitCache]
+
+
+@pytest.fixture
+def cache_of(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
+    """Make the cache of one more process of this host."""
+    with ExitStack() as stack:
+
+        def make(*, cap: int = 10**6) -> SplitCache:
+            cache = SplitCache(storage, tmp_path / "cache", cap_bytes=cap)
+            stack.callback(cache.close)
+            return cache
+
+        yield make
+
+
+def test_split_is_fetched_once_without_what_no_worker_needs(
+    storage: Storage, s3: S3Server, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    cache = cache_of()
+    folder = cache.get("splits/a/public", sha256)
+    assert (folder / "visible" / "forget").read_bytes() == b"a" * 1000
+    assert not (folder / "hidden").exists()
+    before = s3.faults.requests
+    assert cache.get("splits/a/public", sha256) == folder
+    assert s3.faults.requests == before
+
+
+def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    storage.write("splits/a/public/visible/forget", b"b" * 1000)
+    cache = cache_of()
+    with pytest.raises(HostFault, match="damaged splits/a/public/visible/forget"):
+        cache.get("splits/a/public", sha256)
+    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
+
+
+def test_file_of_original_models_is_fetched_when_a_run_needs_it_and_once(
+    storage: Storage, s3: S3Server, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    cache = cache_of()
+    path = cache.get_file("splits/a/public", sha256, ORIGINALS)
+    assert path == cache.get("splits/a/public", sha256) / ORIGINALS
+    assert path.read_bytes() == b"originals"
+    before = s3.faults.requests
+    assert cache.get_file("splits/a/public", sha256, ORIGINALS) == path
+    assert s3.faults.requests == before
+
+
+def test_damaged_file_of_original_models_is_refused_and_not_kept(
+    storage: Storage, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    storage.write(f"splits/a/public/{ORIGINALS}", b"forgeries")
+    cache = cache_of()
+    with pytest.raises(HostFault, match=r"damaged splits/a/public/hidden/originals/models-00000"):
+        cache.get_file("splits/a/public", sha256, ORIGINALS)
+    assert list((cache.get("splits/a/public", sha256) / ORIGINALS).parent.iterdir()) == []
+
+
+def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    put(storage, tmp_path, "a")
+    with pytest.raises(HostFault, match=r"manifest\.json"):
+        cache_of().get("splits/a/public", "0" * 64)
+
+
+def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    hashes = {name: put(storage, tmp_path, name) for name in "abcdefg"}
+    cache = cache_of(cap=3000)
+    for name, sha256 in hashes.items():
+        cache.get(f"splits/{name}/public", sha256)
+    left = {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()}
+    assert left == {hashes[name] for name in "defg"}  # a process keeps the four it used last
+
+
+def test_entry_that_another_process_works_with_stays(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    kept = put(storage, tmp_path, "kept")
+    first = cache_of()
+    first.get("splits/kept/public", kept)
+    first.close()
+    with (tmp_path / "cache" / f"{kept}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        other = cache_of(cap=1)
+        other.get("splits/a/public", put(storage, tmp_path, "a"))
+        assert (tmp_path / "cache" / kept).is_dir()
+    other.get("splits/b/public", put(storage, tmp_path, "b"))
+    assert not (tmp_path / "cache" / kept).exists()
