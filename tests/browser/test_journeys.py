@@ -1,6 +1,8 @@
 """What people do, from beginning to end, in a real browser."""
 
+import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import update
@@ -9,6 +11,9 @@ from server.deps import get_database
 from server.models.evaluation import Shard
 from server.models.submission import Submission
 from tests.browser.conftest import Person
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -59,16 +64,22 @@ def test_progress_changes_without_reloading(person: Callable[..., Person]) -> No
     assert page.evaluate("window.wasNotReloaded") is True
 
 
-def test_without_a_stream_the_page_polls(person: Callable[..., Person]) -> None:
+@pytest.mark.parametrize("late", ["nothing", "hx-sse", "live"])
+def test_without_a_stream_the_page_polls(person: Callable[..., Person], late: str) -> None:
+    """Whichever script comes last: the stream may fail before the others are there."""
     ada = person("ada")
+
+    def keep_waiting(route: "Route") -> None:
+        time.sleep(1)
+        route.continue_()
+
     ada.page.route("**/events", lambda route: route.abort())
+    ada.page.route(f"**/{late}*.js*", keep_waiting)
     page = ada.go(f"/submissions/{ada.site.seeded.running_submission_id}")
     before = page.locator(".progress-count").inner_text()
     with get_database().write() as session:
         session.execute(update(Shard).where(Shard.state == "leased").values(runs_done=Shard.runs_done + 5))
-    page.wait_for_function(
-        "before => document.querySelector('.progress-count').textContent !== before", arg=before, timeout=90_000
-    )
+    page.wait_for_function("before => document.querySelector('.progress-count').textContent !== before", arg=before)
 
 
 def test_the_page_shows_the_end_when_it_comes(person: Callable[..., Person]) -> None:
