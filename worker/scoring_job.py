@@ -161,4 +161,5 @@ def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> Sco
             "flags": flags,
         },
         replicates=None if found.replicates is None else replicates_as_data(found.replicates),
+        epsilon=found.epsilon.astype("<f4").tobytes(),
     )

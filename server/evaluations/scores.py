@@ -27,6 +27,7 @@ class ScoreRecord(BaseModel):
     interval_high: float | None = None
     details: dict[str, Any]
     replicates: dict[str, Any] | None = None
+    epsilon: bytes | None = None  # as `models.evaluation` keeps it
 
 
 def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None:

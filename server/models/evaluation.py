@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from server.db import Base, moment, new_id, now
@@ -176,6 +176,8 @@ class _Score:
     scorer_version: Mapped[str] = mapped_column(String(40))
     details: Mapped[dict[str, Any]] = mapped_column(JSON)  # epsilon summary, flags, wall times
     replicates: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)  # for paired tests on one split
+    # Each forget example's epsilon, nats, float32 little-endian, in the forget set's order; none with older scores.
+    epsilon: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     tied_group: Mapped[int | None]  # teams of one group are not told apart by the paired test; 0 is the best
     computed_at: Mapped[datetime] = mapped_column(default=now)
 
