@@ -27,6 +27,7 @@ class Account(Base):
     role: Mapped[str] = mapped_column(String(16), default=Role.PARTICIPANT.value)
     created_at: Mapped[datetime] = mapped_column(default=now)
     disabled_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]  # by its owner: the row stays, without what names a person
 
 
 class ApiToken(Base):
@@ -59,5 +60,20 @@ class WebSession(Base):
     last_seen_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
+
+    account: Mapped[Account] = relationship(lazy="raise")
+
+
+class PasswordReset(Base):
+    """A link for who forgot a password. It works once, until it expires or a newer one is made."""
+
+    __tablename__ = "password_resets"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), index=True)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]  # used, or replaced by a newer one
 
     account: Mapped[Account] = relationship(lazy="raise")
