@@ -35,11 +35,16 @@ class NonFiniteOutputs(InvalidSubmission):
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """What one unlearned model scores by. confidences: float64 [S], the statistic h of each forget example."""
+    """What one unlearned model scores by, and what organisers see beside it.
+
+    confidences: float64 [S], the statistic h of each forget example. class_accuracy: float32 [2, classes], on the
+    retain and on the test set; NaN where a set has no image of the class.
+    """
 
     confidences: NDArray[np.float64]
     retain_accuracy: float
     test_accuracy: float
+    class_accuracy: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,12 @@ class SplitEvaluator:
         with one_thread(self.device), device_arithmetic(self.precision, self.device), torch.inference_mode():
             forget = self.logits("forget").cpu().numpy()
             _check_finite(forget)
+            retain, test = (self._class_hits(name) for name in ("retain", "test"))
             return RunOutputs(
                 confidences=logit_scaled_confidences(forget, self._sets["forget"].labels_on_host),
-                retain_accuracy=self._accuracy("retain"),
-                test_accuracy=self._accuracy("test"),
+                retain_accuracy=retain.accuracy,
+                test_accuracy=test.accuracy,
+                class_accuracy=np.stack([retain.of_each_class, test.of_each_class]),
             )
 
     def logits(self, name: str) -> Tensor:
@@ -131,9 +138,28 @@ class SplitEvaluator:
             logits: Tensor = self._net(inputs)
         return logits.float()
 
-    def _accuracy(self, name: str) -> float:
-        correct = (self.logits(name).argmax(dim=1) == self._sets[name].labels).sum()
-        return int(correct) / len(self._sets[name].labels)
+    def _class_hits(self, name: str) -> "_ClassHits":
+        logits, labels = self.logits(name), self._sets[name].labels
+        hits = torch.bincount(labels[logits.argmax(dim=1) == labels], minlength=logits.shape[1])
+        sizes = np.bincount(self._sets[name].labels_on_host, minlength=logits.shape[1])
+        return _ClassHits(hits.cpu().numpy(), sizes)
+
+
+@dataclass(frozen=True)
+class _ClassHits:
+    """How many images of each class a model got right, and how many there are: int64 [classes] each."""
+
+    hits: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def accuracy(self) -> float:
+        return int(self.hits.sum()) / int(self.sizes.sum())
+
+    @property
+    def of_each_class(self) -> NDArray[np.float32]:
+        with np.errstate(invalid="ignore"):
+            return (self.hits / self.sizes).astype(np.float32)
 
 
 def load_original(split_dir: Path) -> dict[str, Tensor]:

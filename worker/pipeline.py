@@ -13,6 +13,7 @@ import structlog
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
+from sandbox.run_log import readable_log
 from sandbox.verdict import Fault as RunFault
 from sandbox.verdict import Verdict
 from server.errors import HostFault
@@ -62,6 +63,7 @@ class Done:
             confidences=np.stack([output.confidences for output in self.outputs]),
             retain_accuracy=np.array([output.retain_accuracy for output in self.outputs], dtype=np.float64),
             test_accuracy=np.array([output.test_accuracy for output in self.outputs], dtype=np.float64),
+            class_accuracy=np.stack([output.class_accuracy for output in self.outputs]),
             wall_time_s=np.array(self.wall_times_s, dtype=np.float64),
         )
 
@@ -229,7 +231,7 @@ def _take(result: RunResult, run: int, done: Done, *, evaluator: SplitEvaluator 
 def _raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: bool) -> None:
     verdict = result.verdict
     if keep_log or verdict.fault is not RunFault.NONE:
-        done.logs.append((run, result.log.decode("utf-8", errors="replace")))
+        done.logs.append((run, readable_log(result.log, max_chars=len(result.log))))
     if verdict.fault is RunFault.STOPPED:
         raise Stopped
     if verdict.fault is RunFault.HOST:
@@ -273,6 +275,8 @@ def _failed(context: WorkerContext, shard: ClaimedShard, done: Done, failed: Run
         exception_type=verdict.exception_type or None,
         file=_own_name(shard, verdict.file),
         line=verdict.line or None,
+        class_message=verdict.class_message,
+        detail_bits=verdict.detail_bits,
     )
     kept = context.leases.fail(shard, failure, done.logs, runs_done=done.runs)
     return "failed" if kept else "lost"

@@ -1,4 +1,4 @@
-"""Outputs of unlearned and retrained models as files: safetensors of three arrays."""
+"""Outputs of unlearned and retrained models as files: safetensors of a few arrays."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +14,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShardOutputs:
-    """Of n runs on S forget examples: confidences [n, S], accuracies [n], wall times [n] in seconds."""
+    """Of n runs on S forget examples: confidences [n, S], accuracies [n], wall times [n] in seconds.
+
+    class_accuracy: float32 [n, 2, classes], on the retain and on the test set; older results have none.
+    """
 
     confidences: Array
     retain_accuracy: Array
     test_accuracy: Array
     wall_time_s: Array
+    class_accuracy: NDArray[np.float32] | None = None
 
     def to_bytes(self) -> bytes:
-        return save({name: np.ascontiguousarray(getattr(self, name)) for name in self.__dataclass_fields__})
+        arrays = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return save({name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ShardOutputs":
@@ -31,10 +36,12 @@ class ShardOutputs:
 
 def join(shards: list[ShardOutputs]) -> ShardOutputs:
     """Return the outputs of all runs, in order."""
+    columns = {name: [getattr(shard, name) for shard in shards] for name in ShardOutputs.__dataclass_fields__}
     return ShardOutputs(
         **{
-            name: np.concatenate([getattr(shard, name) for shard in shards])
-            for name in ShardOutputs.__dataclass_fields__
+            name: np.concatenate(parts)
+            for name, parts in columns.items()
+            if all(part is not None for part in parts)  # a shard may be older than an array
         }
     )
 

@@ -50,6 +50,20 @@ def test_outputs_are_those_of_a_plain_pass(split: Path) -> None:
     assert outputs.test_accuracy == pytest.approx(float((test.argmax(1) == labels).double().mean()))
 
 
+def test_accuracies_of_each_class_are_those_of_a_plain_count(split: Path) -> None:
+    outputs = SplitEvaluator.load(split).evaluate(weights_of(split))
+    network = read_json(split / "visible/network.json")
+    net = build(network).eval()
+    net.load_state_dict(load_original(split))
+    for row, path in enumerate(("visible/retain.safetensors", "hidden/test.safetensors")):
+        stored = StoredSet.read(split / path)
+        with torch.no_grad():
+            right = (net(to_inputs(stored.images, network)).argmax(1) == stored.labels).numpy()
+        labels = stored.labels.numpy()
+        expected = [right[labels == label].mean() if (labels == label).any() else np.nan for label in range(10)]
+        assert np.allclose(outputs.class_accuracy[row], expected, equal_nan=True)
+
+
 def test_bits_do_not_depend_on_threads_order_or_the_models_before(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
     first = evaluator.evaluate(weights_of(split))

@@ -24,11 +24,15 @@ OUTPUT_PATHS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class StoredOutputs:
-    """confidences float64 [N, S]; retain_accuracy and test_accuracy float64 [N]."""
+    """confidences float64 [N, S]; retain_accuracy and test_accuracy float64 [N].
+
+    class_accuracy float32 [N, 2, classes], on the retain and on the test set; files made by older versions have none.
+    """
 
     confidences: NDArray[np.float64]
     retain_accuracy: NDArray[np.float64]
     test_accuracy: NDArray[np.float64]
+    class_accuracy: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.retain_accuracy)
@@ -39,6 +43,7 @@ class StoredOutputs:
             confidences=np.stack([run.confidences for run in runs]),
             retain_accuracy=np.array([run.retain_accuracy for run in runs]),
             test_accuracy=np.array([run.test_accuracy for run in runs]),
+            class_accuracy=np.stack([run.class_accuracy for run in runs]),
         )
 
     @classmethod
@@ -47,11 +52,18 @@ class StoredOutputs:
             confidences=np.concatenate([part.confidences for part in parts]),
             retain_accuracy=np.concatenate([part.retain_accuracy for part in parts]),
             test_accuracy=np.concatenate([part.test_accuracy for part in parts]),
+            class_accuracy=_all_or_none([part.class_accuracy for part in parts]),
         )
 
     def write(self, path: Path, *, metadata: dict[str, str] | None = None) -> None:
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in vars(self).items()}
+        arrays = {name: values for name, values in vars(self).items() if values is not None}
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in arrays.items()}
         write_tensors(path, tensors, metadata=metadata)
+
+
+def _all_or_none(parts: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
 
 
 def read_stored_outputs(path: Path) -> tuple[StoredOutputs, dict[str, str]]:
@@ -60,7 +72,8 @@ def read_stored_outputs(path: Path) -> tuple[StoredOutputs, dict[str, str]]:
     names = ("confidences", "retain_accuracy", "test_accuracy")
     if any(name not in tensors for name in names):
         raise DamagedSplit(f"{path} lacks one of {', '.join(names)}: prepare the split again to make this file anew")
-    return StoredOutputs(**{name: tensors[name].numpy() for name in names}), metadata
+    known = (*names, "class_accuracy")
+    return StoredOutputs(**{name: tensors[name].numpy() for name in known if name in tensors}), metadata
 
 
 def read_outputs(split_dir: Path, kind: Kind = "retrained") -> StoredOutputs:
