@@ -36,16 +36,17 @@ test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(ARGS)
 
 .PHONY: check
-check: $(STAMP) ## lint, formatting, types, import rule, then the tests: what CI runs
+check: $(STAMP) ## lint, formatting, types, import rule, known holes, then the tests: what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python scripts/audit.py requirements.lock
 	@$(MAKE) test
 
 .PHONY: audit
 audit: $(STAMP) ## look for known holes in what the lock file installs (asks PyPI's advisory service)
-	$(BIN)/pip-audit --requirement requirements.lock --disable-pip --require-hashes
+	@$(BIN)/python scripts/audit.py requirements.lock
 
 .PHONY: format
 format: $(STAMP) ## mend what ruff can mend
