@@ -1,5 +1,6 @@
 """Every setting of an instance, read once from the environment (prefix LETHE_). docs/settings.md describes each."""
 
+import re
 import secrets
 from functools import lru_cache
 from pathlib import Path
@@ -48,6 +49,10 @@ class Settings(BaseSettings):
     worker_drain_s: float = Field(
         default=0.0, ge=0, description="how long a stopping worker goes on with its shard before it gives it back"
     )
+    worker_downloads: Literal["server", "storage"] = Field(
+        default="server",
+        description="where remote workers fetch files: storage gives them presigned addresses of S3-compatible storage",
+    )
     sandbox_backend: Literal["bubblewrap", "runsc", "plain"] = Field(
         default="bubblewrap", description="what confines participants' code; plain only in tests"
     )
@@ -74,6 +79,15 @@ class Settings(BaseSettings):
     )
     session_days: int = Field(default=30, ge=1, description="how long a log-in lasts")
     open_registration: bool = Field(default=True, description="whether anyone may register an account")
+    smtp_host: str = Field(default="", description="mail server; empty: this instance sends no mail")
+    smtp_port: int = Field(default=587, ge=1, le=65535, description="port of the mail server")
+    smtp_tls: Literal["starttls", "implicit", "none"] = Field(
+        default="starttls",
+        description="how the connection to the mail server is encrypted; none only without a password",
+    )
+    smtp_user: str = Field(default="", description="name to log in to the mail server with; empty: no log-in")
+    smtp_password: SecretStr = Field(default=SecretStr(""), description="password of that name")
+    mail_from: str = Field(default="", description="address that mail is sent from")
     log_json: bool = Field(default=False, description="logs as JSON lines instead of text for people")
 
     @model_validator(mode="after")
@@ -88,6 +102,16 @@ class Settings(BaseSettings):
                 raise ValueError(f"LETHE_ENVIRONMENT=production needs {', '.join(missing)}")
             if self.sandbox_backend == "plain":
                 raise ValueError("LETHE_SANDBOX_BACKEND=plain confines nothing and is refused in production")
+        return self
+
+    @model_validator(mode="after")
+    def _mail_can_be_sent(self) -> Self:
+        if self.smtp_host and not re.fullmatch(r"[^@\s]+@[^@\s]+", self.mail_from):
+            raise ValueError(f"LETHE_SMTP_HOST needs LETHE_MAIL_FROM=someone@example.org; it was {self.mail_from!r}")
+        if bool(self.smtp_user) != bool(self.smtp_password.get_secret_value()):
+            raise ValueError("LETHE_SMTP_USER and LETHE_SMTP_PASSWORD are given together or not at all")
+        if self.smtp_user and self.smtp_tls == "none":
+            raise ValueError("LETHE_SMTP_TLS=none would send the password unencrypted; use starttls or implicit")
         return self
 
     @property

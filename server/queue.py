@@ -20,10 +20,12 @@ log = structlog.get_logger()
 EVALUATE_SHARD = "lethe.evaluate_shard"
 SCORE_EVALUATION = "lethe.score_evaluation"
 PREPARE_SPLIT = "lethe.prepare_split"
+PREPARE_SHARD = "lethe.prepare_shard"
 SWEEP = "lethe.sweep"
 GROUP_TIES = "lethe.group_ties"
+SEND_MAIL = "lethe.send_mail"
 
-CONTROL_QUEUE = "lethe.control"  # scores and sweeps: short, and taken before any shard
+CONTROL_QUEUE = "lethe.control"  # scores, sweeps, messages to people: short, and taken before any shard
 PREPARE_QUEUE = "lethe.prepare"
 MOST_HINTS = 8  # for one step: a worker that has ended a shard looks for the next by itself
 
@@ -55,7 +57,7 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
         },
         task_default_queue=CONTROL_QUEUE,
         task_create_missing_queues=True,
-        task_routes={PREPARE_SPLIT: {"queue": PREPARE_QUEUE}},
+        task_routes={task: {"queue": PREPARE_QUEUE} for task in (PREPARE_SPLIT, PREPARE_SHARD)},
         task_publish_retry=False,
     )
     return app
@@ -76,11 +78,14 @@ def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, d
     pending.extend((task, args, device) for _ in range(min(times, MOST_HINTS)))
 
 
-def send(task: str, *args: Any, device: str | None = None) -> bool:
-    """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it."""
+def send(task: str, *args: Any, device: str | None = None, expires_s: float | None = None) -> bool:
+    """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it.
+
+    expires_s: when nobody needs to start it any more.
+    """
     route: dict[str, Any] = {"queue": shard_queue(device)} if task == EVALUATE_SHARD else {}
     try:
-        client().send_task(task, args=args, **route)
+        client().send_task(task, args=args, expires=expires_s, **route)
     except (OperationalError, OSError) as error:
         log.warning("message not sent, the sweeper will", task=task, error=str(error))
         return False

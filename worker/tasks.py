@@ -8,20 +8,32 @@ import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
 from server.admin import delivering
-from server.competitions import clock, preparation
+from server.competitions import clock, model_shards, preparation
 from server.config import get_settings
 from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
 from server.evaluations import sweep
-from server.queue import EVALUATE_SHARD, GROUP_TIES, PREPARE_SPLIT, SCORE_EVALUATION, SWEEP, send
-from worker import metrics, pipeline, preparing, scoring_job, ties
+from server.notifications import mailing
+from server.queue import (
+    EVALUATE_SHARD,
+    GROUP_TIES,
+    PREPARE_SHARD,
+    PREPARE_SPLIT,
+    SCORE_EVALUATION,
+    SEND_MAIL,
+    SWEEP,
+    send,
+)
+from worker import drain, metrics, pipeline, preparing, preparing_shards, scoring_job, ties
 from worker.app import app
 from worker.claiming import Claimant
 from worker.context import get_context
 from worker.facts import gpu_of, pool_slot
 
 log = structlog.get_logger()
+
+MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
 
 
 @lru_cache
@@ -90,6 +102,21 @@ def prepare_split(split_id: str) -> bool:
     return preparing.prepare(get_context(), split_id)
 
 
+@app.task(name=PREPARE_SHARD)
+def prepare_shard() -> bool:
+    """Claim the next shard of models and train it. Whoever has made one looks for the next."""
+    made = not drain.is_asked() and preparing_shards.make_shard(get_context())
+    if made:
+        send(PREPARE_SHARD)
+    return made
+
+
+@app.task(name=SEND_MAIL, soft_time_limit=MESSAGES_MAY_TAKE_S)
+def send_mail() -> int:
+    """Send the e-mails that are due."""
+    return mailing.send(get_context().database, get_settings(), at=now())
+
+
 @app.task(name=SWEEP)
 def sweep_lost() -> None:
     """Find what was lost."""
@@ -99,11 +126,14 @@ def sweep_lost() -> None:
         at = database_clock(session)
         swept = sweep.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
         lost_splits = preparation.forgotten(session, at)
+        model_shards.sweep(session, at, max_attempts=settings.max_attempts)
     for split_id in lost_splits:
         send(PREPARE_SPLIT, split_id)
     with context.database.write() as session:
         clock.tick(session, now())
     delivering.deliver(context.database, context.settings, at=now())
+    if mailing.is_due(context.database, settings, at=now()):
+        send(SEND_MAIL, expires_s=settings.sweep_interval_s)
     metrics.LEASES_LOST.inc(swept.leases_lost)
     if swept.leases_lost or swept.scores_asked:
         log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)

@@ -4,9 +4,18 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, status
 
-from server.accounts import service, tokens
+from server.accounts import deletion, service, tokens
 from server.accounts.access import CurrentAccount, DatabaseDep
-from server.accounts.schemas import AccountOut, LogIn, NewToken, PasswordChange, Registration, TokenOut
+from server.accounts.schemas import (
+    AccountOut,
+    Deletion,
+    LogIn,
+    MailWish,
+    NewToken,
+    PasswordChange,
+    Registration,
+    TokenOut,
+)
 from server.deps import SessionDep, SettingsDep
 from server.errors import NotAllowed
 from server.problems import problems
@@ -56,7 +65,20 @@ def me(account: CurrentAccount) -> AccountOut:
     return AccountOut.model_validate(account)
 
 
+@router.put("/me/mail", responses=problems(401))
+def wish_for_mail(body: MailWish, account: CurrentAccount) -> AccountOut:
+    """Take or decline news of your competitions by e-mail. What you ask for yourself comes in any case."""
+    account.wants_mail = body.wanted
+    return AccountOut.model_validate(account)
+
+
 @router.put("/me/password", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401))
 def change_password(body: PasswordChange, session: SessionDep, account: CurrentAccount) -> None:
     """Change your password. Browsers are logged out; tokens stay."""
     service.change_password(session, account, old=body.old, new=body.new)
+
+
+@router.post("/me/deletion", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 409))
+def delete_me(body: Deletion, session: SessionDep, account: CurrentAccount) -> None:
+    """Delete your account, for good. Submissions stay on the boards, under a name that says nothing."""
+    deletion.delete(session, account, password=body.password)

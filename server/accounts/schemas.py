@@ -28,6 +28,7 @@ class AccountOut(_Out):
     name: str = Field(examples=["ada"])
     email: str | None = Field(examples=["ada@example.org"])
     role: str = Field(examples=["participant"])
+    wants_mail: bool = Field(description="whether news of one's competitions is sent to the address")
     created_at: datetime
 
 
@@ -56,8 +57,27 @@ class NewToken(TokenOut):
     token: str = Field(examples=["lethe_3q2-7wAAAA..."])
 
 
+class MailWish(_In):
+    """Whether news of one's competitions is wanted by e-mail."""
+
+    wanted: bool
+
+
 class PasswordChange(_In):
     """A new password; every browser session ends."""
 
     old: str = Field(max_length=1000)
     new: str = Field(description="10 to 200 characters")
+
+
+class Deletion(_In):
+    """Proof that it is meant."""
+
+    password: str = Field(max_length=1000)
+
+
+class ResetLinkOut(BaseModel):
+    """A link with which a person sets a new password, at the one moment when it can be read."""
+
+    link: str = Field(examples=["https://lethe.example.org/reset?token=3q2-7wAAAA..."])
+    expires_at: datetime

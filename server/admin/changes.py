@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from server.admin import audit, repository, webhooks
+from server.admin import audit, repository
 from server.competitions import lifecycle, service
 from server.competitions import repository as competition_repository
 from server.competitions.config_file import CompetitionFile, Limits
@@ -17,6 +17,7 @@ from server.errors import Conflict, InvalidInput, Violation, violations_of
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.organising import Announcement
+from server.notifications import telling
 from server.submissions.quota import day_of
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
@@ -110,7 +111,7 @@ def announce(session: Session, competition: Competition, *, title: str, text: st
     session.add(row)
     session.flush()
     _record(session, competition, "competition.announced", actor=actor, reason="", data={"announcement": row.id})
-    webhooks.tell(session, competition.id, "competition.announced", {"title": title, "text": text})
+    telling.tell(session, competition.id, "competition.announced", {"title": title, "text": text})
     return row
 
 

@@ -4,10 +4,11 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from server.admin import audit, webhooks
+from server.admin import audit
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
+from server.notifications import telling
 
 S = CompetitionState
 
@@ -36,7 +37,7 @@ ACTIONS = {
     S.ARCHIVED: "competition.archived",
 }
 
-TOLD = frozenset({S.CLOSED, S.FINAL})  # webhooks hear of these
+TOLD = frozenset({S.CLOSED, S.FINAL})  # people and webhooks hear of these
 
 
 def state_of(competition: Competition) -> CompetitionState:
@@ -71,7 +72,7 @@ def move(
     )
     competition.state = to.value
     if to in TOLD:
-        webhooks.tell(session, competition.id, ACTIONS[to], {"competition": competition.slug})
+        telling.tell(session, competition.id, ACTIONS[to], {"competition": competition.slug})
 
 
 def is_hidden(competition: Competition) -> bool:

@@ -5,12 +5,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from server.admin import webhooks
 from server.db import now
 from server.evaluations import repository
 from server.models.competition import Split, Visibility
 from server.models.evaluation import EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
 from server.models.submission import Stage, Submission
+from server.notifications import telling
 from server.queue import GROUP_TIES, send_after_commit
 
 
@@ -61,7 +61,7 @@ def record(session: Session, evaluation_id: str, score: ScoreRecord) -> bool:
         submission = session.get_one(Submission, evaluation.submission_id)
         submission.stage = Stage.SCORED.value
         submission.finished_at = now()
-        webhooks.tell(session, submission.competition_id, "submission.scored", {"submission": submission.id})
+        telling.tell(session, submission.competition_id, "submission.scored", {"submission": submission.id})
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)
     return True

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from server.admin import webhooks
 from server.competitions.config_file import CompetitionFile
 from server.db import new_id, now
-from server.evaluations import repository
+from server.evaluations import disclosure, repository
 from server.evaluations.progress import AttemptEntry, Progress
 from server.evaluations.versions import SCORER_VERSION
 from server.models.competition import Competition, Split, Team, Visibility
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Fault, Stage, Submission
+from server.notifications import telling
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 
 BASELINE_PRIORITY = 2  # everybody compares with the organiser's own entries
@@ -76,7 +76,10 @@ def runs_started(session: Session, submission: Submission) -> bool:
 
 
 def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
-    """End the evaluation, and with it a public submission, with a named failure."""
+    """End the evaluation, and with it a public submission, with a named failure.
+
+    error: everything that is known of it. The team is told what `disclosure` lets through.
+    """
     evaluation.state = EvaluationState.FAILED.value
     evaluation.fault = fault.value
     evaluation.error_class = error_class
@@ -86,14 +89,16 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
     split = session.get_one(Split, evaluation.split_id)
     if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
         submission = session.get_one(Submission, evaluation.submission_id)
+        budget = competition_config(session, split).limits.leak_bits_per_day
+        told = disclosure.tell(session, evaluation, submission, budget=budget)
         submission.stage = Stage.FAILED.value
         submission.fault = fault.value
         submission.error_class = error_class
-        submission.error = error
+        submission.error = told
         submission.refunded = fault is not Fault.PARTICIPANT
         submission.finished_at = now()
-        told = {"submission": submission.id, "fault": fault.value, "error_class": error_class}
-        webhooks.tell(session, submission.competition_id, "submission.failed", told)
+        event = {"submission": submission.id, "fault": fault.value, "error_class": error_class}
+        telling.tell(session, submission.competition_id, "submission.failed", event)
 
 
 def advance(session: Session, evaluation: Evaluation, closed: Shard) -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, String
+from sqlalchemy import CheckConstraint, ForeignKey, String, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db import Base, new_id, now
@@ -26,6 +26,7 @@ class Account(Base):
     password_hash: Mapped[str] = mapped_column(String(200))
     role: Mapped[str] = mapped_column(String(16), default=Role.PARTICIPANT.value)
     created_at: Mapped[datetime] = mapped_column(default=now)
+    wants_mail: Mapped[bool] = mapped_column(default=True, server_default=true())  # what can be declined
     disabled_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]  # by its owner: the row stays, without what names a person
 

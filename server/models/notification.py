@@ -1,10 +1,10 @@
-"""What people and programs are told: an outbox, so that a message is neither lost nor sent for what was undone."""
+"""What people and programs are told: outboxes, so that a message is neither lost nor sent for what was undone."""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, String, Text, text
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base, new_id, now
@@ -31,28 +31,42 @@ class DeliveryState(StrEnum):
     FAILED = "failed"  # given up
 
 
-class Delivery(Base):
-    """One message to one receiver."""
-
-    __tablename__ = "deliveries"
-    __table_args__ = (
-        one_of("state", DeliveryState),
-        Index(
-            "ix_deliveries_due",
-            "next_attempt_at",
-            postgresql_where=text("state = 'waiting'"),
-            sqlite_where=text("state = 'waiting'"),
-        ),
-    )
+class _Outgoing:
+    """How far the sending of one message is."""
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
-    competition_id: Mapped[str | None] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
-    webhook_id: Mapped[str | None] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
-    account_id: Mapped[str | None] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"))  # by e-mail
-    event: Mapped[str] = mapped_column(String(40))
-    payload: Mapped[dict[str, Any]] = mapped_column(JSON)
     state: Mapped[str] = mapped_column(String(8), default=DeliveryState.WAITING.value)
     attempts: Mapped[int] = mapped_column(default=0)
     next_attempt_at: Mapped[datetime] = mapped_column(default=now)
     error: Mapped[str] = mapped_column(Text, default="")
     created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+def _outbox(table: str) -> tuple[CheckConstraint, Index]:
+    """Return what every table of outgoing messages has: a few states, and an index over what waits."""
+    waiting = text("state = 'waiting'")
+    due = Index(f"ix_{table}_due", "next_attempt_at", postgresql_where=waiting, sqlite_where=waiting)
+    return one_of("state", DeliveryState), due
+
+
+class Delivery(_Outgoing, Base):
+    """One message to one webhook."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = _outbox("deliveries")
+
+    competition_id: Mapped[str | None] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
+    webhook_id: Mapped[str | None] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
+    event: Mapped[str] = mapped_column(String(40))
+    payload: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class Mail(_Outgoing, Base):
+    """One e-mail to one address. What it said is forgotten once it is sent or given up: it may hold a secret link."""
+
+    __tablename__ = "mails"
+    __table_args__ = _outbox("mails")
+
+    address: Mapped[str] = mapped_column(String(254))
+    subject: Mapped[str] = mapped_column(String(300))
+    body: Mapped[str] = mapped_column(Text)

@@ -1,0 +1,84 @@
+"""Queries about what waits to be sent, and about whom an event concerns."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Select, select, union, update
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.orm import Session
+
+from server.models.account import Account
+from server.models.competition import CompetitionOrganiser, Membership
+from server.models.notification import Delivery, DeliveryState, Mail
+
+Outgoing = Delivery | Mail
+Row = TypeVar("Row", Delivery, Mail)
+
+
+def any_due(session: Session, table: type[Outgoing], at: datetime) -> bool:
+    """Return whether something waits whose time has come."""
+    return session.scalar(select(table.id).where(*_due(table, at)).limit(1)) is not None
+
+
+def due(session: Session, table: type[Row], at: datetime, *, limit: int) -> Sequence[Row]:
+    """Return what waits and whose time has come, the longest due first."""
+    statement = select(table).where(*_due(table, at)).order_by(table.next_attempt_at, table.id)
+    return session.scalars(statement.limit(limit)).all()
+
+
+def take(session: Session, row: Outgoing, *, until: datetime) -> bool:
+    """Take one attempt at a message; nobody else tries before `until`. Return False if somebody else has it."""
+    table = type(row)
+    result = session.execute(
+        update(table)
+        .where(table.id == row.id, table.state == DeliveryState.WAITING.value, table.attempts == row.attempts)
+        .values(attempts=table.attempts + 1, next_attempt_at=until)
+        .execution_options(synchronize_session=False)
+    )
+    return isinstance(result, CursorResult) and result.rowcount == 1
+
+
+def end(session: Session, table: type[Outgoing], row_id: str, *, state: DeliveryState, error: str) -> None:
+    """Close a message for good. What a mail said is forgotten."""
+    values = {"state": state.value, "error": error} | ({"body": ""} if table is Mail else {})
+    session.execute(update(table).where(table.id == row_id).values(**values))
+
+
+def note_error(session: Session, table: type[Outgoing], row_id: str, error: str) -> None:
+    session.execute(update(table).where(table.id == row_id).values(error=error))
+
+
+def addresses_of_team(session: Session, team_id: str) -> list[str]:
+    """Return the addresses of a team's members who want mail."""
+    mine = select(Account.email).join(Membership, Membership.account_id == Account.id)
+    return _addresses(session, union(mine.where(Membership.team_id == team_id, *_reachable())).subquery().c.email)
+
+
+def addresses_of_competition(session: Session, competition_id: str) -> list[str]:
+    """Return the addresses of everybody who takes part in a competition or organises it, and wants mail."""
+    members = select(Account.email).join(Membership, Membership.account_id == Account.id)
+    theirs = members.where(Membership.competition_id == competition_id, *_reachable())
+    return _addresses(session, union(theirs, _organisers(competition_id)).subquery().c.email)
+
+
+def addresses_of_organisers(session: Session, competition_id: str) -> list[str]:
+    """Return the addresses of a competition's organisers who want mail."""
+    return _addresses(session, union(_organisers(competition_id)).subquery().c.email)
+
+
+def _organisers(competition_id: str) -> Select[str | None]:
+    theirs = select(Account.email).join(CompetitionOrganiser, CompetitionOrganiser.account_id == Account.id)
+    return theirs.where(CompetitionOrganiser.competition_id == competition_id, *_reachable())
+
+
+def _reachable() -> tuple[ColumnElement[bool], ...]:
+    return Account.email.is_not(None), Account.wants_mail.is_(True), Account.disabled_at.is_(None)
+
+
+def _addresses(session: Session, column: ColumnElement[str | None]) -> list[str]:
+    return [address for address in session.scalars(select(column).order_by(column)) if address]
+
+
+def _due(table: type[Outgoing], at: datetime) -> tuple[ColumnElement[bool], ...]:
+    return table.state == DeliveryState.WAITING.value, table.next_attempt_at <= at

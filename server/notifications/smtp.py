@@ -1,0 +1,98 @@
+"""Speaks to the mail server."""
+
+import smtplib
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, make_msgid
+
+from server.config import Settings
+from server.db import now
+
+TIMEOUT_S = 10.0  # of each answer of the mail server
+PERMANENT = range(500, 600)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One attempt at an e-mail, as read from the database."""
+
+    mail_id: str
+    attempt: int
+    address: str
+    subject: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a letter did not go out. A permanent one would only come again."""
+
+    text: str
+    is_permanent: bool
+
+
+def send_all(settings: Settings, letters: Sequence[Letter]) -> Iterator[tuple[Letter, Problem | None]]:
+    """Send letters over one connection. Yield each with what was in the way, None if it went out.
+
+    A mail server that cannot be reached, or goes away, is the problem of every letter that is left.
+    """
+    left = list(letters)
+    try:
+        with _connected(settings) as server:
+            while left:
+                problem = _send(server, settings, left[0])
+                yield left.pop(0), problem
+    except (OSError, smtplib.SMTPException) as error:
+        for letter in left:
+            yield letter, Problem(_told(error), is_permanent=False)
+
+
+@contextmanager
+def _connected(settings: Settings) -> Iterator[smtplib.SMTP]:
+    context = ssl.create_default_context()
+    place = settings.smtp_host, settings.smtp_port
+    server = (
+        smtplib.SMTP_SSL(*place, timeout=TIMEOUT_S, context=context)
+        if settings.smtp_tls == "implicit"
+        else smtplib.SMTP(*place, timeout=TIMEOUT_S)
+    )
+    with server:
+        if settings.smtp_tls == "starttls":
+            server.starttls(context=context)
+        if settings.smtp_user:
+            server.login(settings.smtp_user, settings.smtp_password.get_secret_value())
+        yield server
+
+
+def _send(server: smtplib.SMTP, settings: Settings, letter: Letter) -> Problem | None:
+    try:
+        server.send_message(_message(settings, letter), from_addr=settings.mail_from, to_addrs=[letter.address])
+    except smtplib.SMTPRecipientsRefused as error:
+        code, text = next(iter(error.recipients.values()))
+        return Problem(f"{code} {text!r}", is_permanent=code in PERMANENT)
+    except smtplib.SMTPDataError as error:
+        return Problem(_told(error), is_permanent=error.smtp_code in PERMANENT)
+    except (smtplib.SMTPNotSupportedError, ValueError) as error:  # an address that cannot be written
+        return Problem(_told(error), is_permanent=True)
+    return None
+
+
+def _message(settings: Settings, letter: Letter) -> EmailMessage:
+    message = EmailMessage(policy=SMTP)
+    message["From"] = Address("Lethe", addr_spec=settings.mail_from)
+    message["To"] = Address(addr_spec=letter.address)
+    message["Subject"] = letter.subject
+    message["Date"] = format_datetime(now())
+    message["Message-ID"] = make_msgid(letter.mail_id, domain=settings.mail_from.rpartition("@")[2])
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(letter.body)
+    return message
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
