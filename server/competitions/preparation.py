@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, Exists, and_, exists, or_, select, update
 from sqlalchemy.engine import CursorResult
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from server.competitions import service
 from server.competitions.config_file import CompetitionFile
 from server.db import clock, moment, now
 from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.preparing import ModelShard, ModelShardState
+from server.queue import PREPARE_SPLIT, send_after_commit
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class SplitWork:
     attempt: int
     visibility: str
     competition: CompetitionFile
+    is_divided: bool = False  # its models are made, each shard by whoever asked for it
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,14 @@ class PreparedSplit:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-def claim(session: Session, split_id: str, *, lease_s: float) -> SplitWork | None:
-    """Lease the split's preparation, or return None if it is done or in other hands."""
+def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu") -> SplitWork | None:
+    """Lease the split's preparation, or return None if it is done, in other hands, or begun on another device."""
     result = session.execute(
         update(Split)
         .where(
             Split.id == split_id,
             _waits(clock(session)),
+            or_(Split.device.is_(None), Split.device == device),
         )
         .values(
             state=SplitState.PREPARING.value,
@@ -54,12 +58,38 @@ def claim(session: Session, split_id: str, *, lease_s: float) -> SplitWork | Non
         return None
     split = session.get_one(Split, split_id, populate_existing=True)
     competition = session.get_one(Competition, split.competition_id)
-    return SplitWork(split.id, split.attempt, split.visibility, CompetitionFile.model_validate(competition.config))
+    is_divided = session.scalar(select(exists().where(ModelShard.split_id == split_id)))
+    file = CompetitionFile.model_validate(competition.config)
+    return SplitWork(split.id, split.attempt, split.visibility, file, is_divided=bool(is_divided))
 
 
 def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
     """Say that the worker lives and how far it is. Return False if the work is no longer its own."""
     return _update(session, work, lease_expires_at=moment(lease_s), stage=stage[:80], progress=progress)
+
+
+def hand_over(session: Session, work: SplitWork) -> bool:
+    """Leave the split to the next that asks. Return False if the work was lost before."""
+    left = _update(session, work, lease_expires_at=None)
+    if left:
+        send_after_commit(session, PREPARE_SPLIT, work.split_id)
+    return left
+
+
+def let_go(session: Session, work: SplitWork, *, stage: str, device: str, versions: dict[str, str]) -> bool:
+    """Leave the split to the workers that make its shards. Return False if the work was lost before.
+
+    device, versions: what made its first files.
+    """
+    return _update(
+        session, work, lease_expires_at=None, stage=stage[:80], progress=0.0, device=device, versions=versions
+    )
+
+
+def has_open_shards(split_id: str | InstrumentedAttribute[str]) -> Exists:
+    """Return whether shards of the split's models are still to be made, as an SQL expression."""
+    open_states = [ModelShardState.QUEUED.value, ModelShardState.LEASED.value]
+    return exists().where(ModelShard.split_id == split_id, ModelShard.state.in_(open_states))
 
 
 def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
@@ -97,12 +127,13 @@ def forgotten(session: Session, at: datetime) -> list[str]:
 
 
 def _waits(at: datetime) -> ColumnElement[bool]:
-    """The competition is past its draft, the split is not ready, and nobody holds it."""
+    """The competition is past its draft, the split is not ready, and nobody holds it or makes shards of it."""
     begun = select(Competition.id).where(Competition.state != CompetitionState.DRAFT.value)
     return and_(
         Split.competition_id.in_(begun),
         Split.state.in_([SplitState.PENDING.value, SplitState.PREPARING.value]),
         or_(Split.lease_expires_at.is_(None), Split.lease_expires_at < at),
+        ~has_open_shards(Split.id),
     )
 
 

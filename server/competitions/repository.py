@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, delete, or_, select
 from sqlalchemy.orm import Session
 
 from server.models.competition import (
@@ -13,6 +13,7 @@ from server.models.competition import (
     Split,
     Visibility,
 )
+from server.models.preparing import ModelShard
 
 
 def by_slug(session: Session, slug: str) -> Competition | None:
@@ -73,3 +74,14 @@ def split(session: Session, *, competition_id: str, visibility: Visibility) -> S
     return session.scalar(
         select(Split).where(Split.competition_id == competition_id, Split.visibility == visibility.value)
     )
+
+
+def model_shards(session: Session, split_ids: Sequence[str]) -> Sequence[ModelShard]:
+    """Return the shards of these splits' preparations in the order in which they are made."""
+    statement = select(ModelShard).where(ModelShard.split_id.in_(split_ids)).order_by(ModelShard.id)
+    return session.scalars(statement.execution_options(populate_existing=True)).all()
+
+
+def forget_model_shards(session: Session, split_id: str) -> None:
+    """Remove a split's shards: its preparation begins anew, and finds by itself what is made already."""
+    session.execute(delete(ModelShard).where(ModelShard.split_id == split_id))

@@ -124,4 +124,5 @@ def reveal_competition(
 
 
 def _organised(session: Session, competition: Competition) -> OrganisedCompetition:
-    return OrganisedCompetition.with_splits(competition, list(service.splits(session, competition)))
+    splits = service.splits(session, competition)
+    return OrganisedCompetition.with_splits(competition, splits, service.model_shards(session, splits))

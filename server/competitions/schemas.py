@@ -1,5 +1,6 @@
 """What anyone may know of a competition. Seeds, options of the dataset and private splits never pass through here."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -9,6 +10,7 @@ from server.competitions import service
 from server.competitions.config_file import CompetitionFile, Limits
 from server.competitions.finals import Rescoring
 from server.models.competition import Competition, Split
+from server.models.preparing import ModelShard
 from server.submissions.quota import Quota
 
 
@@ -97,10 +99,25 @@ class CompetitionPage(CompetitionOut):
         )
 
 
-class SplitOut(BaseModel):
-    """How far a split is, for organisers."""
+class ModelShardOut(BaseModel):
+    """A part of a split's models, made by whichever worker asks for it."""
 
     model_config = ConfigDict(from_attributes=True)
+
+    kind: str = Field(description="retrained, oracle, originals", examples=["retrained"])
+    first_model: int = Field(examples=[64])
+    n_models: int = Field(examples=[64])
+    models_done: float = Field(description="a model half trained counts as a half", examples=[12.5])
+    state: str = Field(description="queued, leased, done, failed, cancelled", examples=["leased"])
+    attempt: int = Field(examples=[1])
+    worker: str | None
+    claimed_at: datetime | None
+    finished_at: datetime | None
+    error: str = Field(description="of the last attempt that failed")
+
+
+class SplitOut(BaseModel):
+    """How far a split is, for organisers."""
 
     visibility: str = Field(examples=["public"])
     state: str = Field(examples=["preparing"])
@@ -109,6 +126,20 @@ class SplitOut(BaseModel):
     error: str
     n_forget: int | None
     retraining_time_s: float | None
+    shards: list[ModelShardOut] = Field(description="empty where one worker makes the whole split")
+
+    @classmethod
+    def of(cls, split: Split, shards: Sequence[ModelShard]) -> "SplitOut":
+        return cls(
+            visibility=split.visibility,
+            state=split.state,
+            stage=split.stage,
+            progress=split.progress,
+            error=split.error,
+            n_forget=split.n_forget,
+            retraining_time_s=split.retraining_time_s,
+            shards=[ModelShardOut.model_validate(shard) for shard in shards],
+        )
 
 
 class OrganisedCompetition(CompetitionOut):
@@ -117,8 +148,10 @@ class OrganisedCompetition(CompetitionOut):
     splits: list[SplitOut]
 
     @classmethod
-    def with_splits(cls, competition: Competition, splits: list[Split]) -> "OrganisedCompetition":
-        shown = [SplitOut.model_validate(split) for split in splits]
+    def with_splits(
+        cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
+    ) -> "OrganisedCompetition":
+        shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
         return cls(**_basics(competition, service.file_of(competition)), splits=shown)
 
 

@@ -22,6 +22,7 @@ from server.models.competition import (
     SplitState,
     Visibility,
 )
+from server.models.preparing import ModelShard
 
 
 def get(session: Session, slug: str, *, account: Account | None) -> Competition:
@@ -94,6 +95,11 @@ def splits(session: Session, competition: Competition) -> Sequence[Split]:
     return repository.splits(session, competition.id)
 
 
+def model_shards(session: Session, splits: Sequence[Split]) -> Sequence[ModelShard]:
+    """Return the shards that the preparations of these splits are divided into, if they are."""
+    return repository.model_shards(session, [split.id for split in splits])
+
+
 def split_of(session: Session, competition: Competition, visibility: Visibility) -> Split:
     """Return one of the two splits. Raises NotFound."""
     split = repository.split(session, competition_id=competition.id, visibility=visibility)
@@ -115,6 +121,7 @@ def prepare(session: Session, competition: Competition, *, actor: Account | None
             again = "checking every file" if split.state == SplitState.READY else ""
             split.state, split.stage, split.error = SplitState.PENDING.value, again, ""
             split.progress, split.lease_expires_at = 0.0, None
+            repository.forget_model_shards(session, split.id)
         if split.state == SplitState.PENDING:
             queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
     session.flush()

@@ -28,11 +28,13 @@ class Fitting:
     refusals: dict[str, str] = field(default_factory=dict)
 
 
-def fitting(session: Session, facts: WorkerFacts, *, competitions: Sequence[str] | None = None) -> Fitting:
+def fitting(
+    session: Session, facts: WorkerFacts, *, competitions: Sequence[str] | None = None, public_only: bool = False
+) -> Fitting:
     """Compare a worker with every prepared split, of some competitions only if those are given."""
     refusals: dict[str, str] = {}
     splits: list[str] = []
-    for split in repository.ready_splits(session, competitions):
+    for split in repository.ready_splits(session, competitions, public_only=public_only):
         reason = refusal(facts, split)
         if reason is None:
             splits.append(split.split_id)
@@ -49,11 +51,12 @@ def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
     if facts.memory_mib < split.memory_mib:
         return f"{name} allows a run {split.memory_mib} MiB of memory, this worker has {facts.memory_mib} MiB for one"
     prepared, installed = split.versions.get("torch"), facts.versions.get("torch")
-    if prepared is not None and _minor(prepared) != _minor(installed):
-        return f"{name} was prepared with torch {prepared}, this worker has {installed}: install {_minor(prepared)}"
+    wanted = minor_version(prepared)
+    if prepared is not None and wanted != minor_version(installed):
+        return f"{name} was prepared with torch {prepared}, this worker has {installed}: install {wanted}"
     return None
 
 
-def _minor(version: object) -> str:
+def minor_version(version: object) -> str:
     """Return major.minor: a release that only mends bugs computes the same."""
     return ".".join(str(version).split("+", maxsplit=1)[0].split(".")[:2])

@@ -3,12 +3,14 @@
 Same seeds, same order of images and same arithmetic as the plain loop, up to the rounding of a product's sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from server.competitions.config_file import Training
 from worker.splits.recipe import class_weights, learning_rate, make_optimizer, set_learning_rate
 from worker.splits.seeds import torch_generator
 from worker.splits.training import OnEpoch, State, TrainingJob, untrained
@@ -24,19 +26,23 @@ def can_stack(job: TrainingJob) -> bool:
     Grouped convolutions are faster than a loop on small pictures only (benchmarks/splits/training.py), and stacked
     weights that leave the cache are slower than one model's after another.
     """
-    name, (_, height, width) = job.network["name"], job.network["input_shape"]
+    return job.images.is_floating_point() and stacks_well(job.network, job.recipe, device=job.device.type)
+
+
+def stacks_well(network: Mapping[str, Any], recipe: Training, *, device: str) -> bool:
+    """Say the same of a network and recipe whose data is not at hand."""
+    name, (_, height, width) = network["name"], network["input_shape"]
     return (
         (name == "mlp" or (name == "small_cnn" and height * width <= GROUPED_PIXELS))
-        and job.recipe.augmentation == "none"
-        and job.recipe.precision == "float32"
-        and job.device.type == "cpu"
-        and job.images.is_floating_point()
-        and ENSEMBLE_SIZE * model_bytes(job) <= STACKED_BYTES
+        and recipe.augmentation == "none"
+        and recipe.precision == "float32"
+        and device == "cpu"
+        and ENSEMBLE_SIZE * model_bytes(network) <= STACKED_BYTES
     )
 
 
-def model_bytes(job: TrainingJob) -> int:
-    return sum(value.nbytes for value in untrained(job.network, 0).state_dict().values())
+def model_bytes(network: Mapping[str, Any]) -> int:
+    return sum(value.nbytes for value in untrained(network, 0).state_dict().values())
 
 
 def train_stacked(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch | None = None) -> State:

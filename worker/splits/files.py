@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def sha256_of(path: Path) -> str:
 
 def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         write(part)
         with part.open("rb") as file:

@@ -1,14 +1,14 @@
 """Sets of N models, trained and evaluated a shard at a time; each model is a function of (split, index) alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox.guest.networks import build
-from server.competitions.config_file import CompetitionFile
+from server.competitions.config_file import CompetitionFile, Training
 from worker.inference import SplitEvaluator
 from worker.splits.checkpoints import TrainingCheckpoints
+from worker.splits.ensemble import ENSEMBLE_SIZE, model_bytes, stacks_well
 from worker.splits.errors import DamagedSplit, SplitNotPrepared
 from worker.splits.files import read_tensors, write_tensors
 from worker.splits.outputs import OUTPUT_PATHS, Kind, StoredOutputs, read_stored_outputs
@@ -20,21 +20,31 @@ from worker.splits.workspace import OnProgress, Progress
 
 STAGES: dict[Kind, str] = {"retrained": "retrained models", "oracle": "oracle", "originals": "original models"}
 MODEL_NAMES: dict[Kind, str] = {"retrained": "retrained model", "oracle": "oracle model", "originals": "original model"}
-MODELS_PER_SHARD = 64
+MODELS_PER_SHARD = ENSEMBLE_SIZE
 SHARD_BYTES = 2**30
+SHARD_S = 300.0  # what a lost worker may cost, and how long others may wait for the last shard
+
+
+def models_per_shard(network: Mapping[str, Any], recipe: Training, *, model_s: float, device: str) -> int:
+    """Return how many models are trained together and kept in one file.
+
+    At most 64, about 1 GiB, and (a power of two) about five minutes of work, where a model takes `model_s`. Models that
+    are stacked go 64 at a time whatever they take, since a stack costs the same with fewer.
+    """
+    most = max(1, min(MODELS_PER_SHARD, SHARD_BYTES // model_bytes(network)))
+    if stacks_well(network, recipe, device=device):
+        return most
+    wanted = max(1, int(SHARD_S / model_s))
+    return min(most, 1 << (wanted.bit_length() - 1))
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """How N models are laid into files: at most 64 in one, and about 1 GiB."""
+    """How N models are laid into files. model_s: about how long one takes to train."""
 
     n_models: int
     models_per_shard: int
-
-    @classmethod
-    def of(cls, network: dict[str, Any], n_models: int) -> "ShardPlan":
-        model_bytes = sum(value.nbytes for value in build(network).state_dict().values())
-        return cls(n_models, max(1, min(MODELS_PER_SHARD, SHARD_BYTES // model_bytes)))
+    model_s: float
 
     @property
     def n_shards(self) -> int:
@@ -55,7 +65,7 @@ class ModelShards:
     split_dir: Path
     kind: Kind
     plan: ShardPlan
-    job: TrainingJob
+    make_job: Callable[[], TrainingJob]
     seed_words: tuple[str, ...]
     competition: CompetitionFile
     data_digest: str
@@ -93,22 +103,24 @@ class ModelShards:
     def _train(self, shard: int, *, store: bool) -> State:
         indices = self.plan.indices(shard)
         model_seeds = derive_seeds(*self.seed_words, self.kind, indices=indices)
-        checkpoints = TrainingCheckpoints(self.split_dir / "work" / self.kind, self.data_digest)
         done = indices.start
-        epochs = self.job.recipe.epochs
+        job = self.make_job()
+        epochs = job.recipe.epochs
         finished = 0
 
         def on_epoch(n_models: int) -> None:
             nonlocal finished
             finished += n_models
-            self.progress(Progress(STAGES[self.kind], done + finished // epochs, self.plan.n_models))
+            self.progress(Progress(STAGES[self.kind], done + round(finished / epochs, 2), self.plan.n_models))
 
         seeds = dict(zip(indices, model_seeds, strict=True))
-        state = train_models(self.job, seeds, checkpoints=checkpoints, on_epoch=on_epoch)
+        state = train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch)
         if store:
             write_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard), state)
-            checkpoints.clear(indices)
         return state
+
+    def _checkpoints(self) -> TrainingCheckpoints:
+        return TrainingCheckpoints(self.split_dir / "work" / self.kind, self.data_digest)
 
     def _evaluate(self, shard: int, models: State) -> StoredOutputs:
         evaluator = self.evaluator()
@@ -117,11 +129,16 @@ class ModelShards:
         for position, index in enumerate(indices):
             run = evaluator.evaluate_state({name: stacked[position] for name, stacked in models.items()})
             name = f"{MODEL_NAMES[self.kind]} {index}"
-            check_learned(self.competition, name, run.retain_accuracy, n_classes=self.job.n_classes)
+            check_learned(self.competition, name, run.retain_accuracy, n_classes=int(evaluator.network["n_classes"]))
             runs.append(run)
         outputs = StoredOutputs.of_runs(runs)
         outputs.write(self._part_path(shard), metadata={"data": self.data_digest})
+        self._checkpoints().clear(indices)
         return outputs
+
+    def has_outputs(self, shard: int) -> bool:
+        """Say whether a shard's models were trained and evaluated, on this data."""
+        return self._read_part(shard) is not None
 
     def _read_part(self, shard: int) -> StoredOutputs | None:
         try:

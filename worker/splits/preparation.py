@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from server.competitions.config_file import CompetitionFile
+from server.competitions.model_shards import ShardToMake
 from worker.inference import SplitEvaluator
 from worker.scoring.setups import EvaluationSetup, SetupPlan
 from worker.splits import seeds
@@ -21,7 +22,7 @@ from worker.splits.description import fingerprint, library_versions, network_des
 from worker.splits.files import write_json, write_tensors, write_text
 from worker.splits.manifest import NETWORK_PATH as NETWORK
 from worker.splits.manifest import EvaluationSettings, Manifest
-from worker.splits.model_shards import STAGES, ModelShards, ShardPlan
+from worker.splits.model_shards import STAGES, ModelShards, ShardPlan, models_per_shard
 from worker.splits.originals import ORIGINAL
 from worker.splits.outputs import OUTPUT_PATHS, Kind
 from worker.splits.quality import check_learned, training_accuracy
@@ -30,6 +31,7 @@ from worker.splits.sample import SAMPLE_FILES, write_sample
 from worker.splits.stored_sets import SET_PATHS, StoredSet, write_sets
 from worker.splits.train_models import train_or_resume
 from worker.splits.training import TrainingJob, train_model
+from worker.splits.workload import training_seconds
 from worker.splits.workspace import OnProgress, Progress, Step, Workspace
 
 TRAINED_ON: dict[Kind, tuple[str, ...]] = {
@@ -52,22 +54,24 @@ class Preparation:
         self.workspace = Workspace(out, fingerprint=fingerprint(competition, visibility), progress=progress)
 
     def steps(self) -> list[Step]:
-        """Return every step, in an order in which each finds what it reads."""
+        """Return every step, in an order in which each finds what it reads. The data steps must have been made."""
+        return [*self.data_steps(), *self.first_steps(), *self.model_set_steps()]
+
+    def first_steps(self) -> list[Step]:
+        """Return the steps that one process makes before it is worth training many models."""
         data = (SET_PATHS["retain"], SET_PATHS["forget"])
-        evaluated = (NETWORK, *data, SET_PATHS["test"])
         return [
-            *self.data_steps(),
             Step("sample", SAMPLE_FILES, self._make_sample),
             Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data)),
             Step("timing", (), self._measure_retraining),
+        ]
+
+    def model_set_steps(self) -> list[Step]:
+        """Return the steps that train and evaluate the sets of N models."""
+        evaluated = (NETWORK, SET_PATHS["retain"], SET_PATHS["forget"], SET_PATHS["test"])
+        return [
             *self._stored_models("retrained", evaluated),
-            Step(
-                "oracle-outputs",
-                (OUTPUT_PATHS["oracle"],),
-                lambda: self.shards("oracle").write_outputs(),
-                inputs=evaluated,
-                stage="oracle",
-            ),
+            self._oracle_outputs(),
             *(self._stored_models("originals", evaluated) if self.has_originals else ()),
         ]
 
@@ -77,7 +81,27 @@ class Preparation:
             Step("versions", (), library_versions),
             Step("data", (NETWORK, *SET_PATHS.values(), REPORT, REPORT_PAGE), self._make_data),
             Step("batch-size", (), self._find_batch_size),
+            Step("plan", (), self._make_plan),
         ]
+
+    def missing_shards(self) -> list[ShardToMake]:
+        """Return the shards of models that are still to be trained."""
+        outputs = self._oracle_outputs()
+        missing: list[ShardToMake] = []
+        for kind in self.kinds:
+            steps = self.model_steps(kind) if kind != "oracle" else []
+            shards = self.shards(kind)
+            for position in range(self.plan.n_shards):
+                made = self.workspace.finished(steps[position]) if steps else shards.has_outputs(position)
+                if not made and not (kind == "oracle" and self.workspace.finished(outputs)):
+                    indices = self.plan.indices(position)
+                    missing.append(ShardToMake(kind, position, indices.start, len(indices)))
+        return missing
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The sets of N models that this competition needs."""
+        return ("retrained", "oracle", "originals") if self.has_originals else ("retrained", "oracle")
 
     def model_steps(self, kind: Kind) -> list[Step]:
         """Return the steps that train stored models, one for each file of checkpoints; they need only the data."""
@@ -109,6 +133,15 @@ class Preparation:
             stage=f"evaluating {STAGES[kind]}",
         )
         return [*shards, outputs]
+
+    def _oracle_outputs(self) -> Step:
+        return Step(
+            "oracle-outputs",
+            (OUTPUT_PATHS["oracle"],),
+            lambda: self.shards("oracle").write_outputs(),
+            inputs=(NETWORK, SET_PATHS["retain"], SET_PATHS["forget"], SET_PATHS["test"]),
+            stage="oracle",
+        )
 
     def run(self, step: Step) -> dict[str, Any]:
         """Make one step unless it is whole, and say so."""
@@ -159,7 +192,8 @@ class Preparation:
 
     @cached_property
     def plan(self) -> ShardPlan:
-        return ShardPlan.of(self.network, self.competition.n_models)
+        values = self.workspace.run(Step("plan", (), self._make_plan))
+        return ShardPlan(self.competition.n_models, values["models_per_shard"], values["model_s"])
 
     @cached_property
     def sets(self) -> dict[str, StoredSet]:
@@ -191,11 +225,10 @@ class Preparation:
 
     def _seeds(self) -> dict[str, Any]:
         prefix = f"{self.competition.slug}/{self.visibility}/<splits.seed>"
-        kinds = ("retrained", "oracle", "originals") if self.has_originals else ("retrained", "oracle")
         return {
             "scheme": seeds.SCHEME,
             "original": self._seed("original", 0),
-            **{kind: f"words {prefix}/{kind}/<index>" for kind in kinds},
+            **{kind: f"words {prefix}/{kind}/<index>" for kind in self.kinds},
         }
 
     def _make_data(self) -> dict[str, Any]:
@@ -243,13 +276,22 @@ class Preparation:
     def _find_batch_size(self) -> dict[str, Any]:
         return {"batch_size": choose_batch_size(self.network, self.sets, device=self.device, precision=self._precision)}
 
+    def _make_plan(self) -> dict[str, Any]:
+        """Decide which models go into one file; later calls keep to it, as the files that there are do."""
+        recipe, device = self.competition.training, self.device
+        model_s = training_seconds(self.network, recipe, n_images=len(self.sets["retain"]), device=device)
+        return {
+            "model_s": round(model_s, 6),
+            "models_per_shard": models_per_shard(self.network, recipe, model_s=model_s, device=device),
+        }
+
     def shards(self, kind: Kind) -> ModelShards:
         """Return one set of N models, ready to be trained and evaluated by the shard."""
         return ModelShards(
             split_dir=self.out,
             kind=kind,
             plan=self.plan,
-            job=self._job(*TRAINED_ON[kind]),
+            make_job=lambda: self._job(*TRAINED_ON[kind]),
             seed_words=self._seed_words,
             competition=self.competition,
             data_digest=self.workspace.digest((NETWORK, *(SET_PATHS[name] for name in self.sets))),

@@ -1,17 +1,21 @@
 """From a competition file to a prepared split: data, original model, retrained models, their outputs, manifest."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from server.competitions.config_file import CompetitionFile
+from server.competitions.model_shards import ShardToMake
 from worker.splits.cut import Visibility
 from worker.splits.errors import InvalidSplit
 from worker.splits.manifest import Manifest
 from worker.splits.outputs import Kind
 from worker.splits.precision import one_thread
 from worker.splits.preparation import Preparation
-from worker.splits.workspace import OnProgress
+from worker.splits.workspace import OnProgress, Step
+
+SHARE_FROM_S = 120.0  # of estimated work; below it, handing out shards would only add waiting
 
 
 def prepare_split(
@@ -30,8 +34,8 @@ def prepare_split(
     preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
     with one_thread(torch.device(device)):
         preparation.workspace.open()
-        for step in preparation.steps():
-            preparation.run(step)
+        _make(preparation, preparation.data_steps())
+        _make(preparation, [*preparation.first_steps(), *preparation.model_set_steps()])
         return preparation.finish()
 
 
@@ -47,7 +51,7 @@ def prepare_shard(
 ) -> None:
     """Train and evaluate one shard of a split's retrained models (or the oracle's, or the runs' own originals).
 
-    It is the work of one process of many. The data must be there: the first call of all is `prepare_data`. When every
+    It is the work of one process of many. The data must be there: the first call of all is `begin_split`. When every
     shard is made, prepare_split takes them over and completes the split. Raises InvalidSplit for originals where the
     competition's setup has none.
     """
@@ -56,25 +60,40 @@ def prepare_shard(
         raise InvalidSplit(f"setup {competition.metric.setup} has one original model, which prepare_split makes")
     with one_thread(torch.device(device)):
         preparation.workspace.open()
-        for step in preparation.data_steps():
-            preparation.run(step)
+        _make(preparation, preparation.data_steps())
         if kind == "oracle":
             preparation.shards(kind).outputs(shard)
         else:
             preparation.run(preparation.model_steps(kind)[shard])
 
 
-def prepare_data(
+def begin_split(
     competition: CompetitionFile,
     visibility: Visibility,
     out: Path,
     *,
     device: str = "cpu",
     progress: OnProgress | None = None,
-) -> int:
-    """Cut the data of a split and return into how many shards each set of models is divided."""
+    share_from_s: float = SHARE_FROM_S,
+) -> list[ShardToMake]:
+    """Make what comes before the many models: data, sample, original model. Return the shards that others may make.
+
+    There are none where all that is missing takes one process less than `share_from_s` seconds: prepare_split makes it.
+    Raises what prepare_split raises.
+    """
     preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
-    preparation.workspace.open()
-    for step in preparation.data_steps():
+    with one_thread(torch.device(device)):
+        preparation.workspace.open()
+        _make(preparation, preparation.data_steps())
+        _make(preparation, preparation.first_steps())
+        model_s = preparation.plan.model_s
+        if len(preparation.kinds) * competition.n_models * model_s < share_from_s:
+            return []
+        missing = preparation.missing_shards()
+    worth_it = len(missing) > 1 and sum(shard.n_models for shard in missing) * model_s >= share_from_s
+    return missing if worth_it else []
+
+
+def _make(preparation: Preparation, steps: Sequence[Step]) -> None:
+    for step in steps:
         preparation.run(step)
-    return preparation.plan.n_shards

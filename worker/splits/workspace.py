@@ -24,7 +24,7 @@ class Progress:
     """How far preparation is. message: what a reader should know, such as a file found damaged."""
 
     stage: str
-    done: int
+    done: float  # a model half trained counts as a half
     total: int
     message: str = ""
 

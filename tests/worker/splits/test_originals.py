@@ -15,7 +15,7 @@ from worker.splits.errors import DamagedSplit, InvalidSplit, SplitNotPrepared
 from worker.splits.manifest import Manifest, verify_split
 from worker.splits.originals import ORIGINAL, place_of, read_original
 from worker.splits.outputs import read_outputs
-from worker.splits.prepare import prepare_data, prepare_shard, prepare_split
+from worker.splits.prepare import begin_split, prepare_shard, prepare_split
 from worker.splits.workspace import Progress
 
 FILES = {"hidden/originals/models-00000.safetensors", "hidden/originals/outputs.safetensors"}
@@ -119,7 +119,7 @@ def test_shards_of_originals_may_be_made_apart(
 ) -> None:
     monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 3)
     wanted = make_competition(metric=N_N)
-    assert prepare_data(wanted, "public", tmp_path) == 2
+    assert len(begin_split(wanted, "public", tmp_path, share_from_s=0)) == 6
     for kind in ("retrained", "oracle", "originals"):
         for shard in (1, 0):
             prepare_shard(wanted, "public", tmp_path, kind=kind, shard=shard)

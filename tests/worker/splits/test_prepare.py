@@ -17,7 +17,7 @@ from worker.splits import model_shards, preparation
 from worker.splits.errors import InvalidDataset, InvalidSplit, UntrainedModel
 from worker.splits.manifest import Manifest, verify_split
 from worker.splits.outputs import read_outputs
-from worker.splits.prepare import prepare_data, prepare_shard, prepare_split
+from worker.splits.prepare import begin_split, prepare_shard, prepare_split
 from worker.splits.stored_sets import StoredSet
 from worker.splits.workspace import Progress
 
@@ -186,7 +186,7 @@ def test_shards_made_by_several_processes_give_the_same_split(
 ) -> None:
     monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 2)
     competition = make_competition()
-    assert prepare_data(competition, "public", tmp_path) == 3
+    assert len(begin_split(competition, "public", tmp_path, share_from_s=0)) == 6
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
         jobs = [
             pool.submit(prepare_shard, competition, "public", tmp_path, kind=kind, shard=shard)

@@ -1,0 +1,205 @@
+"""A preparation in shards: leased to any worker that fits, done once each, ended by the first that fails for good."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from server import queue
+from server.competitions import model_shards, preparation
+from server.competitions.model_shards import ShardToMake, ShardWork
+from server.competitions.preparation import PreparedSplit, SplitWork
+from server.db import clock
+from server.models.competition import Split, SplitState
+from server.models.preparing import ModelShard, ModelShardState
+from server.workers.fitness import WorkerFacts
+from tests.support.instance import Instance, competition_toml
+
+SHARDS = [ShardToMake("retrained", 0, 0, 2), ShardToMake("retrained", 1, 2, 1), ShardToMake("oracle", 0, 0, 2)]
+PREPARED = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
+VERSIONS = {"torch": "2.11.0+cpu"}
+
+
+def facts(name: str = "w1", *, device: str = "cpu", torch: str = "2.11.1") -> WorkerFacts:
+    return WorkerFacts(name=name, device=device, memory_mib=1024, versions={"torch": torch})
+
+
+@pytest.fixture
+def olga(both: Instance) -> dict[str, str]:
+    headers = both.organiser()
+    toml = {**headers, "Content-Type": "application/toml"}
+    assert both.client.post("/api/v1/competitions", content=competition_toml(), headers=toml).status_code == 201
+    both.client.post("/api/v1/competitions/digits/prepare", headers=headers)
+    return headers
+
+
+@pytest.fixture
+def divided(both: Instance, olga: dict[str, str]) -> SplitWork:
+    """The public split, divided into three shards."""
+    with both.database.write() as session:
+        split_id = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
+        work = preparation.claim(session, split_id, lease_s=60)
+        assert work is not None
+        assert not work.is_divided
+        assert model_shards.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    return work
+
+
+def claim(server: Instance, who: WorkerFacts | None = None, *, lease_s: float = 60) -> ShardWork | None:
+    with server.database.write() as session:
+        return model_shards.claim(session, who or facts(), lease_s=lease_s)
+
+
+def claimed(server: Instance, **options: float) -> ShardWork:
+    work = claim(server, **options)
+    assert work is not None
+    return work
+
+
+def split_of(server: Instance, work: SplitWork) -> Split:
+    with server.database.read() as session:
+        return session.get_one(Split, work.split_id)
+
+
+def states(server: Instance) -> list[str]:
+    with server.database.read() as session:
+        return list(session.scalars(select(ModelShard.state).order_by(ModelShard.id)))
+
+
+def sweep(server: Instance, *, later_s: float = 0.0, max_attempts: int = 3) -> int:
+    with server.database.write() as session:
+        at = clock(session) + timedelta(seconds=later_s)
+        return model_shards.sweep(session, at, max_attempts=max_attempts)
+
+
+def test_every_shard_is_claimed_once_in_order(both: Instance, divided: SplitWork) -> None:
+    works = [claim(both, facts(f"w{number}")) for number in range(4)]
+    assert [work.shard if work else None for work in works] == [*SHARDS, None]
+    assert {work.visibility for work in works if work} == {divided.visibility}
+
+
+def test_the_split_waits_for_its_shards_and_is_then_asked_for_once(both: Instance, divided: SplitWork) -> None:
+    def asked() -> SplitWork | None:
+        with both.database.write() as session:
+            return preparation.claim(session, divided.split_id, lease_s=60)
+
+    def forgotten() -> bool:
+        with both.database.read() as session:
+            return divided.split_id in preparation.forgotten(session, clock(session))
+
+    for _ in SHARDS:
+        assert asked() is None
+        assert not forgotten()
+        work = claimed(both)
+        with both.database.write() as session:
+            assert model_shards.close(session, work)
+            assert not model_shards.close(session, work)
+    assert forgotten()
+    with queue.client().connection_for_read() as connection:
+        waiting = connection.default_channel.client.lrange("lethe.prepare", 0, -1)
+    assert sum(divided.split_id.encode() in message for message in waiting) == 2  # to begin, and to end
+    finishing = asked()
+    assert finishing is not None
+    assert finishing.is_divided
+    assert asked() is None
+    with both.database.write() as session:
+        assert preparation.finish(session, finishing, PREPARED)
+
+
+def test_progress_is_shown_for_each_shard_and_for_all(both: Instance, divided: SplitWork, olga: dict[str, str]) -> None:
+    first, second = claimed(both), claimed(both)
+    with both.database.write() as session:
+        assert model_shards.heartbeat(session, first, lease_s=60, models_done=1.5)
+        assert model_shards.close(session, second)
+    shown = both.client.get("/api/v1/competitions/digits/preparation", headers=olga).json()["splits"]
+    public = next(split for split in shown if split["visibility"] == divided.visibility)
+    assert public["stage"] == "training 5 models in 3 parts"
+    assert public["progress"] == pytest.approx(2.5 / 5)
+    assert [(shard["state"], shard["models_done"]) for shard in public["shards"]] == [
+        ("leased", 1.5),
+        ("done", 1.0),
+        ("queued", 0.0),
+    ]
+
+
+@pytest.mark.parametrize("other", [facts(device="cuda"), facts(torch="2.12.0")])
+def test_a_worker_that_rounds_differently_gets_nothing(both: Instance, divided: SplitWork, other: WorkerFacts) -> None:
+    assert divided
+    assert claim(both, other) is None
+
+
+def test_a_split_begun_on_one_device_is_ended_on_it(both: Instance, divided: SplitWork) -> None:
+    for _ in SHARDS:
+        with both.database.write() as session:
+            model_shards.close(session, claimed_in(session))
+    with both.database.write() as session:
+        assert preparation.claim(session, divided.split_id, lease_s=60, device="cuda") is None
+        assert preparation.claim(session, divided.split_id, lease_s=60, device="cpu") is not None
+
+
+def claimed_in(session: object) -> ShardWork:
+    work = model_shards.claim(session, facts(), lease_s=60)  # type: ignore[arg-type]
+    assert work is not None
+    return work
+
+
+def test_a_silent_workers_shard_goes_to_another_and_the_first_can_do_nothing_more(
+    both: Instance, divided: SplitWork
+) -> None:
+    assert divided
+    silent = claimed(both)
+    assert sweep(both) == 0
+    assert sweep(both, later_s=61) == 1
+    again = claimed(both)
+    assert (again.shard, again.attempt, again.strikes) == (silent.shard, 2, 1)
+    with both.database.write() as session:
+        assert not model_shards.heartbeat(session, silent, lease_s=60, models_done=1)
+        assert not model_shards.close(session, silent)
+        assert not model_shards.fail(session, silent, "too late")
+        assert model_shards.close(session, again)
+
+
+def test_after_the_last_attempt_the_preparation_fails_and_says_why(both: Instance, divided: SplitWork) -> None:
+    claimed(both)
+    claimed(both)
+    assert sweep(both, later_s=61, max_attempts=1) >= 1
+    split = split_of(both, divided)
+    assert split.state == SplitState.FAILED
+    assert "retrained models 0 to 1: 1 attempts failed, the last one so: no heartbeat from w1" in split.error
+    assert set(states(both)) == {ModelShardState.FAILED, ModelShardState.CANCELLED}
+
+
+def test_a_host_that_cannot_make_a_shard_gives_it_back(both: Instance, divided: SplitWork) -> None:
+    work = claimed(both)
+    with both.database.write() as session:
+        assert model_shards.give_back(session, work, reason="disk full", max_attempts=2)
+    again = claimed(both)
+    assert again.shard == work.shard
+    with both.database.write() as session:
+        assert model_shards.give_back(session, again, reason="disk full", max_attempts=2)
+    assert "2 attempts failed, the last one so: disk full" in split_of(both, divided).error
+
+
+def test_a_worker_that_stops_costs_no_attempt(both: Instance, divided: SplitWork) -> None:
+    assert divided
+    with both.database.write() as session:
+        assert model_shards.hand_over(session, claimed_in(session))
+    assert claimed(both).strikes == 0
+
+
+def test_a_model_that_did_not_learn_ends_every_shard_and_the_organiser_may_try_again(
+    both: Instance, divided: SplitWork, olga: dict[str, str]
+) -> None:
+    other, work = claimed(both), claimed(both)
+    with both.database.write() as session:
+        assert model_shards.fail(session, work, "retrained model 2 reaches 0.1")
+        assert not model_shards.heartbeat(session, other, lease_s=60, models_done=1)
+    split = split_of(both, divided)
+    assert (split.state, split.error) == (SplitState.FAILED, "retrained model 2 reaches 0.1")
+    assert states(both) == [ModelShardState.CANCELLED, ModelShardState.FAILED, ModelShardState.CANCELLED]
+    again = both.client.post("/api/v1/competitions/digits/prepare", headers=olga).json()
+    assert [split["shards"] for split in again["splits"]] == [[], []]
+    with both.database.write() as session:
+        anew = preparation.claim(session, divided.split_id, lease_s=60)
+    assert anew is not None
+    assert not anew.is_divided
