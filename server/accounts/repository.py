@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import CursorResult, delete, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from server.models.account import Account, ApiToken, WebSession
+from server.models.account import Account, ApiToken, PasswordReset, Role, WebSession
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
+from server.models.invitation import Invitation
+from server.models.notification import Mail
+from server.models.submission import Submission
 
 
 def account(session: Session, account_id: str) -> Account | None:
@@ -21,6 +25,10 @@ def account_with(session: Session, *, name_key: str, email: str | None) -> Accou
     """Return an account that holds this name or this address."""
     same = Account.name_key == name_key
     return session.scalar(select(Account).where(or_(same, Account.email == email) if email else same).limit(1))
+
+
+def account_by_email(session: Session, email: str) -> Account | None:
+    return session.scalar(select(Account).where(Account.email == email))
 
 
 def token_by_hash(session: Session, token_hash: str) -> ApiToken | None:
@@ -60,3 +68,56 @@ def revoke_tokens(session: Session, account_id: str, at: datetime) -> None:
     session.execute(
         update(ApiToken).where(ApiToken.account_id == account_id, ApiToken.revoked_at.is_(None)).values(revoked_at=at)
     )
+
+
+def add_reset(session: Session, account_id: str, *, token_hash: str, expires_at: datetime) -> None:
+    session.add(PasswordReset(account_id=account_id, token_hash=token_hash, expires_at=expires_at))
+
+
+def open_reset(session: Session, token_hash: str, at: datetime) -> PasswordReset | None:
+    """Return the link for a forgotten password that still works, with its account."""
+    same = select(PasswordReset).options(joinedload(PasswordReset.account))
+    still = PasswordReset.ended_at.is_(None), PasswordReset.expires_at > at
+    return session.scalar(same.where(PasswordReset.token_hash == token_hash, *still))
+
+
+def end_reset(session: Session, reset_id: str, at: datetime) -> bool:
+    """End a link. Return whether it still worked: of two who use it at once, one is told so."""
+    statement = update(PasswordReset).where(PasswordReset.id == reset_id, PasswordReset.ended_at.is_(None))
+    result = session.execute(statement.values(ended_at=at))
+    return isinstance(result, CursorResult) and result.rowcount == 1
+
+
+def end_resets_of(session: Session, account_id: str, at: datetime) -> None:
+    mine = update(PasswordReset).where(PasswordReset.account_id == account_id, PasswordReset.ended_at.is_(None))
+    session.execute(mine.values(ended_at=at))
+
+
+def other_administrators(session: Session, account_id: str) -> int:
+    """Return how many administrators there are beside this one who can log in."""
+    others = Account.id != account_id, Account.role == Role.ADMINISTRATOR.value, Account.disabled_at.is_(None)
+    return session.scalar(select(func.count()).select_from(Account).where(*others)) or 0
+
+
+def organised_alone(session: Session, account_id: str) -> Sequence[str]:
+    """Return the slugs of the competitions, not put away, that nobody else organises."""
+    alone = (
+        select(CompetitionOrganiser.competition_id)
+        .group_by(CompetitionOrganiser.competition_id)
+        .having(func.count() == 1, func.max(CompetitionOrganiser.account_id) == account_id)
+    )
+    going = Competition.state != CompetitionState.ARCHIVED.value
+    return session.scalars(select(Competition.slug).where(Competition.id.in_(alone), going).order_by("slug")).all()
+
+
+def teams_of(session: Session, account_id: str) -> Sequence[Team]:
+    mine = select(Team).join(Membership, Membership.team_id == Team.id).where(Membership.account_id == account_id)
+    return session.scalars(mine.order_by(Team.id)).all()
+
+
+def forget(session: Session, account: Account) -> None:
+    """Remove what belongs to the person and to nobody else: log-ins, tokens, invitations, mail, notes to themselves."""
+    for table in (WebSession, ApiToken, PasswordReset, Invitation, CompetitionOrganiser):
+        session.execute(delete(table).where(table.account_id == account.id))
+    session.execute(delete(Mail).where(Mail.address == account.email))
+    session.execute(update(Submission).where(Submission.account_id == account.id).values(message=""))

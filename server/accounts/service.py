@@ -16,6 +16,7 @@ from server.models.account import Account, Role
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
 EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+")
 RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root"})
+DELETED = "deleted-"  # begins the name that a deleted account leaves behind
 TAKEN = "The name or the e-mail address is taken; choose another"
 
 
@@ -69,6 +70,25 @@ def change_password(session: Session, account: Account, *, old: str, new: str) -
     audit.record(session, account, "account.password_changed", subject=account.id)
 
 
+def change_mail(session: Session, account: Account, *, email: str, wants_mail: bool, password: str) -> None:
+    """Set where mail goes, and whether any but links for a new password does. Raises InvalidInput or Conflict.
+
+    The password is asked for, because the address is a way into the account.
+    """
+    if not verify_password(password, password_hash=account.password_hash):
+        raise InvalidInput("The present password is wrong", violations=(Violation("password", "is wrong"),))
+    address = _checked_email(email)
+    taken = Conflict("The e-mail address is taken", violations=(Violation("email", "is taken"),))
+    if address and (other := repository.account_by_email(session, address)) and other.id != account.id:
+        raise taken
+    try:
+        with session.begin_nested():
+            account.email, account.wants_mail = address, wants_mail
+    except IntegrityError as error:  # somebody was quicker
+        raise taken from error
+    audit.record(session, account, "account.mail_changed", subject=account.id)
+
+
 def find(session: Session, name: str) -> Account:
     """Return the account called `name`. Raises NotFound."""
     account = repository.account_by_name_key(session, name_key(name))
@@ -98,6 +118,9 @@ def disable(session: Session, account: Account, *, actor: Account | None, reason
 
 
 def enable(session: Session, account: Account, *, actor: Account | None, reason: str) -> None:
+    """Lift the ban of `account`. Raises Conflict for one that its owner deleted."""
+    if account.deleted_at is not None:
+        raise Conflict(f"{account.name} was deleted by its owner and does not come back")
     account.disabled_at = None
     audit.record(session, actor, "account.enabled", subject=account.id, reason=reason)
 
@@ -118,7 +141,8 @@ def _check_name(name: str, *, reserved_allowed: bool) -> None:
     if not NAME.fullmatch(name):
         allowed = "needs 3 to 40 of the characters a-z A-Z 0-9 . _ -, the first and last a letter or digit"
         raise InvalidInput(f"The name {allowed}", violations=(Violation("name", allowed, name[:60]),))
-    if name_key(name) in RESERVED_NAMES and not reserved_allowed:
+    key = name_key(name)
+    if key.startswith(DELETED) or (key in RESERVED_NAMES and not reserved_allowed):
         raise InvalidInput("The name is reserved", violations=(Violation("name", "is reserved", name),))
 
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Depends, Query, status
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime
 
+from server.accounts import recovery
 from server.accounts import service as accounts
 from server.accounts.access import (
     Administrator,
@@ -17,6 +18,7 @@ from server.accounts.access import (
     require_organiser_of,
 )
 from server.accounts.access import OrganisedCompetition as Organised
+from server.accounts.schemas import ResetLinkOut
 from server.admin import acts, audit, changes, exports
 from server.admin.event_filter import EventFilter
 from server.admin.exports import Format, Table
@@ -196,3 +198,11 @@ def act_on_account(name: str, body: AccountAct, session: SessionDep, actor: Admi
         accounts.enable(session, account, actor=actor, reason=body.reason)
     else:
         accounts.set_role(session, account, Role(body.act.removeprefix("make-")), actor=actor, reason=body.reason)
+
+
+@administrators.post("/accounts/{name}/reset-link", status_code=status.HTTP_201_CREATED, responses=problems(404, 409))
+def make_reset_link(name: str, session: SessionDep, actor: Administrator) -> ResetLinkOut:
+    """Make a link with which a person sets a new password. It works once, within a day; earlier ones end."""
+    account = accounts.find(session, name)
+    issued = recovery.issue(session, account, actor=actor, lifetime=recovery.BY_ADMINISTRATOR)
+    return ResetLinkOut(link=issued.link, expires_at=issued.expires_at)

@@ -13,10 +13,12 @@ from server.cli import (
     kit_commands,
     organiser_commands,
     receipt_commands,
+    recovery,
     rejudging_commands,
     submission_commands,
     team_commands,
     upkeep,
+    worker_token_commands,
 )
 from server.errors import AppError
 
@@ -38,7 +40,9 @@ for module in (
     organiser_commands,
     rejudging_commands,
     receipt_commands,
+    recovery,
     upkeep,
+    worker_token_commands,
 ):
     module.register_commands(app)
 

@@ -43,6 +43,11 @@ def membership(session: Session, *, team_id: str, account_id: str) -> Membership
     return session.get(Membership, (team_id, account_id))
 
 
+def remove_member(session: Session, *, team_id: str, account_id: str) -> None:
+    theirs = Membership.team_id == team_id, Membership.account_id == account_id
+    session.execute(delete(Membership).where(*theirs))
+
+
 def size(session: Session, team_id: str) -> int:
     return session.scalar(select(func.count()).where(Membership.team_id == team_id)) or 0
 

@@ -1,4 +1,4 @@
-"""The account page: password, API tokens, browsers that are logged in."""
+"""The account page: password, API tokens, browsers that are logged in, and its end."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
+from server.accounts import deletion, sessions, tokens
 from server.accounts import service as accounts
-from server.accounts import sessions, tokens
 from server.accounts.secrets import digest
 from server.deps import SessionDep, SettingsDep
 from server.errors import AppError, InvalidInput, NotFound, Violation
@@ -44,6 +44,25 @@ def change_password(
     return start_session(request, session, viewer, settings=settings, to="/account", flash=done)
 
 
+@router.post("/account/mail")
+def change_mail(
+    request: Request,
+    session: SessionDep,
+    viewer: MemberDep,
+    *,
+    email: Text = "",
+    wants_mail: Annotated[bool, Form()] = False,
+    password: Text = "",
+) -> Response:
+    """Set where mail goes, and whether it is wanted."""
+    try:
+        accounts.change_mail(session, viewer, email=email.strip(), wants_mail=wants_mail, password=password)
+    except AppError as error:
+        wrong = {"mail-password" if v.field == "password" else v.field: v.message for v in error.violations}
+        return _page(request, session, viewer, status=error.status, wrong=wrong, error=error, email=email)
+    return redirect(request, "/account", flash=Flash("good", "Saved."))
+
+
 @router.post("/account/tokens")
 def make_token(
     request: Request, session: SessionDep, viewer: MemberDep, *, label: Text = "", days: Text = ""
@@ -78,6 +97,19 @@ def revoke_all_sessions(request: Request, session: SessionDep, viewer: MemberDep
     return redirect(request, "/login", flash=Flash("good", "You are logged out everywhere."))
 
 
+@router.post("/account/delete")
+def delete_account(request: Request, session: SessionDep, viewer: MemberDep, *, password: Text = "") -> Response:
+    """Delete the account, for good."""
+    try:
+        deletion.delete(session, viewer, password=password)
+    except AppError as error:
+        wrong = {f"delete-{v.field}": v.message for v in error.violations}
+        return _page(request, session, viewer, status=error.status, wrong=wrong, stays_because=error.detail)
+    response = redirect(request, "/", flash=Flash("good", "Your account is deleted."))
+    response.delete_cookie(SESSION_COOKIE, path="/")
+    return response
+
+
 def _page(
     request: Request,
     session: Session,
@@ -87,6 +119,8 @@ def _page(
     wrong: dict[str, str] | None = None,
     error: AppError | None = None,
     issued: str = "",
+    stays_because: str = "",
+    email: str | None = None,
 ) -> Response:
     context: dict[str, Any] = {
         "account": viewer,
@@ -96,5 +130,7 @@ def _page(
         "wrong": wrong or {},
         "error": error,
         "issued": issued,
+        "stays_because": stays_because,
+        "email": viewer.email if email is None else email,
     }
     return page(request, "account.html", status=status, **context)

@@ -49,6 +49,16 @@ def require_staff(viewer: MemberDep) -> Account:
 StaffDep = Annotated[Account, Depends(require_staff)]
 
 
+def require_administrator(viewer: MemberDep) -> Account:
+    """Return an administrator. Raises NotAllowed."""
+    if viewer.role != Role.ADMINISTRATOR:
+        raise NotAllowed("Only administrators see this page")
+    return viewer
+
+
+AdministratorDep = Annotated[Account, Depends(require_administrator)]
+
+
 @dataclass(frozen=True)
 class Place:
     """The competition that a page is about, and what its reader is there."""

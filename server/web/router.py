@@ -10,12 +10,13 @@ from server.web import (
     auth_pages,
     competition_pages,
     leaderboard_pages,
+    recovery_pages,
     static_files,
     submission_pages,
     submit_pages,
     team_pages,
 )
-from server.web.organising import act_pages, dashboard_pages
+from server.web.organising import act_pages, dashboard_pages, depth_pages
 from server.web.organising import competition_pages as organising_pages
 from server.web.organising import submission_pages as organised_submission_pages
 
@@ -24,6 +25,7 @@ for pages in (
     static_files,
     account_pages,
     auth_pages,
+    recovery_pages,
     competition_pages,
     leaderboard_pages,
     submit_pages,
@@ -31,6 +33,7 @@ for pages in (
     dashboard_pages,  # before what takes any word for a competition's name
     organising_pages,
     organised_submission_pages,
+    depth_pages,
     act_pages,
     submission_pages,
 ):

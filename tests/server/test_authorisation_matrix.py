@@ -32,6 +32,7 @@ FOR: dict[str, tuple[str, ...]] = {
     ACCOUNT: (
         "GET /api/v1/me",
         "PUT /api/v1/me/password",
+        "POST /api/v1/me/deletion",
         "GET /api/v1/tokens",
         "DELETE /api/v1/tokens/{token_id}",
         f"GET {C}/quota",
@@ -92,7 +93,11 @@ FOR: dict[str, tuple[str, ...]] = {
         f"DELETE {C}/webhooks/{{webhook_id}}",
         f"GET {C}/webhooks/{{webhook_id}}/deliveries",
     ),
-    ADMINISTRATOR: ("GET /api/v1/admin/audit", "POST /api/v1/admin/accounts/{name}/acts"),
+    ADMINISTRATOR: (
+        "GET /api/v1/admin/audit",
+        "POST /api/v1/admin/accounts/{name}/acts",
+        "POST /api/v1/admin/accounts/{name}/reset-link",
+    ),
 }
 TURNED_AWAY = {
     ANYBODY: {},
