@@ -90,6 +90,61 @@ def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict
     return _sized(chart, height=170)
 
 
+def epsilons(rows: list[dict[str, Any]], *, bins: int = 40) -> dict[str, Any]:
+    """How the epsilons of the forget examples are spread. rows: value (nats), models (whose they are)."""
+    alt = _altair()
+    several = len({row["models"] for row in rows}) > 1
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(opacity=0.62 if several else 0.9, binSpacing=1)
+        .encode(
+            x=alt.X("value:Q", bin=alt.Bin(maxbins=bins), title="epsilon, nats"),
+            y=alt.Y("count():Q", stack=None, title="forget examples", axis=alt.Axis(tickCount=4, format="d")),
+            tooltip=[alt.Tooltip("value:Q", bin=alt.Bin(maxbins=bins), title="epsilon"), "count():Q"],
+        )
+    )
+    if several:
+        chart = chart.encode(color=alt.Color("models:N", title=None, sort=None, legend=alt.Legend(orient="top")))
+    return _sized(chart, height=190)
+
+
+def time_of_runs(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Wall time of each run. rows: run (from 1), seconds."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_circle(size=16, opacity=0.7)
+        .encode(
+            x=alt.X("run:Q", title="run", scale=alt.Scale(nice=False), axis=alt.Axis(format="d", grid=False)),
+            y=alt.Y("seconds:Q", title="seconds", axis=alt.Axis(tickCount=4)),
+            tooltip=["run:Q", alt.Tooltip("seconds:Q", format=".2f")],
+        )
+    )
+    return _sized(chart, height=170)
+
+
+def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
+    """One quantity of two submissions, a point an example, and the line of equal values. rows: example, x, y."""
+    alt = _altair()
+    end = max((value for row in rows for value in (row["x"], row["y"])), default=1.0) or 1.0
+    points = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_circle(size=22, opacity=0.55)
+        .encode(
+            x=alt.X("x:Q", title=x, axis=alt.Axis(tickCount=5)),
+            y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
+            tooltip=[
+                alt.Tooltip("example:Q", title="forget example"),
+                alt.Tooltip("x:Q", format=".3f", title=x),
+                alt.Tooltip("y:Q", format=".3f", title=y),
+            ],
+        )
+    )
+    equal = alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": end, "y": end}]))
+    diagonal = equal.mark_line(strokeDash=[5, 4], strokeWidth=1, opacity=0.8).encode(x="x:Q", y="y:Q")
+    return _sized(alt.layer(diagonal, points), height=300)
+
+
 def _sized(chart: Any, *, height: int) -> dict[str, Any]:
     """Return the specification, as wide as its place on the page."""
     sized = chart.properties(width="container", height=height)

@@ -12,10 +12,12 @@ SLOWER = ONE_STEP.replace("import torch\n", "import time, torch\n", 1).replace(
 )
 
 
-def exact_score(instance: Instance, submission: JsonObject) -> tuple[float, float, float, float]:
+def exact_score(instance: Instance, submission: JsonObject) -> tuple[object, ...]:
     with instance.database.read() as session:
         row = session.query(PublicScore).filter_by(submission_id=submission["id"]).one()
-        return row.final_score, row.forgetting_quality, row.retain_ratio, row.test_ratio
+        assert row.epsilon is not None
+        assert len(row.epsilon) == 4 * row.details["n_forget"]
+        return row.final_score, row.forgetting_quality, row.retain_ratio, row.test_ratio, row.epsilon
 
 
 def send(client: LetheClient, folder: Path, code: str, name: str) -> JsonObject:

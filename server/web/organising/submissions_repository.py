@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload, undefer
 
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Split, Team, Visibility
-from server.models.evaluation import Evaluation, PublicScore, RunLog, Shard, ShardAttempt
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
 
 LINES = 100
@@ -62,18 +62,40 @@ def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, 
     return dict(rows.all())
 
 
-def evaluations(session: Session, submission_id: str) -> Sequence[Evaluation]:
-    return session.scalars(
-        select(Evaluation).where(Evaluation.submission_id == submission_id).order_by(Evaluation.created_at)
-    ).all()
+def current_evaluation(session: Session, submission_id: str, visibility: Visibility) -> Evaluation | None:
+    """Return the evaluation that counts on one split."""
+    same_split = Split.id == Evaluation.split_id, Split.visibility == visibility.value
+    mine = Evaluation.submission_id == submission_id, Evaluation.is_current.is_(True)
+    return session.scalar(select(Evaluation).where(*mine, select(Split.id).where(*same_split).exists()).limit(1))
 
 
-def public_evaluation(session: Session, submission_id: str) -> Evaluation | None:
-    return session.scalar(select(Evaluation).where(_current_public(submission_id)).limit(1))
+def whole_score(session: Session, evaluation_id: str, visibility: Visibility) -> PublicScore | PrivateScore | None:
+    """Return a score with its replicates and epsilons."""
+    table = _table(visibility)
+    statement = select(table).where(table.evaluation_id == evaluation_id)
+    return session.scalar(statement.options(undefer(table.replicates), undefer(table.epsilon)))
 
 
-def public_score(session: Session, evaluation_id: str) -> PublicScore | None:
-    return session.get(PublicScore, evaluation_id)
+def submission(session: Session, competition_id: str, submission_id: str) -> Submission | None:
+    """Return a submission of the competition with its team."""
+    wanted = Submission.id == submission_id, Submission.competition_id == competition_id
+    return session.scalar(select(Submission).where(*wanted).options(joinedload(Submission.team)))
+
+
+def scored_of_team(
+    session: Session, team_id: str, visibility: Visibility, *, most: int
+) -> Sequence[tuple[Submission, float]]:
+    """Return the newest submissions of a team that have a score which counts."""
+    table = _table(visibility)
+    rows = session.execute(
+        select(Submission, table.final_score)
+        .join(table, table.submission_id == Submission.id)
+        .join(Evaluation, Evaluation.id == table.evaluation_id)
+        .where(Submission.team_id == team_id, Evaluation.is_current.is_(True))
+        .order_by(Submission.received_at.desc(), Submission.id)
+        .limit(most)
+    )
+    return rows.all()
 
 
 def attempts(session: Session, evaluation_id: str) -> Sequence[tuple[ShardAttempt, Shard]]:
@@ -120,9 +142,8 @@ def actions(session: Session, competition_id: str) -> Sequence[str]:
     return sorted(rows)
 
 
-def _current_public(submission_id: object) -> ColumnElement[bool]:
-    public = select(Split.id).where(Split.id == Evaluation.split_id, Split.visibility == Visibility.PUBLIC.value)
-    return (Evaluation.submission_id == submission_id) & Evaluation.is_current.is_(True) & public.exists()
+def _table(visibility: Visibility) -> type[PublicScore] | type[PrivateScore]:
+    return PublicScore if visibility is Visibility.PUBLIC else PrivateScore
 
 
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from server.models.account import Role
+from server.models.competition import Competition
 from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance
 from tests.support.web import Visitor
@@ -10,6 +12,15 @@ from tests.support.web import Visitor
 @pytest.fixture
 def visitor(server: Instance) -> Visitor:
     return Visitor(server)
+
+
+@pytest.fixture
+def digits(server: Instance, visitor: Visitor) -> Competition:
+    """A competition whose organiser is logged in."""
+    olga = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=olga)
+    visitor.log_in("olga")
+    return competition
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,8 @@
 """The organisers' rooms: who may enter, what is shown, what each act does and leaves in the audit log."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
-import numpy as np
 import pytest
-from safetensors.numpy import save
 
 from server.admin import audit
 from server.admin.event_filter import EventFilter
@@ -18,15 +15,6 @@ from server.models.submission import Submission
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import Visitor, counted_queries, text_of
-
-
-@pytest.fixture
-def digits(server: Instance, visitor: Visitor) -> Iterator[Competition]:
-    """A competition whose organiser is logged in."""
-    olga = server.account("olga", Role.ORGANISER)
-    competition = server.competition(organiser=olga)
-    visitor.log_in("olga")
-    return competition
 
 
 def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
@@ -240,48 +228,6 @@ def test_the_audit_log_is_filtered(server: Instance, visitor: Visitor, digits: C
     page = text_of(visitor.get("/organise/digits/audit", params={"action": "competition.closed"}).text)
     assert "enough" in page
     assert "competition.created olga" not in page
-
-
-def test_one_submission_in_depth_shows_code_score_and_figures(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
-    submission = add_scored(server, digits)
-    rng = np.random.default_rng(1)
-    outputs = {
-        "confidences": rng.normal(size=(4, 3)),
-        "retain_accuracy": np.full(4, 0.9),
-        "test_accuracy": np.full(4, 0.8),
-        "wall_time_s": np.full(4, 0.1),
-    }
-    server.storage.write("splits/digits/public/hidden/retrained/outputs.safetensors", save(outputs))
-    sha256 = server.storage.write("results/one", save(outputs))
-    with server.database.write() as session:
-        evaluation = session.query(Evaluation).filter_by(submission_id=submission.id).one()
-        session.add(
-            Shard(
-                evaluation_id=evaluation.id,
-                team_id=submission.team_id,
-                split_id=evaluation.split_id,
-                competition_id=digits.id,
-                first_run=0,
-                n_runs=4,
-                runs_done=4,
-                state="done",
-                result_key="results/one",
-                result_sha256=sha256,
-            )
-        )
-    base = f"/organise/digits/submissions/{submission.id}"
-    page = visitor.get(base).text
-    assert '<span class="nf">unlearning</span>' in page
-    assert "0.10000" in page
-    for name in ("hardest", "median", "easiest", "retain", "test", "time", "separation"):
-        assert f"{base}/figures/{name}.json" in page
-        spec = visitor.get(f"{base}/figures/{name}.json").json()
-        assert spec["mark"]["type"] == "bar"
-    hardest = visitor.get(f"{base}/figures/hardest.json").json()
-    assert {row["models"] for row in hardest["data"]["values"]} == {"unlearned", "retrained"}
-    assert visitor.get(f"{base}/figures/secret.json").status_code == 404
 
 
 @pytest.mark.parametrize("name", ["throughput", "failures"])
