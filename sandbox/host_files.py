@@ -64,7 +64,10 @@ def open_to_others(paths: Iterable[Path]) -> None:
             ) from error
 
 
-def files_of(code_dir: Path) -> frozenset[str]:
-    """The submission's own file names, the only ones that a message may repeat."""
-    names = (path.relative_to(code_dir).as_posix() for path in code_dir.rglob("*.py"))
-    return frozenset(itertools.islice(names, _MAX_FILES_NAMED))
+def lines_of_files(code_dir: Path) -> dict[str, int]:
+    """Return how many lines each of the submission's own files has: the only places that a message may name."""
+    paths = (path for path in code_dir.rglob("*.py") if path.is_file() and not path.is_symlink())
+    return {
+        path.relative_to(code_dir).as_posix(): path.read_bytes().count(b"\n") + 1
+        for path in itertools.islice(paths, _MAX_FILES_NAMED)
+    }

@@ -22,7 +22,7 @@ from sandbox.backends.runsc import Runsc
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import Control, Controls, MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
-from sandbox.host_files import files_of, layout_of, open_to_others, staged_original
+from sandbox.host_files import layout_of, lines_of_files, open_to_others, staged_original
 from sandbox.notebook_stream import CheckpointReader
 from sandbox.policy import Isolation, RunPolicy
 from sandbox.requests import EntryPoint, RunRequest, RunResult, SandboxSpec
@@ -183,7 +183,7 @@ class Sandbox:
             problem=problem,
             claim=reader.fault() if reader.state is FrameState.FAULT else None,
         )
-        verdict = judge(facts, self._context(request))
+        verdict = judge(facts, self._context(request, has_claim=facts.claim is not None))
         return RunResult(
             weights=weights if verdict.outcome == "weights" else None,
             facts=facts,
@@ -233,11 +233,11 @@ class Sandbox:
             open_to_others((*between, code, *code.rglob("*")))
         return code.relative_to(self._spec.stage_dir).as_posix()
 
-    def _context(self, request: RunRequest) -> Context:
+    def _context(self, request: RunRequest, *, has_claim: bool = False) -> Context:
         policy = self._spec.policy
         return Context(
             limits={**policy.to_dict(), "cpu_allowance_s": policy.cpu_allowance_s},
-            files=files_of(request.code_dir),
+            files=lines_of_files(request.code_dir) if has_claim else {},
             tensors=frozenset(slot.name for slot in self._layout.tensors),
             entry_file=request.entry_point.file,
             entry_function=request.entry_point.function,

@@ -7,7 +7,8 @@ the participant's own errors, never excuse the participant or blame the host.
 import builtins
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -53,7 +54,12 @@ class ExitFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A run's outcome. `message` is safe to show to the participant and says what to do."""
+    """A run's outcome. `message` is safe to show to the participant and says what to do.
+
+    class_message: the part of it that every failure of this class has.
+    detail_bits: how much all that stands here beyond the class can tell, at most. A submission chooses its outcome
+        from the data, so every distinguishable answer is a message; whoever shows verdicts of hidden runs adds up.
+    """
 
     outcome: str  # "weights" or "failed"
     fault: Fault
@@ -62,31 +68,19 @@ class Verdict:
     exception_type: str = ""
     file: str = ""
     line: int = 0
-
-
-def disclosed_bits(verdict: Verdict, *, lines_in_files: int, tensors: int) -> float:
-    """Return how much a participant can learn from seeing this verdict of a hidden run, at most, in bits.
-
-    A submission chooses its outcome from the data, so every distinguishable answer is a message: the class,
-    the exception's type, the line of its own files, the tensor named. Whoever shows verdicts adds these up.
-    lines_in_files: lines of all of the submission's files together; tensors: of the original model.
-    """
-    bits = math.log2(len(MESSAGES))
-    if verdict.exception_type:
-        bits += math.log2(len(_EXCEPTIONS) + 1)
-    if verdict.line:
-        bits += math.log2(max(1, lines_in_files) + 1)
-    if verdict.error_class in {"wrong-weights", "non-finite-weights", "huge-weights"}:
-        bits += math.log2(3 * tensors + 2)
-    return bits
+    class_message: str = ""
+    detail_bits: float = 0.0
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a message may name: the limits, the submission's own files, the original model's tensors."""
+    """What a message may name: the limits, the submission's own files, the original model's tensors.
+
+    files: how many lines each has.
+    """
 
     limits: dict[str, Any]
-    files: frozenset[str] = frozenset()
+    files: Mapping[str, int] = field(default_factory=dict)
     tensors: frozenset[str] = frozenset()
     entry_file: str = ""
     entry_function: str = "unlearning"
@@ -151,7 +145,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
-_MAX_LINE = 1_000_000
+_NAMES_A_TENSOR = frozenset({"wrong-weights", "non-finite-weights", "huge-weights"})
 _SIGXCPU = 24
 
 
@@ -200,10 +194,7 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
     error_class = claimed if isinstance(claimed, str) and claimed in _CLAIMABLE else "exception"
     if error_class == "exception" and facts.refused_forks:
         error_class = "process-limit"
-    file = claim.get("file")
-    file = file if isinstance(file, str) and file in context.files else ""
-    line = claim.get("line")
-    line = line if type(line) is int and 0 < line < _MAX_LINE and file else 0
+    file, line = _place(claim, context)
     detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
     where = f" See {file}, line {line}." if line else ""
     return _failed(
@@ -214,6 +205,14 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
         file=file,
         line=line,
     )
+
+
+def _place(claim: dict[str, Any], context: Context) -> tuple[str, int]:
+    """A line that the submission has: a number of one's own is a message out. An error may come after the last."""
+    file, line = claim.get("file"), claim.get("line")
+    if isinstance(file, str) and type(line) is int and 1 <= line <= context.files.get(file, -1) + 1:
+        return file, line
+    return "", 0
 
 
 def _exception_type(claim: dict[str, Any], *, open_log: bool) -> str:
@@ -259,7 +258,20 @@ def _failed(
         fault=fault,
         error_class=error_class,
         message=message + detail,
+        class_message=message,
         exception_type=exception_type,
         file=file,
         line=line,
+        detail_bits=_detail_bits(error_class, context, detail=detail, exception_type=exception_type, line=line),
     )
+
+
+def _detail_bits(error_class: str, context: Context, *, detail: str, exception_type: str, line: int) -> float:
+    bits = 0.0
+    if exception_type:
+        bits += math.log2(len(_EXCEPTIONS) + 1)
+    if line:
+        bits += math.log2(sum(context.files.values()) + len(context.files) + 1)
+    if detail and error_class in _NAMES_A_TENSOR:
+        bits += math.log2(3 * len(context.tensors) + 2)
+    return bits

@@ -13,6 +13,7 @@ import numpy as np
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
+from sandbox.run_log import readable_log
 from sandbox.verdict import Verdict
 from server.competitions.config_file import Limits, Metric, Submissions
 from server.errors import InvalidInput
@@ -164,7 +165,7 @@ def _run_notebook(
 
 
 def _took(checked: Checked, result: RunResult) -> bool:
-    checked.log += result.log.decode(errors="replace")
+    checked.log += readable_log(result.log, max_chars=len(result.log))
     checked.peak_memory_mib = max(checked.peak_memory_mib, result.peak_memory_mib)
     if result.verdict.outcome != "weights":
         checked.verdict = result.verdict

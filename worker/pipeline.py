@@ -21,12 +21,11 @@ from server.evaluations.claims import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
 from worker import drain, metrics
-from worker.context import WorkerContext
+from worker.context import RunningContext
 from worker.entry import entry_point
 from worker.heart import Heart
 from worker.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
 from worker.limits import run_policy
-from worker.local_splits import local_split
 from worker.notebook_runs import (
     SMOKE_MODELS,
     NotebookOutputs,
@@ -81,7 +80,7 @@ class RunFailed(Exception):
         self.verdict = verdict
 
 
-def run_shard(context: WorkerContext, shard: ClaimedShard) -> str:
+def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
     """Run the shard to one of its ends and store that end. Return its name for the log."""
     done = Done()
     settings = context.settings
@@ -113,13 +112,13 @@ def run_shard(context: WorkerContext, shard: ClaimedShard) -> str:
     return end
 
 
-def _run_all(context: WorkerContext, shard: ClaimedShard, done: Done, heart: Heart) -> None:
-    split_dir = local_split(context, shard)
+def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: Heart) -> None:
+    split_dir = context.artefacts.split(shard)
     sample = shard.kind is ShardKind.SMOKE
     data_dir = split_dir / ("sample" if sample else "visible")
     policy = _policy(context, shard, data_dir)
     evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
-    with staged(shard, context.storage, context.stage_dir) as code_dir:
+    with staged(shard, context.artefacts.package(shard), context.stage_dir) as code_dir:
         sandbox = context.sandbox(data_dir, policy)
         context.leases.note_controls(shard, dict(sandbox.controls))
         key = (data_dir, policy)
@@ -135,7 +134,7 @@ def _run_all(context: WorkerContext, shard: ClaimedShard, done: Done, heart: Hea
             _take(result, run, done, evaluator=evaluator)
 
 
-def _policy(context: WorkerContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
+def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
     policy = run_policy(
         shard.competition.limits,
         retraining_time_s=shard.retraining_time_s,
@@ -176,7 +175,7 @@ def _request(shard: ClaimedShard, code_dir: Path, *, run: int, seed: int, origin
 
 
 def _run_notebook(
-    context: WorkerContext,
+    context: RunningContext,
     shard: ClaimedShard,
     done: Done,
     *,
@@ -205,7 +204,7 @@ def _run_notebook(
 
 
 def _run_one(
-    context: WorkerContext, sandbox: Sandbox, request: RunRequest, *, heart: Heart, key: tuple[Path, RunPolicy]
+    context: RunningContext, sandbox: Sandbox, request: RunRequest, *, heart: Heart, key: tuple[Path, RunPolicy]
 ) -> RunResult:
     try:
         result = sandbox.run(request, should_stop=lambda: heart.stopped or drain.is_over())
@@ -252,20 +251,20 @@ def _not_finite(error: NonFiniteOutputs, run: int) -> RunFailed:
     return RunFailed(run, verdict)
 
 
-def _close(context: WorkerContext, shard: ClaimedShard, done: Done) -> str:
+def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
     result = done.arrays().to_bytes() if shard.kind is ShardKind.RUNS else None
     context.cooling.success()
     closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s)
     return "done" if closed else "lost"
 
 
-def _stopped(context: WorkerContext, shard: ClaimedShard, done: Done) -> str:
+def _stopped(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
     if drain.is_over():
         return "handed-over" if context.leases.hand_over(shard, runs_done=done.runs) else "lost"
     return "over-time" if context.leases.end_if_over_time(shard, runs_done=done.runs) else "lost"
 
 
-def _failed(context: WorkerContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
+def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
     verdict = failed.verdict
     failure = Failure(
         fault=Fault.PARTICIPANT,
@@ -288,7 +287,7 @@ def _own_name(shard: ClaimedShard, file: str) -> str | None:
     return shard.filename if alone and file == shard.entry_point["file"] else file or None
 
 
-def _give_back(context: WorkerContext, shard: ClaimedShard, done: Done, *, reason: str) -> str:
+def _give_back(context: RunningContext, shard: ClaimedShard, done: Done, *, reason: str) -> str:
     log.error("host fault", reason=reason, pause_s=context.cooling.fault())
     kept = context.leases.give_back(shard, reason=reason, runs_done=done.runs)
     return "given-back" if kept else "lost"

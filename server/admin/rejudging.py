@@ -16,11 +16,12 @@ from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.db import now
 from server.errors import Conflict, NotFound
-from server.evaluations import again
+from server.evaluations import again, disclosure
 from server.evaluations import repository as evaluation_repository
+from server.evaluations import service as evaluations
 from server.leaderboard import service as boards
 from server.models.account import Account
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition, Split, Visibility
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.organising import Rejudging, RejudgingState
 from server.models.submission import Fault, Stage, Submission
@@ -165,11 +166,13 @@ def _running(session: Session, rejudging: Rejudging) -> Rejudging:
 def _show(session: Session, evaluation: Evaluation) -> None:
     """Show on the submission what its evaluation, which counts now, came to."""
     submission = session.get_one(Submission, evaluation.submission_id)
+    split = session.get_one(Split, evaluation.split_id)
+    budget = evaluations.competition_config(session, split).limits.leak_bits_per_day
     submission.finished_at = evaluation.finished_at
     submission.fault, submission.error_class, submission.error = (
         evaluation.fault,
         evaluation.error_class,
-        evaluation.error,
+        disclosure.tell(session, evaluation, submission, budget=budget),
     )
     if evaluation.state == EvaluationState.FAILED:
         submission.stage = Stage.FAILED.value

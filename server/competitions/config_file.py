@@ -139,6 +139,12 @@ class Limits(_Section):
     processes: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=256, ge=1)
     log_kib: int = Field(default=256, ge=1)
+    leak_bits_per_day: float = Field(
+        default=64.0,
+        ge=0,
+        le=100_000,
+        description="what a team's failures on hidden data may tell it on one UTC day; 0: no more than each one's class",
+    )
     upload_mib: int = Field(default=20, ge=1)
     submissions_per_day: int = Field(default=5, ge=1)
     submissions_total: int | None = Field(default=None, ge=1)
@@ -212,6 +218,22 @@ class CompetitionFile(_Section):
                 'models in one run, from one: take "notebook" out of submissions.modes, or use setup "reuse-n-1"'
             )
         return self
+
+
+class RunRules(BaseModel):
+    """What a worker knows of a competition's file: enough to run a submission, and nothing of how data was cut."""
+
+    model_config = ConfigDict(frozen=True)
+
+    slug: str
+    n_models: int
+    metric: Metric
+    limits: Limits
+    submissions: Submissions
+
+    @classmethod
+    def of(cls, file: CompetitionFile) -> Self:
+        return cls(**{name: getattr(file, name) for name in cls.model_fields})
 
 
 def read_competition_file(path: Path) -> CompetitionFile:

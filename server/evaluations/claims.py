@@ -5,17 +5,18 @@ was thought dead, and is not, cannot disturb the one that took over.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from server.competitions.config_file import CompetitionFile
+from server.competitions.config_file import CompetitionFile, RunRules
 from server.db import moment, now
 from server.evaluations import queue_repository, repository, service
 from server.evaluations.seeds import run_seed
-from server.models.evaluation import EvaluationState, RunLog, Shard, ShardAttempt, ShardKind, ShardState
-from server.models.submission import Fault, Stage
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, EvaluationState, RunLog, Shard, ShardAttempt, ShardKind, ShardState
+from server.models.submission import Fault, Stage, Submission
 from server.queue import EVALUATE_SHARD, send_after_commit
 
 
@@ -40,12 +41,16 @@ class ClaimedShard:
     split_key: str
     manifest_sha256: str
     retraining_time_s: float
-    competition: CompetitionFile
+    competition: RunRules
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a shard failed, as its team may read it, and (detail, log) as only organisers may."""
+    """Why a shard failed. Of what happened on hidden data, its team reads what `disclosure` lets through.
+
+    class_message: what every failure of this class says. detail_bits: what all the rest can tell at most, in bits.
+    detail: for organisers only.
+    """
 
     fault: Fault
     error_class: str
@@ -55,14 +60,20 @@ class Failure:
     file: str | None = None
     line: int | None = None
     detail: str = ""
+    class_message: str = ""
+    detail_bits: float = 0.0
 
-    def shown(self) -> dict[str, object]:
+    def fields(self, shard: ClaimedShard) -> dict[str, object]:
+        """Return what is kept of it, all of it for organisers."""
         return {
             "message": self.message,
             "run": self.run,
             "exception_type": self.exception_type,
             "file": self.file,
             "line": self.line,
+            "class_message": self.class_message or self.message,
+            "detail_bits": self.detail_bits,
+            "on_hidden_data": shard.kind is ShardKind.RUNS and self.fault is Fault.PARTICIPANT,
         }
 
 
@@ -81,6 +92,13 @@ def claim(session: Session, *, worker: str, lease_s: float, splits: Sequence[str
         evaluation.started_at = now()
     if submission.stage == Stage.QUEUED.value:
         submission.stage = (Stage.SMOKE if shard.kind == ShardKind.SMOKE.value else Stage.RUNNING).value
+    return claimed_shard(shard, evaluation, submission, split, competition)
+
+
+def claimed_shard(
+    shard: Shard, evaluation: Evaluation, submission: Submission, split: Split, competition: Competition
+) -> ClaimedShard:
+    """Return what a worker is told of a shard. Of the competition's file that is never the seed of its splits."""
     config = CompetitionFile.model_validate(competition.config)
     return ClaimedShard(
         shard_id=shard.id,
@@ -103,7 +121,7 @@ def claim(session: Session, *, worker: str, lease_s: float, splits: Sequence[str
         split_key=split_key(competition.slug, split.visibility),
         manifest_sha256=split.manifest_sha256 or "",
         retraining_time_s=split.retraining_time_s or 0.0,
-        competition=config,
+        competition=RunRules.of(config),
     )
 
 
@@ -153,7 +171,7 @@ def fail(session: Session, shard: ClaimedShard, failure: Failure, *, runs_done: 
     ):
         return False
     _end(session, shard, "failed", runs_done=runs_done, detail=failure.detail)
-    service.fail(session, evaluation, fault=failure.fault, error_class=failure.error_class, error=failure.shown())
+    service.fail(session, evaluation, fault=failure.fault, error_class=failure.error_class, error=failure.fields(shard))
     return True
 
 
@@ -185,6 +203,46 @@ def _requeue(session: Session, shard: ClaimedShard, *, reason: str, runs_done: i
         _end(session, shard, "given-back", runs_done=runs_done, detail=reason)
         send_after_commit(session, EVALUATE_SHARD, device=shard.device)
     return back
+
+
+def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
+    """Return to the queue what these workers hold, which counts as nobody's failure. Return how many shards."""
+    taken = 0
+    for row in queue_repository.leased_by(session, workers):
+        repository.lock_evaluation(session, row.evaluation_id)
+        shard = claimed_shard(row, *repository.claim_context(session, row.evaluation_id))
+        taken += _requeue(session, shard, reason=reason, runs_done=row.runs_done, strikes=row.strikes)
+    return taken
+
+
+def held(session: Session, shard_id: int, *, attempt: int, worker: str) -> ClaimedShard | None:
+    """Return the shard of an attempt that `worker` made, None if it made no such attempt.
+
+    Whether the attempt is still the current one, every step finds out by itself.
+    """
+    made = repository.attempt_row(session, shard_id, attempt)
+    if made is None or made.worker != worker:
+        return None
+    shard = session.get_one(Shard, shard_id)
+    found = claimed_shard(shard, *repository.claim_context(session, shard.evaluation_id))
+    return replace(found, attempt=attempt)
+
+
+def held_by(session: Session, worker: str) -> ClaimedShard | None:
+    """Return the shard that `worker` holds at this moment: the answer to its claim may have been lost."""
+    row = next(iter(queue_repository.leased_by(session, [worker])), None)
+    return None if row is None else claimed_shard(row, *repository.claim_context(session, row.evaluation_id))
+
+
+def is_current(session: Session, shard: ClaimedShard) -> bool:
+    """Return whether the attempt still holds the shard."""
+    return repository.is_current(session, shard.shard_id, attempt=shard.attempt)
+
+
+def outcome(session: Session, shard: ClaimedShard) -> str:
+    """Return how the attempt ended: running, done, failed, lost, given-back or cancelled."""
+    made = repository.attempt_row(session, shard.shard_id, shard.attempt)
+    return made.outcome if made else "lost"
 
 
 def host_failure(shard: ClaimedShard, reason: str) -> Failure:
@@ -248,7 +306,7 @@ def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
         repository.lock_evaluation(session, shard.evaluation_id),
         fault=failure.fault,
         error_class=failure.error_class,
-        error=failure.shown(),
+        error=failure.fields(shard),
     )
 
 

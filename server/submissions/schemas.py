@@ -70,14 +70,20 @@ class FailureOut(BaseModel):
     exception_type: str | None = Field(examples=["ValueError"])
     file: str | None = Field(examples=["unlearning.py"])
     line: int | None = Field(examples=[12])
+    withheld: bool = Field(description="the details are not shown, because the day's budget of bits is used up")
+    bits: float | None = Field(description="what this failure on hidden data told, at most; null where nothing counts")
+    remaining_bits: float | None = Field(description="what was left of the day's budget after it", examples=[36.2])
+    renews_at: datetime | None = Field(description="when the budget begins anew")
 
     @classmethod
     def of(cls, submission: Submission) -> "FailureOut | None":
         if submission.error_class is None:
             return None
         known = submission.error or {}
-        shown = {name: known.get(name) for name in ("message", "exception_type", "file", "line")}
-        return cls(fault=submission.fault, error_class=submission.error_class, **shown)
+        told = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at")
+        shown = {name: known.get(name) for name in told}
+        withheld = bool(known.get("withheld"))
+        return cls(fault=submission.fault, error_class=submission.error_class, withheld=withheld, **shown)
 
 
 class SubmissionOut(BaseModel):

@@ -1,7 +1,10 @@
 """What a participant is told about a failed submission: what happened, where, and what to do next."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 
 ADVICE = {
@@ -42,11 +45,14 @@ class Failure:
     advice: str
 
 
-def failure_of(submission: Submission) -> Failure | None:
-    """Return why the submission failed, or None if it did not."""
+def failure_of(submission: Submission, *, evaluation: Evaluation | None = None) -> Failure | None:
+    """Return why the submission failed, or None if it did not.
+
+    evaluation: for organisers, the evaluation that failed: it keeps what the team is not told.
+    """
     if submission.error_class is None:
         return None
-    error = submission.error or {}
+    error = (evaluation.error if evaluation is not None else None) or submission.error or {}
     own = submission.fault == Fault.PARTICIPANT.value
     return Failure(
         title=TITLES.get(submission.fault or "", "Failed"),
@@ -54,7 +60,11 @@ def failure_of(submission: Submission) -> Failure | None:
         exception_type=str(error.get("exception_type") or ""),
         file=str(error.get("file") or ""),
         line=int(error.get("line") or 0),
-        advice=ADVICE.get(submission.error_class, "Look at the message, and try it on the public sample.")
-        if own
-        else NOT_YOURS,
+        advice=_advice(submission.error_class, error) if own else NOT_YOURS,
     )
+
+
+def _advice(error_class: str, error: Mapping[str, Any]) -> str:
+    if error.get("withheld"):
+        return "Run it on the public sample, where nothing is withheld: `lethe check FILE --log`."
+    return ADVICE.get(error_class, "Look at the message, and try it on the public sample.")

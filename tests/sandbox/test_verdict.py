@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from sandbox.policy import RunPolicy
 from sandbox.stream import FrameState, WeightsProblem
-from sandbox.verdict import MESSAGES, Context, ExitFacts, Fault, KillReason, disclosed_bits, judge
+from sandbox.verdict import MESSAGES, Context, ExitFacts, Fault, KillReason, judge
 
 POLICY = RunPolicy()
 CONTEXT = Context(
     limits={**POLICY.to_dict(), "cpu_allowance_s": POLICY.cpu_allowance_s},
-    files=frozenset({"submission.py"}),
+    files={"submission.py": 100},
     tensors=frozenset({"fc.weight"}),
     entry_file="submission.py",
 )
@@ -78,6 +78,15 @@ def test_claimed_line_is_kept_for_own_files_only() -> None:
     assert (other.file, other.line) == ("", 0)
 
 
+def test_a_line_that_the_file_has_not_is_not_repeated() -> None:
+    after_the_last = judge(claim(file="submission.py", line=101), CONTEXT)  # where a file that was cut off fails
+    assert after_the_last.line == 101
+    for line in (102, 314_159, 0, -1, True):
+        told = judge(claim(file="submission.py", line=line), CONTEXT)
+        assert (told.file, told.line) == ("", 0)
+        assert str(line) not in told.message
+
+
 def test_difference_is_told_in_names_of_the_original_model() -> None:
     told = judge(claim(**{"class": "wrong-weights", "detail": {"kind": "shape", "tensor": "fc.weight"}}), CONTEXT)
     assert "'fc.weight' has another shape" in told.message
@@ -109,6 +118,5 @@ def test_every_message_says_something_with_every_limit() -> None:
 def test_what_is_shown_is_counted_in_bits() -> None:
     timeout = judge(ExitFacts(kill_reason=KillReason.WALL_TIME), CONTEXT)
     failed = judge(claim(file="submission.py", line=7, mro=["ValueError"]), CONTEXT)
-    counted = [disclosed_bits(verdict, lines_in_files=100, tensors=4) for verdict in (timeout, failed)]
-    assert 4 <= counted[0] < 6
-    assert counted[0] + 12 < counted[1] < counted[0] + 15
+    assert timeout.detail_bits == 0
+    assert 12 < failed.detail_bits < 15

@@ -215,13 +215,9 @@ def test_failure_names_the_line_and_stops_the_other_shards(database: Database, s
     with database.read() as session:
         ended = session.get_one(Submission, submission.id)
         assert (ended.stage, ended.fault, ended.refunded) == ("failed", "participant", False)
-        assert ended.error == {
-            "message": "it raised",
-            "run": 3,
-            "exception_type": "ValueError",
-            "file": "a.py",
-            "line": 7,
-        }
+        told = {"message": "it raised", "run": 3, "exception_type": "ValueError", "file": "a.py", "line": 7}
+        assert ended.error is not None
+        assert told.items() <= ended.error.items()
         assert {shard.state for shard in session.query(Shard)} == {"failed", "cancelled"}
     with database.write() as session:
         assert claims.claim(session, worker="w", lease_s=60) is None
