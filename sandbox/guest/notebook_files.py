@@ -61,6 +61,7 @@ class CheckpointTaker:
     read_back: set[Path] = field(default_factory=set)
     slots: int = 0
     told_cast: bool = False
+    enough: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def written(self, path: Path) -> None:
@@ -71,8 +72,11 @@ class CheckpointTaker:
         with self.lock:
             if not self.is_ours(path):
                 return
+            if self.enough:
+                raise EnoughModels
             if USUAL_NAME.search(path.name):
                 if path not in self.known and self._n_usual() >= self.wanted:
+                    self.enough = True  # told at the notebook's next write if this was not one, but a renamed file
                     raise EnoughModels
                 self._take(path)
             self.make_room()

@@ -199,6 +199,18 @@ def test_the_run_ends_with_its_first_model_where_that_is_enough(notebooks: Noteb
     assert ended.result.wall_time_s < 20
 
 
+def test_models_named_by_a_renaming_end_the_notebook_where_they_are_enough(notebooks: Notebooks) -> None:
+    renaming = """
+    for i in range(10_000):
+        torch.save(original(), f'/kaggle/tmp/part_{i}.pth')
+        os.rename(f'/kaggle/tmp/part_{i}.pth', f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')
+        time.sleep(0.1)
+    """
+    ended = notebooks.run(SAVES, "import time", renaming)
+    assert ended.result.verdict.outcome == "weights", ended.log
+    assert len(ended.result.chosen) == 3
+
+
 def test_too_few_models_are_named(notebooks: Notebooks) -> None:
     assert notebooks.run(SAVES + "save_all(2)").error_class == "too-few-checkpoints"
 
