@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from server.cli.people import organiser_credentials
-from server.client.api import JsonObject, LetheClient
+from server.client.api import ApiError, JsonObject, LetheClient
 from server.config import Settings
 from server.db import Database
 from server.embedded.redis import RedisProcess, start_redis
@@ -247,7 +247,9 @@ def _open_competition(cluster: Cluster, toml: str) -> None:
         organiser.prepare("tiny")
         wait_until(lambda: organiser.competition("tiny")["state"] in ("ready", "open"), within_s=150)
         if organiser.competition("tiny")["state"] == "ready":
-            organiser.open("tiny")
+            with contextlib.suppress(ApiError):  # it may just have opened by itself
+                organiser.open("tiny")
+        wait_until(lambda: organiser.competition("tiny")["state"] == "open")
     worker.stop()
 
 
