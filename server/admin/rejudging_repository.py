@@ -1,8 +1,9 @@
 """Queries about re-judgings: which submissions, how far, what they would change."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, Select, func, select, update
 from sqlalchemy.orm import Session
 
 from server.admin.rejudging_sets import Chosen, Outcome
@@ -12,6 +13,7 @@ from server.models.organising import Rejudging, RejudgingState
 from server.models.submission import Submission
 
 ScoreTable = type[PublicScore] | type[PrivateScore]
+T = TypeVar("T")
 
 
 def table_of(visibility: str) -> ScoreTable:
@@ -20,23 +22,35 @@ def table_of(visibility: str) -> ScoreTable:
 
 def submissions(session: Session, competition_id: str, *, split_id: str, chosen: Chosen) -> Sequence[Submission]:
     """Return the chosen submissions that have an evaluation which counts and has ended on this split."""
-    ended = Evaluation.finished_at.is_not(None) & Evaluation.is_current.is_(True) & (Evaluation.split_id == split_id)
-    statement = (
-        select(Submission)
-        .join(Evaluation, Evaluation.submission_id == Submission.id)
-        .where(Submission.competition_id == competition_id, ended)
-    )
+    statement = select(Submission).where(*_choice(competition_id, split_id=split_id, chosen=chosen))
+    return session.scalars(_with_evaluation(statement).order_by(Submission.received_at, Submission.id)).all()
+
+
+def how_many(session: Session, competition_id: str, *, split_id: str, chosen: Chosen) -> int:
+    """Return how many submissions `submissions` would."""
+    statement = select(func.count()).select_from(Submission)
+    return session.scalars(
+        _with_evaluation(statement.where(*_choice(competition_id, split_id=split_id, chosen=chosen)))
+    ).one()
+
+
+def _with_evaluation(statement: Select[T]) -> Select[T]:
+    return statement.join(Evaluation, Evaluation.submission_id == Submission.id)
+
+
+def _choice(competition_id: str, *, split_id: str, chosen: Chosen) -> Iterator[ColumnElement[bool]]:
+    yield Submission.competition_id == competition_id
+    yield Evaluation.finished_at.is_not(None) & Evaluation.is_current.is_(True) & (Evaluation.split_id == split_id)
     if chosen.submission_ids is not None:
-        statement = statement.where(Submission.id.in_(chosen.submission_ids))
+        yield Submission.id.in_(chosen.submission_ids)
     if chosen.team_id is not None:
-        statement = statement.where(Submission.team_id == chosen.team_id)
+        yield Submission.team_id == chosen.team_id
     if chosen.error_class is not None:
-        statement = statement.where(Evaluation.error_class == chosen.error_class)
+        yield Evaluation.error_class == chosen.error_class
     if chosen.received_from is not None:
-        statement = statement.where(Submission.received_at >= chosen.received_from)
+        yield Submission.received_at >= chosen.received_from
     if chosen.received_before is not None:
-        statement = statement.where(Submission.received_at < chosen.received_before)
-    return session.scalars(statement.order_by(Submission.received_at, Submission.id)).all()
+        yield Submission.received_at < chosen.received_before
 
 
 def by_id(session: Session, rejudging_id: str) -> Rejudging | None:

@@ -16,7 +16,7 @@ from server.web import (
     submit_pages,
     team_pages,
 )
-from server.web.organising import act_pages, dashboard_pages, depth_pages
+from server.web.organising import act_pages, dashboard_pages, depth_pages, rejudging_pages
 from server.web.organising import competition_pages as organising_pages
 from server.web.organising import submission_pages as organised_submission_pages
 
@@ -34,6 +34,7 @@ for pages in (
     organising_pages,
     organised_submission_pages,
     depth_pages,
+    rejudging_pages,
     act_pages,
     submission_pages,
 ):

@@ -1,7 +1,6 @@
 """What organisers do to submissions, teams and the competition itself: each act with a reason."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from server.models.submission import Submission
 from server.submissions import service as submissions
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, OrganiserPlaceDep
+from server.web.organising.forms import moment, needed
 from server.web.rendering import redirect
 from server.web.routing import page_router
 
@@ -93,7 +93,9 @@ def extend(
     reason: Reason = "",
 ) -> Response:
     """Set another end."""
-    changes.extend(session, place.competition, closes_at=_moment(closes_at), actor=viewer, reason=needed(reason))
+    changes.extend(
+        session, place.competition, closes_at=moment(closes_at, field="closes_at"), actor=viewer, reason=needed(reason)
+    )
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The end is changed."))
 
 
@@ -112,14 +114,6 @@ def announce(
         raise InvalidInput("An announcement needs a title and a text")
     changes.announce(session, place.competition, title=title.strip(), text=text.strip(), actor=viewer)
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "Announced."))
-
-
-def needed(reason: str) -> str:
-    """Return the reason. Raises InvalidInput if there is none."""
-    if not reason.strip():
-        missing = Violation("reason", "is missing")
-        raise InvalidInput("A reason is needed: it stands in the audit log", violations=(missing,))
-    return reason.strip()
 
 
 def _of_place(session: Session, competition_id: str, submission_id: str, viewer: Account) -> Submission:
@@ -143,11 +137,3 @@ def _back(request: Request, slug: str) -> str:
     """Return the list that the form stood on, with its filters."""
     query = request.query_params.get("list", "")
     return f"/organise/{slug}/submissions" + (f"?{query}" if query and len(query) < 400 else "")
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    except ValueError as error:
-        wrong = Violation("closes_at", "needs a date and a time, UTC", text[:40])
-        raise InvalidInput("The end is no moment", violations=(wrong,)) from error

@@ -20,8 +20,8 @@ from server.web.competition_pages import STARTER_TOML, timeline_of
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, OrganiserPlaceDep, Place, StaffDep, require_staff
 from server.web.organising import dashboard_repository, submissions_repository
-from server.web.organising.act_pages import needed
 from server.web.organising.checklist import checklist
+from server.web.organising.forms import needed
 from server.web.organising.submissions_repository import LINES
 from server.web.rendering import page, part, redirect, render
 from server.web.routing import page_router
