@@ -1,0 +1,266 @@
+"""Preparing a split as work of many workers: the same bits as one alone, whoever dies on the way."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from server import queue
+from server.competitions import model_shards as rows
+from server.competitions.config_file import CompetitionFile
+from server.config import Settings
+from server.db import Database, clock, now
+from server.models.account import Account, Role
+from server.models.competition import Competition, CompetitionState, Split, SplitState, Visibility
+from server.models.preparing import ModelShard, ModelShardState
+from server.storage import Storage
+from tests.worker.splits.conftest import competition
+from worker import drain, preparing
+from worker.facts import worker_facts
+from worker.preparing_shards import make_shard
+from worker.splits import model_shards
+from worker.splits.checkpoints import TrainingCheckpoints
+from worker.splits.errors import UntrainedModel
+from worker.splits.manifest import verify_split
+from worker.splits.prepare import begin_split, prepare_split
+from worker.splits.training import ModelTraining
+
+CNN = {
+    "network": {"name": "small_cnn", "options": {"widths": [4]}},
+    "training": {"epochs": 3, "augmentation": "flip", "min_train_accuracy": 0.01},
+    "n_models": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of two models, and every split worth dividing; nobody is listening for messages."""
+    monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 2)
+    monkeypatch.setattr(preparing, "begin_split", partial(begin_split, share_from_s=0))
+    monkeypatch.setattr(preparing, "store_kit", lambda *_, **__: None)
+    monkeypatch.setattr(queue, "send", lambda *_, **__: True)
+
+
+@pytest.fixture
+def database(migrated_sqlite_url: str) -> Database:
+    return Database(migrated_sqlite_url)
+
+
+Host = Callable[..., Any]
+
+
+@pytest.fixture
+def host(database: Database, tmp_path: Path) -> Host:
+    """Make the context of a worker on a host of its own; its storage is shared if it is not remote."""
+
+    def make(name: str = "a", *, url: str = "") -> Any:
+        settings = Settings(home=tmp_path / f"host-{name}", heartbeat_s=0.05)
+        facts = worker_facts(settings)
+        storage = Storage(url or str(tmp_path / "storage"))
+        return SimpleNamespace(settings=settings, database=database, storage=storage, facts=facts)
+
+    return make
+
+
+def begin(database: Database, file: CompetitionFile) -> str:
+    """Put a competition into the database whose public split waits for its preparation. Return the split's id."""
+    with database.write() as session:
+        olga = Account(name="olga", name_key="olga", role=Role.ORGANISER.value, password_hash="x")
+        session.add(olga)
+        session.flush()
+        made = Competition(
+            slug=file.slug,
+            title=file.title,
+            state=CompetitionState.PREPARING.value,
+            opens_at=now(),
+            closes_at=now() + timedelta(days=1),
+            config=file.model_dump(mode="json"),
+            source="",
+            created_by=olga.id,
+        )
+        session.add(made)
+        session.flush()
+        split = Split(competition_id=made.id, visibility=Visibility.PUBLIC.value)
+        session.add(split)
+        session.flush()
+        return split.id
+
+
+def split_of(database: Database) -> Split:
+    with database.read() as session:
+        return session.scalars(select(Split)).one()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return every file of a split but the manifest, which holds measured times."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if name != "manifest.json"}
+
+
+def alone(file: CompetitionFile, folder: Path) -> dict[str, bytes]:
+    """Return what one process makes of the split."""
+    prepare_split(file, "public", folder)
+    return content(folder)
+
+
+def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Host, tmp_path: Path) -> None:
+    split_id, context = begin(database, competition()), host()
+    assert preparing.prepare(context, split_id)
+    assert not preparing.prepare(context, split_id)  # its shards come first
+    made = 0
+    while make_shard(context):
+        made += 1
+    assert made == 6
+    assert preparing.prepare(context, split_id)
+    split = split_of(database)
+    assert (split.state, split.progress, split.device) == (SplitState.READY, 1.0, "cpu")
+    folder = tmp_path / "storage/splits/small/public"
+    assert verify_split(folder) == []
+    assert content(folder) == alone(competition(), tmp_path / "alone")
+
+
+def test_a_small_split_is_one_job(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "begin_split", begin_split)
+    assert preparing.prepare(host(), begin(database, competition()))
+    assert split_of(database).state == SplitState.READY
+
+
+def test_hosts_that_share_nothing_but_remote_storage_give_the_same(
+    database: Database, host: Host, tmp_path: Path
+) -> None:
+    url = f"memory://{tmp_path.name}"
+    first, second, third = (host(name, url=url) for name in "abc")
+    split_id = begin(database, competition())
+    assert preparing.prepare(first, split_id)
+    while make_shard(second) and make_shard(first):
+        pass
+    assert preparing.prepare(third, split_id)
+    assert split_of(database).state == SplitState.READY
+    key = "splits/small/public"
+    published = {name.removeprefix(f"{key}/"): third.storage.read(name) for name in third.storage.keys(key)}
+    assert published.pop("manifest.json")
+    assert published == alone(competition(), tmp_path / "alone")
+
+
+def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"memory://{tmp_path.name}"
+    split_id = begin(database, competition())
+    assert preparing.prepare(host("a", url=url), split_id)
+    while make_shard(host("a", url=url)):
+        pass
+    assert preparing.prepare(host("a", url=url), split_id)
+    with database.write() as session:
+        session.scalars(select(Split)).one().state = SplitState.PENDING.value
+        for shard in session.scalars(select(ModelShard)):
+            session.delete(shard)
+    monkeypatch.setattr(model_shards, "train_models", lambda *_, **__: pytest.fail("trained again"))
+    assert preparing.prepare(host("b", url=url), split_id)
+    assert split_of(database).state == SplitState.READY
+
+
+def _train_until_stuck(context: Any, epochs: int, stuck: Any) -> None:
+    """Make a shard, but never begin another epoch after so many: the body of a worker that is killed."""
+    run_epoch = ModelTraining.run_epoch
+    left = iter(range(epochs))
+
+    def slow(training: ModelTraining) -> None:
+        if next(left, None) is None:
+            stuck.set()
+            signal.pause()
+        run_epoch(training)
+
+    ModelTraining.run_epoch = slow  # type: ignore[method-assign]
+    make_shard(context)
+
+
+def test_a_killed_workers_models_are_resumed_at_their_epoch_by_another(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_shards, "TrainingCheckpoints", partial(TrainingCheckpoints, every_s=0.0))
+    split_id, context = begin(database, competition(**CNN)), host()
+    assert preparing.prepare(context, split_id)
+    database.dispose()
+    process_context = multiprocessing.get_context("fork")
+    stuck = process_context.Event()
+    worker = process_context.Process(target=_train_until_stuck, args=(context, 5, stuck))  # before model 1's last epoch
+    worker.start()
+    try:
+        assert stuck.wait(timeout=120)
+    finally:
+        os.kill(worker.pid or 0, signal.SIGKILL)
+        worker.join()
+    with database.write() as session:
+        assert rows.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3) == 1
+    trained: list[int] = []
+    run_epoch = ModelTraining.run_epoch
+
+    def counted(training: ModelTraining) -> None:
+        trained.append(training.epoch)
+        run_epoch(training)
+
+    monkeypatch.setattr(ModelTraining, "run_epoch", counted)
+    assert make_shard(context)
+    assert trained == [2]
+    while make_shard(context):
+        pass
+    assert preparing.prepare(context, split_id)
+    assert content(tmp_path / "storage/splits/small/public") == alone(competition(**CNN), tmp_path / "alone")
+
+
+def test_a_model_that_did_not_learn_stops_the_preparation_and_says_which(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(_: object, model: str, *__: object, **___: object) -> None:
+        if model == "retrained model 3":
+            raise UntrainedModel(f"{model} reaches an accuracy of 0.1")
+
+    monkeypatch.setattr(model_shards, "check_learned", check)
+    split_id, context = begin(database, competition()), host()
+    assert preparing.prepare(context, split_id)
+    assert make_shard(context)
+    assert make_shard(context)
+    split = split_of(database)
+    assert (split.state, split.error) == (SplitState.FAILED, "retrained model 3 reaches an accuracy of 0.1")
+    assert not make_shard(context)
+    assert not preparing.prepare(context, split_id)
+
+
+def test_a_stopping_worker_hands_its_shard_over(database: Database, host: Host) -> None:
+    split_id, context = begin(database, competition()), host()
+    assert preparing.prepare(context, split_id)
+    drain.begin(give_back_after_s=0)
+    try:
+        assert make_shard(context)
+    finally:
+        drain.reset()
+    with database.read() as session:
+        first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
+    assert first is not None
+    assert (first.state, first.strikes) == (ModelShardState.QUEUED, 0)
+
+
+def test_a_host_without_room_gives_its_shard_back(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    split_id, context = begin(database, competition()), host()
+    assert preparing.prepare(context, split_id)
+    monkeypatch.setattr(model_shards, "train_models", full)
+    with pytest.raises(OSError, match="no space"):
+        make_shard(context)
+    with database.read() as session:
+        first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
+    assert first is not None
+    assert (first.state, first.strikes, first.error) == (ModelShardState.QUEUED, 1, "OSError: no space left on device")
