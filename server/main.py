@@ -10,12 +10,12 @@ from server import health, logging
 from server.accounts.router import router as accounts_router
 from server.admin import router as admin
 from server.admin.rejudging_router import router as rejudging_router
-from server.admin.webhooks_router import router as webhooks_router
 from server.competitions.router import router as competitions_router
 from server.config import get_settings
 from server.leaderboard.router import router as leaderboard_router
 from server.metrics.http import Measured
 from server.metrics.router import router as metrics_router
+from server.notifications.webhooks_router import router as webhooks_router
 from server.problems import Problem, add_handlers, problems
 from server.requests import BodyLimit, RequestIds
 from server.starter_kit.router import router as starter_kit_router
@@ -24,11 +24,15 @@ from server.teams.router import router as teams_router
 from server.web.router import router as pages_router
 from server.web.routing import error_page
 from server.web.security import add_security_headers
+from server.workers.remote_router import router as remote_workers_router
+from server.workers.router import router as worker_tokens_router
 
 ADMIN_ROUTERS = (admin.public, admin.organisers, admin.administrators, rejudging_router, webhooks_router)
 VERSION = "0.1.0"
 MAX_BODY_BYTES = 1 << 20  # of any request but an upload
-UPLOADS = re.compile(r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)")
+UPLOADS = re.compile(
+    r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/result"
+)
 DESCRIPTION = """\
 Lethe evaluates machine-unlearning submissions. Log in with `POST /api/v1/tokens` and send the token as
 `Authorization: Bearer lethe_...`. Errors are problem documents (RFC 9457) that name field, value and what is allowed.
@@ -71,6 +75,8 @@ def _api() -> APIRouter:
         starter_kit_router,
         leaderboard_router,
         *ADMIN_ROUTERS,
+        worker_tokens_router,
+        remote_workers_router,
     ):
         api.include_router(router)
     return api

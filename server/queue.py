@@ -24,6 +24,7 @@ PREPARE_SHARD = "lethe.prepare_shard"
 SWEEP = "lethe.sweep"
 GROUP_TIES = "lethe.group_ties"
 SEND_MAIL = "lethe.send_mail"
+TELL_WEBHOOKS = "lethe.tell_webhooks"
 
 CONTROL_QUEUE = "lethe.control"  # scores, sweeps, messages to people: short, and taken before any shard
 PREPARE_QUEUE = "lethe.prepare"

@@ -7,14 +7,13 @@ from typing import Any
 import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
-from server.admin import delivering
 from server.competitions import clock, model_shards, preparation
 from server.config import get_settings
 from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
 from server.evaluations import sweep
-from server.notifications import mailing
+from server.notifications import delivering, mailing
 from server.queue import (
     EVALUATE_SHARD,
     GROUP_TIES,
@@ -23,6 +22,7 @@ from server.queue import (
     SCORE_EVALUATION,
     SEND_MAIL,
     SWEEP,
+    TELL_WEBHOOKS,
     send,
 )
 from worker import drain, metrics, pipeline, preparing, preparing_shards, scoring_job, ties
@@ -117,6 +117,12 @@ def send_mail() -> int:
     return mailing.send(get_context().database, get_settings(), at=now())
 
 
+@app.task(name=TELL_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
+def tell_webhooks() -> int:
+    """Send what webhooks are to be told."""
+    return delivering.deliver(get_context().database, get_settings(), at=now())
+
+
 @app.task(name=SWEEP)
 def sweep_lost() -> None:
     """Find what was lost."""
@@ -131,9 +137,10 @@ def sweep_lost() -> None:
         send(PREPARE_SPLIT, split_id)
     with context.database.write() as session:
         clock.tick(session, now())
-    delivering.deliver(context.database, context.settings, at=now())
     if mailing.is_due(context.database, settings, at=now()):
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
+    if delivering.is_due(context.database, at=now()):
+        send(TELL_WEBHOOKS, expires_s=settings.sweep_interval_s)
     metrics.LEASES_LOST.inc(swept.leases_lost)
     if swept.leases_lost or swept.scores_asked:
         log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)

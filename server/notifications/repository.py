@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from server.models.account import Account
 from server.models.competition import CompetitionOrganiser, Membership
-from server.models.notification import Delivery, DeliveryState, Mail
+from server.models.notification import Delivery, DeliveryState, Mail, Webhook
 
 Outgoing = Delivery | Mail
 Row = TypeVar("Row", Delivery, Mail)
@@ -47,6 +47,21 @@ def end(session: Session, table: type[Outgoing], row_id: str, *, state: Delivery
 
 def note_error(session: Session, table: type[Outgoing], row_id: str, error: str) -> None:
     session.execute(update(table).where(table.id == row_id).values(error=error))
+
+
+def webhooks(session: Session, competition_id: str) -> Sequence[Webhook]:
+    """Return a competition's webhooks that are not disabled, the earliest first."""
+    mine = Webhook.competition_id == competition_id, Webhook.disabled_at.is_(None)
+    return session.scalars(select(Webhook).where(*mine).order_by(Webhook.created_at, Webhook.id)).all()
+
+
+def webhook(session: Session, webhook_id: str) -> Webhook | None:
+    return session.get(Webhook, webhook_id)
+
+
+def deliveries(session: Session, webhook_id: str, *, limit: int) -> Sequence[Delivery]:
+    mine = select(Delivery).where(Delivery.webhook_id == webhook_id)
+    return session.scalars(mine.order_by(Delivery.created_at.desc(), Delivery.id).limit(limit)).all()
 
 
 def addresses_of_team(session: Session, team_id: str) -> list[str]:

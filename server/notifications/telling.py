@@ -8,10 +8,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from server.admin import webhooks
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
-from server.notifications import letters, mail, repository
+from server.notifications import letters, mail, repository, webhooks
 
 OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from server.admin import delivering, webhooks
 from server.config import get_settings
 from server.db import now
 from server.evaluations import service as evaluations
@@ -18,6 +18,7 @@ from server.models.account import Role
 from server.models.evaluation import Evaluation
 from server.models.notification import Delivery
 from server.models.submission import Fault
+from server.notifications import delivering, outbox, webhooks
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"
@@ -29,11 +30,15 @@ class Receiver:
     def __init__(self) -> None:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.status = 200
+        self.patience = threading.Event()  # set once nobody waits for the slow path any more
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path.startswith("/slow"):
+                    receiver.drip(self.wfile)
+                    return
                 receiver.received.append((dict(self.headers), body))
                 self.send_response(receiver.status)
                 self.send_header("Location", "http://127.0.0.1:1/elsewhere")
@@ -43,7 +48,16 @@ class Receiver:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.slow_url = f"http://localhost:{self.server.server_address[1]}/slow"
         self.url = f"http://localhost:{self.server.server_address[1]}/hook?key=1"
+
+    def drip(self, answer: Any) -> None:
+        """Send a header that never ends, one byte at a time, each well before a connection would be given up."""
+        with suppress(OSError):
+            answer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not self.patience.wait(0.05):
+                answer.write(b"x")
+                answer.flush()
 
 
 @pytest.fixture
@@ -52,6 +66,7 @@ def receiver() -> Iterator[Receiver]:
     thread = threading.Thread(target=made.server.serve_forever)
     thread.start()
     yield made
+    made.patience.set()
     made.server.shutdown()
     thread.join()
     made.server.server_close()
@@ -139,10 +154,26 @@ def test_address_that_fails_is_tried_again_and_then_given_up(server: Instance, r
         assert deliver(server, later=later) == 0
         assert deliver(server, later=later) == 0, "not before its time"
         assert len(receiver.received) == attempt
-        later += delivering.RETRY_AFTER[min(attempt - 1, 5)] + timedelta(seconds=1)
+        later += outbox.RETRY_AFTER[min(attempt - 1, 5)] + timedelta(seconds=1)
     assert states(server) == [("failed", 6)]
     shown = server.client.get(f"{BASE}/webhooks/{hook}/deliveries", headers=olga).json()
     assert f"answered {status}" in shown[0]["error"]
+
+
+def test_slow_receiver_is_in_nobody_elses_way(
+    server: Instance, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "TIMEOUT_S", 1.0)
+    olga = opened(server)
+    slow = [create(server, olga, receiver.slow_url, "competition.closed").json()["id"] for _ in range(4)]
+    create(server, olga, receiver.url, "competition.closed")
+    server.client.post(f"{BASE}/close", headers=olga)
+    assert delivering.is_due(server.database, at=now())
+    assert deliver(server) == 1, "the others took their second, all at once"
+    assert len(receiver.received) == 1
+    shown = server.client.get(f"{BASE}/webhooks/{slow[0]}/deliveries", headers=olga).json()
+    assert "TimeoutError" in shown[0]["error"]
+    assert not delivering.is_due(server.database, at=now())
 
 
 def test_address_that_recovers_gets_its_message(server: Instance, receiver: Receiver) -> None:

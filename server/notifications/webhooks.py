@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy.orm import Session
 
 from server.admin import audit
-from server.admin import webhooks_repository as repository
 from server.config import Settings
 from server.db import now
 from server.errors import Conflict, InvalidInput, NotFound, Violation
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook
+from server.notifications import repository
 
 EVENTS = (
     "submission.scored",
@@ -48,7 +48,7 @@ def create(
 ) -> NewWebhook:
     """Tell `url` of these events from now on. Raises InvalidInput or Conflict."""
     _check(url, events)
-    if len(repository.of_competition(session, competition.id)) >= MOST_WEBHOOKS:
+    if len(repository.webhooks(session, competition.id)) >= MOST_WEBHOOKS:
         raise Conflict(f"A competition has at most {MOST_WEBHOOKS} webhooks; remove one first")
     row = Webhook(competition_id=competition.id, url=url, events=sorted(set(events)), created_by=actor.id)
     session.add(row)
@@ -59,7 +59,7 @@ def create(
 
 
 def of_competition(session: Session, competition: Competition) -> Sequence[Webhook]:
-    return repository.of_competition(session, competition.id)
+    return repository.webhooks(session, competition.id)
 
 
 def remove(session: Session, competition: Competition, webhook_id: str, *, actor: Account) -> None:
@@ -71,7 +71,7 @@ def remove(session: Session, competition: Competition, webhook_id: str, *, actor
 
 def get(session: Session, competition: Competition, webhook_id: str) -> Webhook:
     """Return a webhook of the competition. Raises NotFound."""
-    row = repository.by_id(session, webhook_id)
+    row = repository.webhook(session, webhook_id)
     if row is None or row.competition_id != competition.id or row.disabled_at is not None:
         raise NotFound(f"{competition.slug} has no webhook {webhook_id!r}")
     return row
@@ -84,7 +84,7 @@ def deliveries(session: Session, webhook: Webhook) -> Sequence[Delivery]:
 
 def tell(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> int:
     """Store what is to be told, in the transaction of the act itself. Return to how many addresses."""
-    interested = [hook for hook in repository.of_competition(session, competition_id) if event in hook.events]
+    interested = [hook for hook in repository.webhooks(session, competition_id) if event in hook.events]
     for hook in interested:
         payload = {"event": event, "at": now().isoformat(), "data": data}
         session.add(Delivery(competition_id=competition_id, webhook_id=hook.id, event=event, payload=payload))

@@ -4,9 +4,9 @@ from fastapi import APIRouter, Depends, status
 
 from server.accounts.access import CurrentAccount, require_organiser_of
 from server.accounts.access import OrganisedCompetition as Organised
-from server.admin import webhooks
-from server.admin.schemas import CreatedWebhook, DeliveryOut, NewWebhook, WebhookOut
 from server.deps import SessionDep, SettingsDep
+from server.notifications import webhooks
+from server.notifications.schemas import CreatedWebhook, DeliveryOut, NewWebhook, WebhookOut
 from server.problems import problems
 
 router = APIRouter(
