@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from server.accounts.access import CurrentAccount, OptionalAccount, VisibleCompetition
 from server.accounts.access import OrganisedCompetition as Organised
-from server.competitions import finals, service
+from server.competitions import finals, reports, service
 from server.competitions.schemas import (
     CompetitionOut,
     CompetitionPage,
@@ -16,10 +16,11 @@ from server.competitions.schemas import (
     QuotaOut,
     Reason,
     RescoringOut,
+    SplitReport,
 )
 from server.db import now
-from server.deps import SessionDep
-from server.models.competition import Competition
+from server.deps import SessionDep, StorageDep
+from server.models.competition import Competition, Visibility
 from server.problems import problems
 from server.submissions import service as submissions
 
@@ -74,6 +75,12 @@ def show_quota(session: SessionDep, competition: VisibleCompetition, account: Cu
 def show_preparation(session: SessionDep, competition: Organised) -> OrganisedCompetition:
     """Show how far the preparation of the splits is. For organisers."""
     return _organised(session, competition)
+
+
+@router.get("/{slug}/splits/{visibility}/report", responses=problems(401, 403, 404))
+def show_split_report(visibility: Visibility, competition: Organised, storage: StorageDep) -> SplitReport:
+    """Show what the sets of a split hold and share, as soon as its data is cut. For organisers."""
+    return reports.split_report(storage, competition, visibility)
 
 
 @router.post("/{slug}/prepare", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 403, 404, 409))

@@ -155,6 +155,29 @@ class OrganisedCompetition(CompetitionOut):
         return cls(**_basics(competition, service.file_of(competition)), splits=shown)
 
 
+class SharedBySets(BaseModel):
+    """What two sets of a split have in common."""
+
+    sets: tuple[str, str] = Field(examples=[("retain", "forget")])
+    shared_images: int
+    shared_persons: int
+    exact_duplicates: int
+    near_duplicates: int = Field(description="grey 8x8 thumbnails that correlate at 0.995 or more")
+    examples: list[tuple[int, int, float]] = Field(description="the most similar: two image ids, their correlation")
+
+
+class SplitReport(BaseModel):
+    """What an organiser should look at before opening: sizes, counts of classes, overlaps. Keys are names of sets."""
+
+    competition: str = Field(examples=["digits"])
+    visibility: str = Field(examples=["public"])
+    images: dict[str, int] = Field(examples=[{"retain": 700, "forget": 100, "validation": 180, "test": 719}])
+    persons: dict[str, int]
+    classes: dict[str, dict[str, int]] = Field(description="set -> class -> images")
+    confused_labels: int = Field(description="labels that were swapped on purpose")
+    pairs: list[SharedBySets]
+
+
 class FailedFinal(BaseModel):
     """A final that failed on the private split, and waits for a decision."""
 

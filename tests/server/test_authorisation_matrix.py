@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from fastapi.routing import APIRoute
 
 from server.main import create_app
-from server.models.account import Role
+from server.models.account import Account, Role
 from tests.support.instance import Instance, competition_toml
 
 ANYBODY, ACCOUNT, TEAM, ORGANISER, ADMINISTRATOR = "anybody", "account", "team", "organiser", "administrator"
+WORKER = "worker"
+PEOPLE = ("anonymous", "participant", "other team's", "organiser elsewhere", "organiser", "administrator")
 MAKES_COMPETITIONS = "makes competitions"
 C = "/api/v1/competitions/{slug}"
 S = "/api/v1/submissions/{submission_id}"
+W = "/api/v1/worker/{worker}"
+HELD = f"{W}/shards/{{shard_id}}/{{attempt}}"
 
 FOR: dict[str, tuple[str, ...]] = {
     ANYBODY: (
@@ -68,6 +72,7 @@ FOR: dict[str, tuple[str, ...]] = {
     MAKES_COMPETITIONS: ("POST /api/v1/competitions",),
     ORGANISER: (
         f"GET {C}/preparation",
+        f"GET {C}/splits/{{visibility}}/report",
         f"POST {C}/prepare",
         f"POST {C}/open",
         f"POST {C}/close",
@@ -92,6 +97,24 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {C}/webhooks",
         f"DELETE {C}/webhooks/{{webhook_id}}",
         f"GET {C}/webhooks/{{webhook_id}}/deliveries",
+        f"GET {C}/worker-tokens",
+        f"POST {C}/worker-tokens",
+        f"DELETE {C}/worker-tokens/{{token_id}}",
+        f"GET {C}/workers",
+    ),
+    WORKER: (
+        f"PUT {W}",
+        f"PUT {W}/state",
+        f"POST {W}/claim",
+        f"GET {HELD}/files/{{sha256}}",
+        f"PUT {HELD}/lease",
+        f"PUT {HELD}/controls",
+        f"PUT {HELD}/result",
+        f"POST {HELD}/passed",
+        f"POST {HELD}/failure",
+        f"POST {HELD}/give-back",
+        f"POST {HELD}/hand-over",
+        f"POST {HELD}/over-time",
     ),
     ADMINISTRATOR: (
         "GET /api/v1/admin/audit",
@@ -117,7 +140,9 @@ TURNED_AWAY = {
         "organiser elsewhere": {403},
         "organiser": {403},
     },
+    WORKER: {role: {401} for role in PEOPLE},
 }
+WORKERS = ("worker", "worker elsewhere", "revoked worker")
 TOML = {"Content-Type": "application/toml"}
 OF_THE_PARTICIPANT_ALONE = ("selection", "cancel")  # refused to organisers too: they have acts of their own
 
@@ -153,6 +178,7 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance) -> None:
         "organiser elsewhere": server.headers(foreign),
         "organiser": server.headers(owner),
         "administrator": server.headers(server.account("adam", Role.ADMINISTRATOR)),
+        **_workers(server, owner, foreign),
     }
     submission = server.submit(callers["participant"]).json()["id"]
     server.submit(callers["other team's"])
@@ -165,6 +191,25 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance) -> None:
     assert wrong == []
 
 
+def _workers(server: Instance, owner: Account, foreign: Account) -> dict[str, dict[str, str]]:
+    """Return what workers call with: of the competition, of another, and with a token that was revoked."""
+    made = {
+        "worker": _token(server, owner, "digits"),
+        "worker elsewhere": _token(server, foreign, "elsewhere"),
+        "revoked worker": _token(server, owner, "digits"),
+    }
+    revoked = made["revoked worker"]["id"]
+    server.client.delete(f"/api/v1/competitions/digits/worker-tokens/{revoked}", headers=server.headers(owner))
+    return {role: {"Authorization": f"Bearer {token['token']}"} for role, token in made.items()}
+
+
+def _token(server: Instance, organiser: Account, slug: str) -> dict[str, str]:
+    made = server.client.post(
+        f"/api/v1/competitions/{slug}/worker-tokens", headers=server.headers(organiser), json={"name": "w"}
+    )
+    return made.json()  # type: ignore[no-any-return]
+
+
 def _routes() -> Iterator[tuple[str, str]]:
     """Yield what changes nothing first: a competition that was closed takes no more submissions."""
     pairs = [(audience, route) for audience, routes in FOR.items() for route in routes]
@@ -174,6 +219,8 @@ def _routes() -> Iterator[tuple[str, str]]:
 def _is_right(audience: str, role: str, route: str, status: int) -> bool:
     if status >= 500 and route != "GET /readyz":
         return False
+    if role in WORKERS:
+        return _is_right_for_a_worker(audience, role, status)
     expected = TURNED_AWAY[audience].get(role)
     if expected is not None:
         return status in expected
@@ -182,6 +229,13 @@ def _is_right(audience: str, role: str, route: str, status: int) -> bool:
     if audience == ACCOUNT:
         return status != 401  # what is not theirs answers 403 or 404, as each route's own tests say
     return status not in (401, 403)
+
+
+def _is_right_for_a_worker(audience: str, role: str, status: int) -> bool:
+    """A worker token opens the routes of workers and nothing else; where anybody may be, it is no better than none."""
+    if audience == WORKER and role != "revoked worker":
+        return status not in (401, 403)
+    return status == 401 or (audience == ANYBODY and status < 500)
 
 
 def _status(server: Instance, route: str, headers: dict[str, str], slug: str, submission: str) -> int:
@@ -199,4 +253,8 @@ class _Values(dict[str, str]):
     """Path values; any other is an id that nothing has."""
 
     def __missing__(self, key: str) -> str:
+        if key in ("shard_id", "attempt"):
+            return "1"
+        if key == "sha256":
+            return "0" * 64
         return "0000000000000000"
