@@ -78,6 +78,9 @@ class Settings(BaseSettings):
         default=0, ge=0, le=65535, description="port on which a worker shows its counts to Prometheus; 0: none"
     )
     session_days: int = Field(default=30, ge=1, description="how long a log-in lasts")
+    uploads_per_10_min: int = Field(
+        default=30, ge=0, description="files that one account may send in ten minutes, refused ones too; 0: any number"
+    )
     open_registration: bool = Field(default=True, description="whether anyone may register an account")
     smtp_host: str = Field(default="", description="mail server; empty: this instance sends no mail")
     smtp_port: int = Field(default=587, ge=1, le=65535, description="port of the mail server")

@@ -52,8 +52,7 @@ def issue(
 
     submission: with its competition loaded.
     """
-    open_to_team = visibility is Visibility.PUBLIC and not boards.shows_ladder(submission.competition)
-    may_see = open_to_team or is_organiser or lifecycle.is_revealed(submission.competition)
+    may_see = visibility in shown_to(submission, is_organiser=is_organiser)
     score = _score(session, submission.id, visibility) if may_see else None
     if score is None:
         raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
@@ -63,6 +62,14 @@ def issue(
         "public_key": public_key_text(settings),
         "signature": _encode(signing_key(settings).sign(canonical(body))),
     }
+
+
+def shown_to(submission: Submission, *, is_organiser: bool) -> list[Visibility]:
+    """Return the splits whose receipts may be shown: of a ladder and of the private split, to teams once revealed."""
+    all_open = is_organiser or lifecycle.is_revealed(submission.competition)
+    if all_open:
+        return [Visibility.PUBLIC, Visibility.PRIVATE]
+    return [] if boards.shows_ladder(submission.competition) else [Visibility.PUBLIC]
 
 
 def verify(receipt: Mapping[str, Any], *, public_key: str | None = None) -> None:

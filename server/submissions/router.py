@@ -16,7 +16,7 @@ from server.models.competition import Competition, Visibility
 from server.models.submission import Submission
 from server.problems import problems
 from server.storage import Storage
-from server.submissions import receipts, service
+from server.submissions import receipts, service, upload_rate
 from server.submissions.quota import Quota
 from server.submissions.schemas import AcceptedSubmission, ReceiptKey, SubmissionForm, SubmissionOut
 from server.submissions.service import SubmissionView, Upload
@@ -64,6 +64,7 @@ async def submit(
     response: Response,
     database: DatabaseDep,
     storage: StorageDep,
+    settings: SettingsDep,
     credentials: Credentials,
 ) -> AcceptedSubmission:
     """Send a submission: a `.py` file with a function `unlearning`, an `.ipynb` notebook, or a `.zip`.
@@ -73,6 +74,7 @@ async def submit(
     is when the last byte came.
     """
     account, competition = await run_in_threadpool(_admit, database, credentials, slug)
+    upload_rate.take(settings, account.id)
     limit_mib = competitions.file_of(competition).limits.upload_mib
     upload = await receive(request, limit_mib=limit_mib)
     view, quota = await run_in_threadpool(_take, database, storage, competition, account, upload)

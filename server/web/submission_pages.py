@@ -1,20 +1,23 @@
 """A team's submissions: the list, and one of them with its live progress."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
+from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from server.accounts.access import DatabaseDep
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.db import now
-from server.deps import SessionDep, StorageDep
+from server.deps import SessionDep, SettingsDep, StorageDep
 from server.leaderboard import service as leaderboards
 from server.models.account import Account
 from server.models.competition import CompetitionState, Visibility
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
+from server.submissions import receipts
 from server.submissions import service as submissions
 from server.submissions.service import SubmissionView
 from server.web import live
@@ -23,6 +26,7 @@ from server.web.csrf import csrf_token
 from server.web.deps import MemberDep, Place, PlaceDep, place_of
 from server.web.excerpts import ExcerptLine, excerpt, file_of
 from server.web.failures import failure_of
+from server.web.organising.code_view import highlighted_files
 from server.web.rendering import page, part, redirect, render
 from server.web.routing import page_router
 from server.web.timeline import events_of, steps_of
@@ -79,14 +83,16 @@ def submission_page(
     request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
 ) -> Response:
     context = _shown(session, storage, submission)
+    place = place_of(session, submission.competition, viewer)
     return page(
         request,
         "submission.html",
-        place=place_of(session, submission.competition, viewer),
+        place=place,
         tab="submissions",
         is_live=submission.stage not in ENDED,
         sample_log=submissions.sample_log(session, submission),
         state_in_words=_state_in_words(context["view"]),
+        receipts=_receipts(context["view"], is_organiser=place.is_organiser),
         **context,
     )
 
@@ -130,6 +136,54 @@ def download_code(storage: StorageDep, submission: OwnSubmission) -> Response:
     name = f'attachment; filename="{submission.id}.{submission.kind}"'
     code = submissions.code_of(storage, submission)
     return Response(code, media_type="application/octet-stream", headers={"Content-Disposition": name})
+
+
+@router.get("/submissions/{submission_id}/source")
+def source_page(
+    request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
+) -> Response:
+    """Show the submission's Python, highlighted."""
+    return page(
+        request,
+        "source.html",
+        place=place_of(session, submission.competition, viewer),
+        tab="submissions",
+        s=submission,
+        files=highlighted_files(storage, submission),
+    )
+
+
+@router.get("/submissions/{submission_id}/receipt")
+def receipt_page(
+    request: Request,
+    session: SessionDep,
+    settings: SettingsDep,
+    *,
+    viewer: MemberDep,
+    submission: OwnSubmission,
+    split: Visibility = Visibility.PUBLIC,
+) -> Response:
+    """Show what a score was made of, for people to read."""
+    place = place_of(session, submission.competition, viewer)
+    receipt = receipts.issue(session, settings, submission, split, is_organiser=place.is_organiser)
+    shown = {"s": submission, "receipt": receipt, "split": split.value, "parsed": datetime.fromisoformat}
+    return page(request, "receipt.html", place=place, tab="submissions", **shown)
+
+
+@router.get("/submissions/{submission_id}/receipt.json")
+def download_receipt(
+    session: SessionDep,
+    settings: SettingsDep,
+    *,
+    viewer: MemberDep,
+    submission: OwnSubmission,
+    split: Visibility = Visibility.PUBLIC,
+) -> Response:
+    """Send the signed receipt, as `lethe verify` reads it."""
+    is_organiser = competitions.is_organiser(session, submission.competition, viewer)
+    receipt = receipts.issue(session, settings, submission, split, is_organiser=is_organiser)
+    name = f'attachment; filename="{submission.id}-{split.value}-receipt.json"'
+    return JSONResponse(receipt, headers={"Content-Disposition": name, "Cache-Control": "private, no-cache"})
 
 
 @router.post("/submissions/{submission_id}/final")
@@ -183,6 +237,12 @@ def _excerpt(storage: Storage, submission: Submission, *, file: str, line: int) 
         return ()
     code = submissions.code_of(storage, submission)
     return excerpt(file_of(code, kind=submission.kind, file=file), line)
+
+
+def _receipts(view: SubmissionView, *, is_organiser: bool) -> list[str]:
+    """Return the splits of which there is a receipt to be shown."""
+    scores = {Visibility.PUBLIC: view.score, Visibility.PRIVATE: view.private_score}
+    return [split.value for split in receipts.shown_to(view.submission, is_organiser=is_organiser) if scores[split]]
 
 
 def _state_in_words(view: SubmissionView) -> str:

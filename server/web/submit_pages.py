@@ -10,11 +10,12 @@ from server.accounts import sessions
 from server.accounts.access import DatabaseDep
 from server.competitions import service as competitions
 from server.db import Database, now
-from server.deps import SessionDep, StorageDep
+from server.deps import SessionDep, SettingsDep, StorageDep
 from server.errors import AppError, Conflict, InvalidSubmission, NotAuthenticated, QuotaExceeded, TooLarge, Violation
 from server.models.account import Account
 from server.storage import Storage
 from server.submissions import service as submissions
+from server.submissions import upload_rate
 from server.submissions.service import MESSAGE_LENGTH, Upload
 from server.submissions.upload import MAX_REQUEST_BYTES, OVERHEAD_BYTES
 from server.web.cookies import SESSION_COOKIE, Flash
@@ -52,11 +53,14 @@ def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: 
 
 
 @router.post("/competitions/{slug}/submit", max_body_size=MAX_REQUEST_BYTES)
-async def submit(slug: str, request: Request, database: DatabaseDep, storage: StorageDep) -> Response:
+async def submit(
+    slug: str, request: Request, *, database: DatabaseDep, storage: StorageDep, settings: SettingsDep
+) -> Response:
     """Take a submission, or show the page again with what is wrong with it."""
     check_origin(request)
     viewer, limit_mib = await run_in_threadpool(_admit, database, slug, request)
     _check_announced(request, limit_mib=limit_mib)
+    upload_rate.take(settings, viewer.id)
     async with request.form(max_files=1, max_fields=8, max_part_size=LONGEST_PASTE + OVERHEAD_BYTES) as form:
         given = form.get(FIELD)
         check_token(request, given if isinstance(given, str) else "")

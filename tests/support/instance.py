@@ -30,10 +30,11 @@ from server.models.competition import Competition, CompetitionState, Split, Spli
 from server.models.evaluation import Evaluation, EvaluationState, ShardState
 from server.models.submission import Fault
 from server.storage import Storage, get_storage
+from server.submissions import upload_rate
 
 PASSWORD = "correct horse battery"
 GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
-CACHES = (get_settings, get_database, get_storage, queue.client)
+CACHES = (get_settings, get_database, get_storage, queue.client, upload_rate.throttle)
 
 
 class Instance:
@@ -176,7 +177,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setenv("LETHE_HOME", str(folder / "home"))
     for cache in CACHES:
         cache.cache_clear()
-    for limiter in (throttle.per_name, throttle.per_client):
+    for limiter in (throttle.per_name, throttle.per_client, throttle.reset_requests, throttle.reset_links):
         limiter.clear()
     database = get_database()
     try:

@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 
 from server.competitions import service as competitions
+from server.config import get_settings
 from server.db import now
 from server.models.competition import Visibility
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
+from server.submissions import receipts
 from tests.support.instance import GOOD_CODE, Instance, zip_of
 from tests.support.scores import add_score
 from tests.support.web import Visitor, counted_queries, text_of
@@ -249,3 +251,54 @@ def test_a_submission_s_page_asks_the_same_queries_for_any_number_of_runs(server
             ada.get(MINE)
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_the_own_code_is_shown_highlighted(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    page = ada.get(f"{send(ada)}/source")
+    assert page.status_code == 200
+    assert '<span class="nf">unlearning</span>' in page.text
+
+
+def test_a_receipt_is_read_and_downloaded_once_there_is_a_score(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    address = send(ada)
+    assert "Receipt" not in text_of(ada.get(address).text)
+    assert ada.get(f"{address}/receipt").status_code == 404
+    server.score(address.rsplit("/", 1)[-1], 0.25)
+    assert f'href="{address}/receipt"' in ada.get(address).text
+    receipt = ada.get(f"{address}/receipt.json").json()
+    receipts.verify(receipt)
+    page = text_of(ada.get(f"{address}/receipt").text)
+    assert receipt["signature"] in page
+    assert receipt["score"]["final_score_bits"] in page
+    assert ada.get(f"{address}/receipt", params={"split": "private"}).status_code == 404
+
+
+def test_another_teams_code_and_receipt_are_not_there(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    address = send(ada)
+    server.score(address.rsplit("/", 1)[-1], 0.25)
+    server.account("eve")
+    ada.client.cookies.clear()
+    ada.log_in("eve")
+    answers = [ada.get(f"{address}/{path}").status_code for path in ("source", "receipt", "receipt.json", "code")]
+    assert answers == [404] * 4
+
+
+def test_uploads_are_limited_for_each_account(server: Instance, ada: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.competition(limits={"submissions_per_day": 20})
+    monkeypatch.setenv("LETHE_UPLOADS_PER_10_MIN", "2")
+    get_settings.cache_clear()
+    send(ada)
+    headers = server.headers(server.account("bob"))
+    refused = ada.post(SUBMIT, files={"file": ("mine.py", b"def f(:")})
+    assert refused.status_code == 422, "what cannot be run is counted too"
+    limited = ada.post(SUBMIT, files={"file": ("mine.py", GOOD_CODE)})
+    assert limited.status_code == 429
+    assert "2 files were sent within 10 min" in text_of(limited.text)
+    assert 0 < int(limited.headers["retry-after"]) <= 600
+    assert [server.submit(headers).status_code for _ in range(3)] == [201, 201, 429]
+    problem = server.submit(headers)
+    assert problem.json()["type"] == "urn:lethe:problem:rate-limited"
+    assert 0 < int(problem.headers["retry-after"]) <= 600
