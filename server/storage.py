@@ -102,6 +102,17 @@ class Storage:
         except _failures() as error:
             raise HostFault(f"storage did not give {key}: {_told(error)}") from error
 
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """Return what lies under `key` piece by piece. Raises NotFound or HostFault, at the first piece or later."""
+        try:
+            with self._filesystem.open(self._path(key), "rb", block_size=8 * CHUNK) as file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+        except FileNotFoundError as error:
+            raise NotFound(f"storage holds no {key}") from error
+        except _failures() as error:
+            raise HostFault(f"storage did not give {key}: {_told(error)}") from error
+
     def upload(self, path: Path, key: str) -> None:
         """Store a file of this host under `key`. Raises HostFault."""
         try:

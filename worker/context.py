@@ -16,6 +16,7 @@ from server.deps import get_database
 from server.storage import Storage, get_storage
 from server.workers.fitness import WorkerFacts
 from worker import metrics
+from worker.artefacts import Artefacts, StoredArtefacts
 from worker.cooling import Cooling
 from worker.facts import worker_facts
 from worker.inference import SplitEvaluator
@@ -27,15 +28,17 @@ WARM_SANDBOXES = 2
 WARM_SPLITS = 2
 
 
-@dataclass
-class WorkerContext:
-    """One process's tools. Sandboxes serve one data folder and policy; the least recently used one is closed."""
+@dataclass(kw_only=True)
+class RunningContext:
+    """What one process runs shards with, wherever they come from.
+
+    Sandboxes serve one data folder and policy; the least recently used one is closed.
+    """
 
     settings: Settings
-    database: Database
-    storage: Storage
-    leases: Leases
     facts: WorkerFacts
+    leases: Leases
+    artefacts: Artefacts
     cache: SplitCache
     cooling: Cooling = field(default_factory=Cooling)
     _sandboxes: OrderedDict[tuple[Path, RunPolicy], Sandbox] = field(default_factory=OrderedDict)
@@ -91,10 +94,25 @@ class WorkerContext:
         self.cache.close()
 
 
+@dataclass(kw_only=True)
+class WorkerContext(RunningContext):
+    """The tools of a process of the instance's own, which also scores and prepares."""
+
+    database: Database
+    storage: Storage
+
+
 @lru_cache
 def get_context() -> WorkerContext:
     """Return this process's context, made at the first shard and so after the worker has forked."""
     settings, database, storage = get_settings(), get_database(), get_storage()
-    leases = DatabaseLeases(database, storage, settings)
-    cache = SplitCache(storage, settings.scratch / "splits", cap_bytes=settings.cache_mib * 2**20)
-    return WorkerContext(settings, database, storage, leases, worker_facts(settings), cache)
+    cache = SplitCache(settings.scratch / "splits", cap_bytes=settings.cache_mib * 2**20)
+    return WorkerContext(
+        settings=settings,
+        facts=worker_facts(settings),
+        leases=DatabaseLeases(database, storage, settings),
+        artefacts=StoredArtefacts(storage, cache),
+        cache=cache,
+        database=database,
+        storage=storage,
+    )

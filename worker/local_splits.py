@@ -6,7 +6,7 @@ from typing import Protocol
 
 from server.errors import HostFault
 from server.storage import Storage
-from worker.split_cache import SplitCache
+from worker.split_cache import SplitCache, StoredSplit
 
 
 class NamesSplit(Protocol):
@@ -31,7 +31,7 @@ def local_split(context: HasStorage, work: NamesSplit) -> Path:
     Raises HostFault if its manifest is another: a split that was prepared anew, or damaged.
     """
     if not context.storage.is_local:
-        return context.cache.get(work.split_key, work.manifest_sha256)
+        return context.cache.get(StoredSplit(context.storage, work.split_key), work.manifest_sha256)
     folder = context.storage.local_folder(work.split_key)
     try:
         found = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
@@ -46,7 +46,7 @@ def local_file(context: HasStorage, work: NamesSplit, name: str) -> Path:
     """Return a file of the split that workers rarely need: `local_split` leaves it in remote storage."""
     if context.storage.is_local:
         return context.storage.local_folder(work.split_key) / name
-    return context.cache.get_file(work.split_key, work.manifest_sha256, name)
+    return context.cache.get_file(StoredSplit(context.storage, work.split_key), work.manifest_sha256, name)
 
 
 def workplace(storage: Storage, key: str, *, scratch: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.policy import RunPolicy
-from server.competitions.config_file import CompetitionFile
+from server.competitions.config_file import RunRules
 from server.submissions.notebook import ENTRY_FILE
 from worker.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
 from worker.limits import run_wall_time_s
@@ -30,7 +30,7 @@ def reads_kaggle_folder(entry_point: Mapping[str, Any]) -> bool:
 
 
 def with_kaggle_folder(
-    policy: RunPolicy, data_dir: Path, *, cache: Path, key: str, competition: CompetitionFile, required: bool
+    policy: RunPolicy, data_dir: Path, *, cache: Path, key: str, competition: RunRules, required: bool
 ) -> RunPolicy:
     """Return the policy with /kaggle mounted. Where pictures cannot be shown so, only a notebook's own run fails."""
     try:
@@ -43,7 +43,7 @@ def with_kaggle_folder(
 
 
 def notebook_policy(
-    policy: RunPolicy, competition: CompetitionFile, *, frame_bytes: int, retraining_time_s: float, sample: bool
+    policy: RunPolicy, competition: RunRules, *, frame_bytes: int, retraining_time_s: float, sample: bool
 ) -> RunPolicy:
     """Return the policy of a whole notebook: the time of all runs, room for its files, memory for that room."""
     limits = competition.limits
@@ -52,6 +52,7 @@ def notebook_policy(
     return replace(
         policy,
         wall_time_s=min(limits.wall_time_s, one_run_s + SMOKE_SETUP_S) if sample else limits.wall_time_s,
+        cpu_time_s=None,  # the limit of one run is none of the whole
         scratch_mib=scratch_mib,
         file_size_mib=max(policy.file_size_mib, scratch_mib),
         scratch_inodes=max(policy.scratch_inodes, 4 * competition.n_models + 1024),

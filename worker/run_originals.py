@@ -8,15 +8,14 @@ from pathlib import Path
 
 from server.evaluations.claims import ClaimedShard
 from server.models.evaluation import ShardKind
-from worker.context import WorkerContext
-from worker.local_splits import local_file
+from worker.context import RunningContext
 from worker.scoring.setups import EvaluationSetup, SetupPlan
 from worker.splits.manifest import Manifest, require_whole
 from worker.splits.originals import place_of, read_original
 
 
 @contextmanager
-def own_original(context: WorkerContext, shard: ClaimedShard, split_dir: Path, *, run: int) -> Iterator[Path | None]:
+def own_original(context: RunningContext, shard: ClaimedShard, split_dir: Path, *, run: int) -> Iterator[Path | None]:
     """Yield a file in the stage folder with the run's own original model, removed afterwards.
 
     None where all runs start from the one that the sandbox has: in setup reuse-n-1, and on the public sample.
@@ -28,7 +27,7 @@ def own_original(context: WorkerContext, shard: ClaimedShard, split_dir: Path, *
         return
     index = SetupPlan(setup, n_models=shard.competition.n_models).original_of_run(run)
     name, position = place_of(_manifest(split_dir, shard.manifest_sha256), index)
-    local_file(context, shard, name)
+    context.artefacts.split_file(shard, name)
     _check(split_dir, shard.manifest_sha256, name)
     path = context.stage_dir / f"{secrets.token_hex(8)}.safetensors"
     try:

@@ -1,4 +1,4 @@
-"""Prepared splits from remote storage on this host's disk: each file checked by its hash, the whole under a size cap.
+"""Prepared splits from afar on this host's disk: each file checked by its hash, the whole under a size cap.
 
 Entries are named by the hash of their manifest and appear whole or not at all. A process holds a shared lock on the
 entries that it works with, so that another does not remove them under its sandboxes.
@@ -13,7 +13,7 @@ import shutil
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import structlog
 
@@ -26,43 +26,71 @@ HELD = 4  # entries that one process may work with: its warm sandboxes and loade
 NOT_FETCHED = ("hidden/retrained/models-", "hidden/originals/", "hidden/oracle/")
 
 
+class SplitSource(Protocol):
+    """Where a split is fetched from. `label` names it in messages and logs."""
+
+    @property
+    def label(self) -> str: ...
+
+    def manifest(self, sha256: str) -> bytes:
+        """Return the manifest with that hash. Raises HostFault."""
+        ...
+
+    def download(self, name: str, sha256: str, path: Path) -> None:
+        """Write a file of the split to this host's disk. Raises HostFault."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredSplit:
+    """A split under a key of the storage."""
+
+    storage: Storage
+    label: str
+
+    def manifest(self, sha256: str) -> bytes:
+        return self.storage.read_verified(f"{self.label}/manifest.json", sha256)
+
+    def download(self, name: str, sha256: str, path: Path) -> None:
+        self.storage.download(f"{self.label}/{name}", path)
+
+
 @dataclass
 class SplitCache:
     """The splits of one host. Any number of processes share its folder."""
 
-    storage: Storage
     folder: Path
     cap_bytes: int
     _held: OrderedDict[str, IO[bytes]] = field(default_factory=OrderedDict)
 
-    def get(self, key: str, manifest_sha256: str) -> Path:
-        """Return the folder of the split under `key` whose manifest has that hash, fetching it if needed.
+    def get(self, source: SplitSource, manifest_sha256: str) -> Path:
+        """Return the folder of the split whose manifest has that hash, fetching it if needed.
 
-        Raises HostFault if the storage holds another split there, or a damaged one.
+        Raises HostFault if the source has another split, or a damaged one.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         entry = self.folder / manifest_sha256
         self._hold(manifest_sha256)
         if not entry.is_dir():
-            self._fetch(key, manifest_sha256, entry)
+            self._fetch(source, manifest_sha256, entry)
         os.utime(entry)
         self._shrink()
         return entry
 
-    def get_file(self, key: str, manifest_sha256: str, name: str) -> Path:
-        """Return a file of the split that `get` leaves in the storage, fetching it if needed. Raises HostFault."""
-        entry = self.get(key, manifest_sha256)
+    def get_file(self, source: SplitSource, manifest_sha256: str, name: str) -> Path:
+        """Return a file of the split that `get` does not fetch, fetching it if needed. Raises HostFault."""
+        entry = self.get(source, manifest_sha256)
         path = entry / name
         if not path.is_file():
             record = json.loads((entry / "manifest.json").read_bytes())["files"][name]
             fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
             try:
                 fresh.parent.mkdir(parents=True, exist_ok=True)
-                self.storage.download(f"{key}/{name}", fresh)
-                _check(fresh, record, key=f"{key}/{name}")
+                source.download(name, record["sha256"], fresh)
+                _check(fresh, record, label=f"{source.label}/{name}")
                 fresh.rename(path)
             except OSError as error:
-                raise HostFault(f"the cache in {self.folder} did not take {key}/{name}: {error}") from error
+                raise HostFault(f"the cache in {self.folder} did not take {source.label}/{name}: {error}") from error
             finally:
                 fresh.unlink(missing_ok=True)
             self._shrink()
@@ -82,15 +110,15 @@ class SplitCache:
         while len(self._held) > HELD:
             self._held.popitem(last=False)[1].close()
 
-    def _fetch(self, key: str, manifest_sha256: str, entry: Path) -> None:
-        manifest = self.storage.read_verified(f"{key}/manifest.json", manifest_sha256)
+    def _fetch(self, source: SplitSource, manifest_sha256: str, entry: Path) -> None:
+        manifest = source.manifest(manifest_sha256)
         fresh = self.folder / f".new-{manifest_sha256}-{secrets.token_hex(4)}"
         try:
-            for name, record in _wanted(manifest).items():
+            for name, record in _wanted(manifest, label=source.label).items():
                 path = fresh / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self.storage.download(f"{key}/{name}", path)
-                _check(path, record, key=f"{key}/{name}")
+                source.download(name, record["sha256"], path)
+                _check(path, record, label=f"{source.label}/{name}")
             (fresh / "manifest.json").write_bytes(manifest)
             try:
                 fresh.rename(entry)
@@ -98,10 +126,10 @@ class SplitCache:
                 if not entry.is_dir():  # else another process was faster, with the same bytes
                     raise
         except OSError as error:
-            raise HostFault(f"the cache in {self.folder} did not take {key}: {error}") from error
+            raise HostFault(f"the cache in {self.folder} did not take {source.label}: {error}") from error
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-        log.info("split fetched", split=key, bytes=_size_of(entry))
+        log.info("split fetched", split=source.label, bytes=_size_of(entry))
 
     def _shrink(self) -> None:
         """Remove what was not used for longest until the rest is below the cap, but nothing that is in use."""
@@ -115,16 +143,19 @@ class SplitCache:
                 excess -= sizes[entry]
 
 
-def _wanted(manifest: bytes) -> dict[str, dict[str, Any]]:
+def _wanted(manifest: bytes, *, label: str) -> dict[str, dict[str, Any]]:
     files: dict[str, dict[str, Any]] = json.loads(manifest)["files"]
+    for name in files:
+        if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
+            raise HostFault(f"the manifest of {label} names {name!r}, which lies outside the split")
     return {name: record for name, record in files.items() if not name.startswith(NOT_FETCHED)}
 
 
-def _check(path: Path, record: dict[str, Any], *, key: str) -> None:
+def _check(path: Path, record: dict[str, Any], *, label: str) -> None:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != record["sha256"]:
-        raise HostFault(f"storage gave a damaged {key}: SHA-256 {found}, the manifest says {record['sha256']}")
+        raise HostFault(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
 
 
 def _is_entry(path: Path) -> bool:

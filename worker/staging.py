@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from server.evaluations.claims import ClaimedShard
-from server.storage import Storage, content_key
 from server.submissions.package import load_package
 
 
 @contextmanager
-def staged(shard: ClaimedShard, storage: Storage, stage_dir: Path) -> Iterator[Path]:
+def staged(shard: ClaimedShard, data: bytes, stage_dir: Path) -> Iterator[Path]:
     """Yield a folder with the submission's files, readable by all and writable by nobody; removed afterwards."""
     package = load_package(
-        storage.read_verified(content_key(shard.content_sha256), shard.content_sha256),
+        data,
         shard.filename,
         modes=(shard.entry_point.get("mode", "function"),),  # the one that was chosen when it was received
     )

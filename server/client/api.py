@@ -180,6 +180,10 @@ class LetheClient:
         """Return the answer to a POST below /api/v1, for routes without a method of their own."""
         return self._call("POST", path, json=dict(body) if body is not None else None)
 
+    def delete(self, path: str) -> None:
+        """Send a DELETE below /api/v1, for routes without a method of their own."""
+        self._call("DELETE", path)
+
     def download(self, path: str, into: Path, **params: Any) -> Path:
         """Stream what a GET below /api/v1 answers into a file; a download that breaks leaves none."""
         part = into.with_name(f".{into.name}.part")

@@ -72,6 +72,12 @@ def expired_shards(session: Session, at: datetime) -> Sequence[Shard]:
     return session.scalars(select(Shard).where(in_state(ShardState.LEASED), Shard.lease_expires_at < at)).all()
 
 
+def leased_by(session: Session, workers: Sequence[str]) -> Sequence[Shard]:
+    """Return the shards that these workers hold."""
+    mine = in_state(ShardState.LEASED), Shard.worker.in_(workers)
+    return session.scalars(select(Shard).where(*mine).order_by(Shard.id)).all()
+
+
 def shorten_leases(session: Session, *, at: datetime, lease_s: float) -> None:
     """Let no lease end later than one lease from now: after the clock went back, it would outlive a dead worker."""
     latest = at + timedelta(seconds=lease_s)

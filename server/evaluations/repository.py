@@ -184,6 +184,10 @@ def evaluation_with_split(session: Session, evaluation_id: str) -> Evaluation | 
     )
 
 
+def is_current(session: Session, shard_id: int, *, attempt: int) -> bool:
+    return session.scalar(select(Shard.id).where(_is_current(shard_id, attempt))) is not None
+
+
 def _is_current(shard_id: int, attempt: int) -> ColumnElement[bool]:
     return (Shard.id == shard_id) & (Shard.attempt == attempt) & in_state(ShardState.LEASED)
 

@@ -4,11 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, String
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.db import Base, moment
-from server.models.competition import one_of
+from server.db import Base, moment, new_id, now
+from server.models.account import Account
+from server.models.competition import Competition, one_of
 
 
 class WorkerState(StrEnum):
@@ -24,6 +25,7 @@ class Worker(Base):
     __table_args__ = (one_of("state", WorkerState),)
 
     name: Mapped[str] = mapped_column(String(120), primary_key=True)
+    token_id: Mapped[str | None] = mapped_column(ForeignKey("worker_tokens.id", ondelete="CASCADE"), index=True)
     state: Mapped[str] = mapped_column(String(16), default=WorkerState.ACTIVE.value)
     device: Mapped[str] = mapped_column(String(8))
     memory_mib: Mapped[int]
@@ -31,3 +33,23 @@ class Worker(Base):
     refusals: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # split id -> why this worker does not fit
     started_at: Mapped[datetime] = mapped_column(default=moment())
     seen_at: Mapped[datetime] = mapped_column(default=moment(), index=True)
+
+
+class WorkerToken(Base):
+    """What lets an organiser's own machine run one competition's shards. It is shown once and never stored."""
+
+    __tablename__ = "worker_tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(100))
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    public_only: Mapped[bool] = mapped_column(default=False)  # no shard of the private split
+    created_by: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+    competition: Mapped[Competition] = relationship(lazy="raise")
+    creator: Mapped[Account] = relationship(lazy="raise")

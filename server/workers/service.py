@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from server.db import moment
+from server.models.competition import Competition
 from server.models.worker import Worker, WorkerState
 from server.workers import repository
 from server.workers.fitness import Fitting, WorkerFacts
@@ -18,12 +19,13 @@ def report(
     fit: Fitting,
     *,
     state: WorkerState = WorkerState.ACTIVE,
+    token_id: str | None = None,
 ) -> None:
-    """Store what a worker says of itself and which splits refuse it."""
+    """Store what a worker says of itself and which splits refuse it. token_id: what it came with, if it is remote."""
     row = repository.worker(session, facts.name)
     if row is None:
         repository.forget_silent(session, after_s=FORGOTTEN_AFTER_S)
-        row = Worker(name=facts.name)
+        row = Worker(name=facts.name, token_id=token_id)
         session.add(row)
     row.state = state.value
     row.device = facts.device
@@ -36,3 +38,8 @@ def report(
 def heard_of(session: Session, *, within_s: float) -> Sequence[Worker]:
     """Return the workers heard of lately."""
     return repository.workers_of(session, seen_within_s=within_s)
+
+
+def attached(session: Session, competition: Competition) -> Sequence[Worker]:
+    """Return the workers that came with a worker token of the competition that is not revoked."""
+    return repository.workers_with(session, [row.id for row in repository.tokens_of(session, competition.id)])

@@ -10,7 +10,9 @@ from safetensors.torch import load
 from server.models.evaluation import ShardKind
 from server.storage import Storage
 from tests.worker.splits.conftest import competition
+from worker.artefacts import StoredArtefacts
 from worker.run_originals import own_original
+from worker.split_cache import SplitCache
 from worker.splits.errors import DamagedSplit
 from worker.splits.files import read_tensors, sha256_of
 from worker.splits.prepare import prepare_split
@@ -35,7 +37,8 @@ def split_dir(storage: Storage) -> Path:
 def context(storage: Storage, tmp_path: Path) -> Any:
     stage = tmp_path / "stage"
     stage.mkdir()
-    return SimpleNamespace(storage=storage, stage_dir=stage)
+    artefacts = StoredArtefacts(storage, SplitCache(tmp_path / "cache", cap_bytes=1))
+    return SimpleNamespace(artefacts=artefacts, stage_dir=stage)
 
 
 def shard_of(split_dir: Path, *, setup: str = "reuse-n-n", kind: ShardKind = ShardKind.RUNS) -> Any:

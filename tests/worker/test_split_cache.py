@@ -13,7 +13,7 @@ from server.errors import HostFault
 from server.storage import Storage
 from tests.support.s3 import S3Server, s3_server
 from worker.local_splits import publish
-from worker.split_cache import SplitCache
+from worker.split_cache import SplitCache, StoredSplit
 
 ORIGINALS = "hidden/originals/models-00000.safetensors"
 
@@ -60,7 +60,7 @@ def cache_of(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
     with ExitStack() as stack:
 
         def make(*, cap: int = 10**6) -> SplitCache:
-            cache = SplitCache(storage, tmp_path / "cache", cap_bytes=cap)
+            cache = SplitCache(tmp_path / "cache", cap_bytes=cap)
             stack.callback(cache.close)
             return cache
 
@@ -72,11 +72,11 @@ def test_split_is_fetched_once_without_what_no_worker_needs(
 ) -> None:
     sha256 = put(storage, tmp_path, "a")
     cache = cache_of()
-    folder = cache.get("splits/a/public", sha256)
+    folder = cache.get(StoredSplit(storage, "splits/a/public"), sha256)
     assert (folder / "visible" / "forget").read_bytes() == b"a" * 1000
     assert not (folder / "hidden").exists()
     before = s3.faults.requests
-    assert cache.get("splits/a/public", sha256) == folder
+    assert cache.get(StoredSplit(storage, "splits/a/public"), sha256) == folder
     assert s3.faults.requests == before
 
 
@@ -84,8 +84,8 @@ def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path:
     sha256 = put(storage, tmp_path, "a")
     storage.write("splits/a/public/visible/forget", b"b" * 1000)
     cache = cache_of()
-    with pytest.raises(HostFault, match="damaged splits/a/public/visible/forget"):
-        cache.get("splits/a/public", sha256)
+    with pytest.raises(HostFault, match="damaged splits/a/public/visible/forget was fetched"):
+        cache.get(StoredSplit(storage, "splits/a/public"), sha256)
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
@@ -94,11 +94,11 @@ def test_file_of_original_models_is_fetched_when_a_run_needs_it_and_once(
 ) -> None:
     sha256 = put(storage, tmp_path, "a")
     cache = cache_of()
-    path = cache.get_file("splits/a/public", sha256, ORIGINALS)
-    assert path == cache.get("splits/a/public", sha256) / ORIGINALS
+    path = cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
+    assert path == cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS
     assert path.read_bytes() == b"originals"
     before = s3.faults.requests
-    assert cache.get_file("splits/a/public", sha256, ORIGINALS) == path
+    assert cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS) == path
     assert s3.faults.requests == before
 
 
@@ -109,21 +109,21 @@ def test_damaged_file_of_original_models_is_refused_and_not_kept(
     storage.write(f"splits/a/public/{ORIGINALS}", b"forgeries")
     cache = cache_of()
     with pytest.raises(HostFault, match=r"damaged splits/a/public/hidden/originals/models-00000"):
-        cache.get_file("splits/a/public", sha256, ORIGINALS)
-    assert list((cache.get("splits/a/public", sha256) / ORIGINALS).parent.iterdir()) == []
+        cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
+    assert list((cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS).parent.iterdir()) == []
 
 
 def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
     put(storage, tmp_path, "a")
     with pytest.raises(HostFault, match=r"manifest\.json"):
-        cache_of().get("splits/a/public", "0" * 64)
+        cache_of().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
 
 
 def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
     hashes = {name: put(storage, tmp_path, name) for name in "abcdefg"}
     cache = cache_of(cap=3000)
     for name, sha256 in hashes.items():
-        cache.get(f"splits/{name}/public", sha256)
+        cache.get(StoredSplit(storage, f"splits/{name}/public"), sha256)
     left = {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()}
     assert left == {hashes[name] for name in "defg"}  # a process keeps the four it used last
 
@@ -131,12 +131,12 @@ def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, c
 def test_entry_that_another_process_works_with_stays(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
     kept = put(storage, tmp_path, "kept")
     first = cache_of()
-    first.get("splits/kept/public", kept)
+    first.get(StoredSplit(storage, "splits/kept/public"), kept)
     first.close()
     with (tmp_path / "cache" / f"{kept}.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         other = cache_of(cap=1)
-        other.get("splits/a/public", put(storage, tmp_path, "a"))
+        other.get(StoredSplit(storage, "splits/a/public"), put(storage, tmp_path, "a"))
         assert (tmp_path / "cache" / kept).is_dir()
-    other.get("splits/b/public", put(storage, tmp_path, "b"))
+    other.get(StoredSplit(storage, "splits/b/public"), put(storage, tmp_path, "b"))
     assert not (tmp_path / "cache" / kept).exists()

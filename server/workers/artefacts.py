@@ -1,0 +1,69 @@
+"""The files that a shard needs, by content: the submission, and of its split what unlearning and inference read.
+
+What only scoring compares with (retrained models, their outputs, the oracle's) never leaves the instance, nor does
+the recipe in the manifest: the seed of the splits would let its holder train the very same models.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from server.errors import HostFault, NotFound
+from server.evaluations.claims import ClaimedShard
+from server.storage import Storage, content_key
+
+SCORERS_ALONE = ("hidden/retrained/", "hidden/oracle/", "hidden/originals/outputs")
+KEPT = ("format", "competition", "visibility", "setup", "n_models", "versions", "retraining_time_s", "evaluation")
+ORIGINALS = "originals-"  # the steps that say which file holds which original model
+PLACES = ("first_model", "n_models")
+
+
+@dataclass(frozen=True)
+class WorkersSplit:
+    """A split as remote workers see it: a manifest of its own, and the storage keys of its files by SHA-256."""
+
+    manifest: bytes
+    keys: dict[str, str]
+
+    @property
+    def manifest_sha256(self) -> str:
+        return hashlib.sha256(self.manifest).hexdigest()
+
+
+def workers_split(storage: Storage, shard: ClaimedShard) -> WorkersSplit:
+    """Return the split of a shard as a remote worker may see it. Raises HostFault."""
+    return _workers_split(storage, shard.split_key, shard.manifest_sha256)
+
+
+@lru_cache(maxsize=32)
+def _workers_split(storage: Storage, key: str, manifest_sha256: str) -> WorkersSplit:
+    try:
+        whole = json.loads(storage.read_verified(f"{key}/manifest.json", manifest_sha256))
+    except NotFound as error:
+        raise HostFault(f"the split {key} is not in the storage") from error
+    manifest = _for_workers(whole)
+    keys = {record["sha256"]: f"{key}/{name}" for name, record in manifest["files"].items()}
+    return WorkersSplit(json.dumps(manifest, sort_keys=True).encode(), keys)
+
+
+def stored_key(storage: Storage, shard: ClaimedShard, sha256: str) -> str:
+    """Return where in storage a file of the shard lies. Raises NotFound for what does not belong to it."""
+    if sha256 == shard.content_sha256:
+        return content_key(sha256)
+    found = workers_split(storage, shard).keys.get(sha256)
+    if found is None:
+        raise NotFound(f"No file of shard {shard.shard_id} has the SHA-256 {sha256}")
+    return found
+
+
+def _for_workers(manifest: dict[str, Any]) -> dict[str, Any]:
+    files = {name: record for name, record in manifest["files"].items() if not name.startswith(SCORERS_ALONE)}
+    steps = {
+        name: {"files": step["files"], "values": {place: step["values"][place] for place in PLACES}}
+        for name, step in manifest.get("steps", {}).items()
+        if name.startswith(ORIGINALS) and all(place in step.get("values", {}) for place in PLACES)
+    }
+    emptied: dict[str, Any] = {"fingerprint": "", "recipe": {}, "seeds": {}, "quality": {}}
+    return {name: manifest[name] for name in KEPT if name in manifest} | emptied | {"files": files, "steps": steps}

@@ -1,0 +1,106 @@
+"""Worker tokens: what an organiser's own machine runs shards with. One competition, shown once, revocable."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from server.accounts.secrets import digest, new_token
+from server.admin import audit
+from server.db import now
+from server.errors import Conflict, NotFound
+from server.evaluations import claims
+from server.models.account import Account
+from server.models.competition import Competition
+from server.models.worker import WorkerToken
+from server.workers import repository
+
+PREFIX = "lethe_worker_"
+MOST_TOKENS = 50
+USE_IS_NOTED_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class IssuedWorkerToken:
+    """A token at the one moment when it can be read."""
+
+    row: WorkerToken
+    token: str
+
+
+def issue(
+    session: Session, competition: Competition, *, name: str, valid_for: timedelta, public_only: bool, actor: Account
+) -> IssuedWorkerToken:
+    """Make a token for the competition's shards. Raises Conflict where there are too many."""
+    if len(of_competition(session, competition)) >= MOST_TOKENS:
+        raise Conflict(f"A competition has at most {MOST_TOKENS} worker tokens; revoke one first")
+    token = new_token(PREFIX)
+    row = WorkerToken(
+        competition_id=competition.id,
+        name=name,
+        token_hash=digest(token),
+        public_only=public_only,
+        created_by=actor.id,
+        expires_at=now() + valid_for,
+    )
+    session.add(row)
+    session.flush()
+    data = {"name": name, "public_only": public_only, "expires_at": row.expires_at.isoformat()}
+    audit.record(session, actor, "worker_token.issued", competition=competition, subject=row.id, data=data)
+    return IssuedWorkerToken(row, token)
+
+
+def of_competition(session: Session, competition: Competition) -> Sequence[WorkerToken]:
+    """Return the competition's tokens that are not revoked, the newest first."""
+    return repository.tokens_of(session, competition.id)
+
+
+def revoke(session: Session, competition: Competition, token_id: str, *, actor: Account) -> int:
+    """Refuse the token from now on, and give what its workers hold to others. Return how many shards that were.
+
+    Raises NotFound.
+    """
+    row = repository.locked_token(session, competition.id, token_id)
+    if row is None:
+        raise NotFound(f"{competition.slug} has no worker token {token_id!r}")
+    if row.revoked_at is not None:
+        return 0
+    row.revoked_at = now()
+    freed = claims.take_from(session, repository.worker_names(session, token_id), reason="its token was revoked")
+    audit.record(
+        session,
+        actor,
+        "worker_token.revoked",
+        competition=competition,
+        subject=row.id,
+        data={"name": row.name, "shards_given_back": freed},
+    )
+    return freed
+
+
+def find(session: Session, token: str) -> WorkerToken | None:
+    """Return the row of a token that is valid now, with its competition; None for any other text."""
+    if not token.startswith(PREFIX):
+        return None
+    row = repository.token_by_hash(session, digest(token))
+    if row is None or row.revoked_at is not None or row.creator.disabled_at is not None:
+        return None
+    return None if row.expires_at <= now() else row
+
+
+def still_holds(session: Session, token_id: str) -> bool:
+    """Return whether the token is not revoked, and let nobody revoke it before the transaction ends.
+
+    A shard that is claimed or closed beside a revocation is so either before it, and then seen by it, or not at all.
+    """
+    return repository.hold_token(session, token_id)
+
+
+def use_is_due(row: WorkerToken, at: datetime) -> bool:
+    """Return whether the use is worth a write: `last_seen_at` is right to a minute."""
+    return row.last_seen_at is None or at - row.last_seen_at > USE_IS_NOTED_EVERY
+
+
+def note_use(session: Session, token_id: str) -> None:
+    repository.note_use(session, token_id, now())

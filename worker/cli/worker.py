@@ -1,0 +1,58 @@
+"""`lethe worker`: run shards for a server that this host reaches over HTTPS alone."""
+
+import os
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from server.errors import InvalidInput
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@app.callback()
+def _group() -> None:
+    """Run shards for a server."""
+
+
+@app.command(name="worker")
+def run_worker(
+    server: Annotated[str, typer.Option("--server", help="The server's address.")],
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Send the token over plain HTTP, on a network that you trust.")
+    ] = False,
+) -> None:
+    """Run shards of a competition on this machine, with a worker token in LETHE_WORKER_TOKEN.
+
+    Needs the server's address and the token, and neither database, Redis nor storage. The LETHE_WORKER_ settings say
+    which device it uses and how many shards it runs at a time. SIGTERM lets it give back what it has.
+    """
+    from server import logging
+    from worker.remote.settings import RemoteSettings, take_token
+
+    _check_address(server, insecure=insecure)
+    token = take_token().get_secret_value()
+    settings = RemoteSettings()
+    logging.configure(as_json=settings.log_json)
+    if settings.worker_metrics_port:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.scratch / "metrics")  # read at prometheus' import
+        from worker import metrics
+
+        metrics.fresh_folder(settings.scratch / "metrics")
+        metrics.serve(settings.worker_metrics_port, settings.scratch / "metrics")
+    from worker.remote.pool import Pool
+
+    raise typer.Exit(Pool(settings, server, token).run())
+
+
+def _check_address(server: str, *, insecure: bool) -> None:
+    parts = urlsplit(server)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise InvalidInput(f"The server's address has the form https://host, was {server!r}")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK and not insecure:
+        raise InvalidInput(
+            f"{server} would carry the token and hidden data over the network unencrypted: use https://, or "
+            "--insecure on a network that you trust"
+        )

@@ -1,0 +1,88 @@
+"""Leases held over HTTP, by the rules of those in the database."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import structlog
+
+from server.errors import AppError
+from server.evaluations.claims import ClaimedShard, Failure
+from server.models.evaluation import ShardKind
+from worker import drain
+from worker.leases import Logs
+from worker.remote.client import NotHeld, TokenRefused, WorkerApi
+
+log = structlog.get_logger()
+MOST_LOG_BYTES = 768 << 10  # as JSON, of all logs of a shard together
+LONGEST = {"message": 2000, "exception_type": 200, "file": 500, "detail": 10_000, "class_message": 2000}
+
+
+@dataclass
+class HttpLeases:
+    """Leases of shards that a server gave. A token that is refused, or a server that is away, loses the shard."""
+
+    api: WorkerApi
+    _draining_told: bool = field(default=False)
+
+    def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None:
+        self.api.step(shard, "PUT", "controls", body={"controls": controls})
+
+    def heartbeat(self, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
+        if drain.is_asked() and not self._draining_told:
+            self.api.set_state("draining")
+            self._draining_told = True
+        body = {"runs_done": runs_done, "wall_time_s": wall_time_s}
+        try:
+            return self.api.step(shard, "PUT", "lease", body=body, within_s=0.0)  # the next beat comes soon
+        except (TokenRefused, NotHeld) as error:
+            log.warning("lease lost", reason=error.detail)
+            return False
+
+    def close(self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float) -> bool:
+        try:
+            if shard.kind is ShardKind.RUNS and result is not None:
+                return self.api.send_result(shard, result)
+            return self.api.step(shard, "POST", "passed", body={"wall_time_s": wall_time_s, "logs": logs_as_data(logs)})
+        except (TokenRefused, NotHeld) as error:
+            log.warning("result refused", reason=error.detail)
+            return False
+
+    def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+        told = asdict(failure)
+        del told["fault"]
+        for name, length in LONGEST.items():
+            told[name] = told[name] and told[name][:length]
+        return self._tell(shard, "failure", told | {"runs_done": runs_done, "logs": logs_as_data(logs)})
+
+    def give_back(self, shard: ClaimedShard, *, reason: str, runs_done: int) -> bool:
+        return self._tell(shard, "give-back", {"reason": reason[:2000], "runs_done": runs_done})
+
+    def hand_over(self, shard: ClaimedShard, *, runs_done: int) -> bool:
+        return self._tell(shard, "hand-over", {"runs_done": runs_done})
+
+    def end_if_over_time(self, shard: ClaimedShard, *, runs_done: int) -> bool:
+        return self._tell(shard, "over-time", {"runs_done": runs_done})
+
+    def _tell(self, shard: ClaimedShard, step: str, body: dict[str, Any]) -> bool:
+        """Leave a shard. Where that cannot be told, its lease runs out, which is what leases are for."""
+        try:
+            return self.api.step(shard, "POST", step, body=body)
+        except AppError as error:
+            log.warning("the server was not told", step=step, reason=error.detail)
+            return False
+
+
+def logs_as_data(logs: Logs) -> list[dict[str, Any]]:
+    """Return the logs, the last ones first where all are too much, each cut to what one request may hold."""
+    data: list[dict[str, Any]] = []
+    room = MOST_LOG_BYTES
+    for run, text in reversed(logs):
+        cut = text[:room]
+        while len(json.dumps(cut)) > room:
+            cut = cut[: len(cut) // 2]
+        room -= len(json.dumps(cut))
+        data.insert(0, {"run": run, "text": cut})
+        if room <= 0:
+            break
+    return data
