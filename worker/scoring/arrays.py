@@ -12,6 +12,7 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
 
 
 def checked_confidences(values: npt.ArrayLike, *, side: str) -> Float64:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.scoring.attacks.family import AttackFamily
+from worker.scoring.attacks.runs import strongest_of_runs
 from worker.scoring.epsilon import per_example_epsilon
 
 
@@ -57,6 +58,37 @@ def test_random_cases_are_the_maximum_of_the_enumeration():
         n, levels = int(rng.integers(2, 11)), int(rng.integers(1, 16))
         u, r = rng.integers(0, levels, n), rng.integers(0, levels, n) + rng.integers(0, 3)
         assert exact(u, r) == pytest.approx(enumerated(u, r), abs=1e-12)
+
+
+distinct_sides = st.integers(min_value=2, max_value=12).flatmap(
+    lambda n: st.tuples(*(st.lists(st.integers(0, 40), min_size=n, max_size=n) for _ in range(2)))
+)
+
+
+@settings(max_examples=700, deadline=None)
+@given(distinct_sides)
+def test_without_a_value_on_both_sides_exact_is_the_maximum_of_the_enumeration(samples):
+    u, r = (np.array(side) for side in samples)
+    u, r = 2 * u, 2 * r + 1  # values may repeat within a side only
+    expected = enumerated(u, r)
+    assert exact(u, r) == pytest.approx(expected, abs=1e-12)
+    if expected < 50.0:
+        assert math.log(strongest_of_runs(*_workspaces(u, r))) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(many_values)
+def test_a_value_on_both_sides_is_noticed(samples):
+    u, r = samples
+    if max(u) < min(r) or max(r) < min(u):
+        return
+    assert (strongest_of_runs(*_workspaces(u, r)) == 0.0) == bool(set(u) & set(r))
+
+
+def _workspaces(unlearned, retrained):
+    n = len(unlearned)
+    u, r = np.sort(np.asarray(unlearned, float)), np.sort(np.asarray(retrained, float))
+    return u, r, 1e-5, np.empty(2 * n, np.uint8), np.empty((2, 2 * n + 1))
 
 
 def test_larger_samples_are_the_maximum_of_the_enumeration():

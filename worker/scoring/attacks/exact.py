@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from worker.scoring.arrays import Float64, Int64
+from worker.scoring.attacks.runs import strongest_of_runs
 from worker.scoring.compiled import compiled
 
 
@@ -243,9 +244,17 @@ def exact_epsilon_of_sorted(unlearned: Float64, retrained: Float64, delta: float
     """
     n_examples, n = unlearned.shape
     result = np.empty(n_examples, np.float64)
+    is_u = np.empty(2 * n, np.uint8)
+    before = np.empty((2, 2 * n + 1), np.float64)
     blocks = np.empty((6, n), np.float64)
     ranks = np.empty((2, n), np.int64)
     for s in range(n_examples):
-        ratio = strongest_rule(unlearned[s], retrained[s], delta, blocks, ranks)[0]
+        u, r = unlearned[s], retrained[s]
+        if separated(u, r) or separated(r, u):
+            result[s] = cap
+            continue
+        ratio = strongest_of_runs(u, r, delta, is_u, before)
+        if ratio == 0.0:  # a value is in both samples
+            ratio = strongest_rule(u, r, delta, blocks, ranks)[0]
         result[s] = min(np.log(ratio), cap)
     return result
