@@ -135,6 +135,12 @@ class Limits(_Section):
         default=0.2, gt=0, description="one run, as a share of one retraining"
     )
     run_wall_time_floor_s: float = Field(default=5.0, gt=0, description="a run is never given less than this, seconds")
+    run_cpu_time_s: float | None = Field(
+        default=None, gt=0, description="processor seconds of one run; default: its time, twice or on each thread"
+    )
+    run_idle_time_s: float = Field(
+        default=20.0, ge=1, description="a run that uses no processor for so long is ended, seconds"
+    )
     memory_mib: int = Field(default=2048, ge=128)
     processes: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=256, ge=1)

@@ -22,6 +22,12 @@ FIRST_LINE = re.compile(r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes
 CANARY_FOLDER = Path("/tmp/lethe-canary")
 CANARY_SOCKET = b"\0lethe-canary"
 CANARY_PORT = 47113
+# One or more of each kind, for every further way of running them.
+SAMPLE = (
+    *("calls_i386", "calls_mount", "files_canary", "files_change_sysctl", "frame_nan", "memory_bomb", "memory_shared"),
+    *("memory_many_processes", "network_abstract_socket", "proc_secrets", "processes_fork_bomb", "processes_daemon"),
+    *("disk_many_files", "log_flood", "runs_leave_state", "time_sleep"),
+)
 # Little of everything, so that each attack meets its limit soon.
 POLICY = replace(
     RunPolicy(),
@@ -98,7 +104,7 @@ def canaries() -> Iterator[Callable[[], dict[str, object]]]:
             "bystander": bystander.poll(),
             "visitors": (_visitor(abstract), _visitor(service)),
             "sysctls": [_sysctl(name) for name in _SYSCTLS],
-            "groups": _groups_of(os.getpid()),
+            "groups": groups_of(os.getpid()),
             "shared memory": sorted(path.name for path in Path("/dev/shm").glob("*lethe*")),
             "queues": sorted(path.name for path in Path("/dev/mqueue").glob("*lethe*")),
             "core dumps": sorted(Path.cwd().glob("core*")),
@@ -138,8 +144,8 @@ def _sysctl(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _groups_of(pid: int) -> list[str]:
-    """The control groups that this process's sandboxes left; none, between two runs."""
+def groups_of(pid: int) -> list[str]:
+    """Return the control groups that a process's sandboxes left; none, between two runs."""
     # os.walk, unlike glob, passes over folders that vanish meanwhile: another process's runs end at any time.
     prefix = f"lethe-sandbox-{pid}-"
     found = (name for _, folders, _ in os.walk("/sys/fs/cgroup") for name in folders)

@@ -1,4 +1,8 @@
-"""Every attack through the launcher, against every back-end that this machine has."""
+"""Attacks through the launcher alone, against every back-end that this machine has.
+
+One of each kind; every one of them goes through a worker in `test_hostile_through_worker.py`, and through here as well
+with LETHE_TEST_WHOLE_SUITE=1, which also says after which of them the host had changed.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -8,10 +12,10 @@ import pytest
 
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 
-from .conftest import GOOD, write_submission
-from .hostile_suite import POLICY, Attack, Runner, attacks, canaries
+from .conftest import GOOD, WHOLE_SUITE, write_submission
+from .hostile_suite import POLICY, SAMPLE, Attack, Runner, attacks, canaries
 
-ATTACKS = attacks()
+ATTACKS = [attack for attack in attacks() if WHOLE_SUITE or attack.path.stem in SAMPLE]
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +59,9 @@ def good_weights(hostile_sandbox: Sandbox, hostile_stage: Path) -> bytes | None:
     return hostile_sandbox.run(RunRequest(code_dir=folder, seed=3)).weights
 
 
-def test_there_are_enough_attacks() -> None:
-    assert len(ATTACKS) >= 60
+def test_sample_names_attacks_that_there_are() -> None:
+    assert len(attacks()) >= 60
+    assert set(SAMPLE) <= {attack.path.stem for attack in ATTACKS}
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.path.stem)

@@ -7,14 +7,8 @@ import sys
 import pytest
 
 from .conftest import WHOLE_SUITE
-from .hostile_suite import attacks
+from .hostile_suite import SAMPLE
 
-# One of each kind in the default run; LETHE_TEST_WHOLE_SUITE=1 takes them all.
-SAMPLE = (
-    "calls_i386 or calls_mount or files_canary or files_change_sysctl or frame_nan or memory_bomb or memory_shared or "
-    "memory_many_processes or network_abstract_socket or proc_secrets or processes_fork_bomb or processes_daemon or "
-    "disk_many_files or log_flood or runs_leave_state or time_sleep or good"
-)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not root: the whole suite runs unprivileged already")
 
 
@@ -25,13 +19,12 @@ def run_as_other_user(*arguments: str) -> None:
 
 
 def test_attacks_of_each_kind_end_as_they_must() -> None:
-    run_as_other_user("tests/sandbox/test_hostile.py", "-k", SAMPLE)
+    run_as_other_user("tests/sandbox/test_hostile.py", "-k", f"{' or '.join(SAMPLE)} or good")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not WHOLE_SUITE, reason="minutes: ask with LETHE_TEST_WHOLE_SUITE=1")
 def test_every_attack_ends_as_it_must_and_runs_are_isolated() -> None:
-    assert attacks()
     run_as_other_user(
         "tests/sandbox/test_hostile.py", "tests/sandbox/test_isolation.py", "tests/sandbox/test_visibility.py"
     )

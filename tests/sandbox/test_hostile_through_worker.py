@@ -1,0 +1,155 @@
+"""Every attack the whole way that a participant's code goes: uploaded, queued, claimed, run by a real worker, recorded.
+
+What `test_hostile.py` shows for the launcher alone holds here for an instance with everything around it: a web server,
+a broker, a pool of two workers with warm sandboxes for the public sample and for the hidden data, the scorer.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.client.api import LetheClient
+from server.models.evaluation import Evaluation, PublicScore
+from server.models.submission import ENDED, Submission
+from tests.end_to_end.conftest import Instance, open_instance
+from tests.sandbox.hostile_suite import Attack, attacks, canaries, groups_of
+
+N = 2
+ALL_WITHIN_S = 900.0  # a quiet machine takes a minute
+TOML = """
+slug = "tiny"
+title = "Hostile"
+opens_at = {opens}
+closes_at = {closes}
+n_models = {n}
+shard_runs = {n}
+[metric]
+bootstrap_resamples = 0
+[dataset]
+name = "digits"
+[network]
+name = "mlp"
+options = {{ hidden = [16] }}
+[training]
+epochs = 2
+learning_rate = 0.1
+min_train_accuracy = 0.05
+[splits]
+seed = 1
+train_size = 200
+[splits.forget]
+by = "random"
+fraction = 0.1
+[limits]
+wall_time_s = 600
+run_wall_time_s = 15
+run_wall_time_floor_s = 15
+run_cpu_time_s = 2
+run_idle_time_s = 2
+memory_mib = 256
+processes = 24
+scratch_mib = 16
+log_kib = 32
+submissions_per_day = 1000
+"""
+GOOD = """
+import torch
+
+def unlearning(net, retain, forget, validation):
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+    for batch in retain:
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
+        optimiser.step()
+"""
+ATTACKS = attacks()
+
+HostState = Callable[[], dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What was recorded of a submission: its error class, "weights" where it has none, and the bits of its result."""
+
+    outcome: str
+    fault: str | None
+    result: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of everything that was sent, and the host's state before and after."""
+
+    ended: dict[str, Ended]
+    good_before: Ended
+    good_after: Ended
+    host_before: dict[str, object]
+    host_after: dict[str, object]
+    left_groups: list[str]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """Send everything at once, as a crowd would, between two good submissions."""
+    good = tmp_path_factory.mktemp("code") / "good.py"
+    good.write_text(GOOD, encoding="utf-8")
+    moment = datetime.now(UTC).replace(microsecond=0)
+    day = timedelta(days=1)
+    toml = TOML.format(opens=(moment - day).isoformat(), closes=(moment + day).isoformat(), n=N)
+    with canaries() as host_state, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LETHE_UPLOADS_PER_10_MIN", "0")
+        home = tmp_path_factory.mktemp("lethe")
+        with open_instance(home, toml=toml, worker_concurrency=2) as instance:
+            client = instance.participant("stranger")
+            good_before = _sent(instance, client, [good])[good.stem]
+            before = host_state()
+            ended = _sent(instance, client, [attack.path for attack in ATTACKS])
+            after = host_state()
+            good_after = _sent(instance, client, [good])[good.stem]
+            left = [name for pid in instance.workers() for name in groups_of(pid)]
+            yield Told(ended, good_before, good_after, before, after, left)
+
+
+def _sent(instance: Instance, client: LetheClient, paths: list[Path]) -> dict[str, Ended]:
+    """Upload the files and return how each ended. Raises TimeoutError naming those that have not."""
+    names = {client.submit("tiny", path)["id"]: path.stem for path in paths}
+    deadline = time.monotonic() + ALL_WITHIN_S
+    while True:
+        with instance.database.read() as session:
+            rows = session.query(Submission).filter(Submission.id.in_(names)).all()
+            waiting = sorted(names[row.id] for row in rows if row.stage not in ENDED)
+            if not waiting:
+                return {names[row.id]: _ended(session, row) for row in rows}
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not ended within {ALL_WITHIN_S:g} s: {', '.join(waiting)}")
+        time.sleep(0.2)
+
+
+def _ended(session: Any, submission: Submission) -> Ended:
+    evaluation = session.query(Evaluation).filter_by(submission_id=submission.id).one()
+    score = session.get(PublicScore, evaluation.id)
+    result = (score.final_score, score.retain_ratio, score.test_ratio, score.details) if score else ()
+    outcome = "weights" if submission.stage == "scored" else submission.error_class or submission.stage
+    return Ended(outcome, submission.fault, result)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.path.stem)
+def test_attack_is_recorded_as_its_first_line_says(attack: Attack, told: Told) -> None:
+    ended = told.ended[attack.path.stem]
+    assert ended.outcome in attack.outcomes, attack.attempt
+    assert ended.fault in (None, "participant")  # nobody gets a submission back by attacking
+
+
+def test_host_is_as_it_was(told: Told) -> None:
+    assert told.host_after == told.host_before
+    assert told.left_groups == []
+
+
+def test_good_submission_afterwards_scores_the_same_bits(told: Told) -> None:
+    assert told.good_before.outcome == "weights"
+    assert told.good_after == told.good_before
