@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save
 from sqlalchemy import Connection, insert
 
 from server.accounts.passwords import hash_password
@@ -28,6 +30,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "competitions" / "digits.toml
 PASSWORD = "correct horse battery"
 ORACLE_SCORE = 0.19034
 WEEKS = 4
+N_FORGET = 36
+RETRAINED_KEY = "splits/digits/public/hidden/retrained/outputs.safetensors"
 BATCH = 5000
 CODE = (Path(__file__).parents[2] / "examples" / "submissions" / "finetune.py").read_bytes()
 CODE_SHA256 = hashlib.sha256(CODE).hexdigest()
@@ -119,9 +123,10 @@ def seed(
     """Fill `database`, which is migrated and empty. The team named `ada` is the participant's."""
     rng = random.Random(rng_seed)
     at = now()
+    rows = _Rows(rng, at, teams=teams, submissions=submissions, state=state)
     if storage:
         storage.write(content_key(CODE_SHA256), CODE)
-    rows = _Rows(rng, at, teams=teams, submissions=submissions, state=state)
+        rows.hashes = {key: storage.write(key, content) for key, content in rows.outputs()}
     with database.engine.begin() as connection:
         for table, values in rows.all():
             _insert(connection, table, values)
@@ -138,11 +143,13 @@ class _Rows:
 
     def __init__(self, rng: random.Random, at: datetime, *, teams: int, submissions: int, state: str) -> None:
         self.rng, self.at, self.state = rng, at, state
+        self.numpy = np.random.default_rng(rng.randrange(2**32))
         self.teams, self.submissions = teams, submissions
         self.file = parse_competition(EXAMPLE.read_text())
         self.password_hash = hash_password(PASSWORD)
         self.skill = [rng.betavariate(2, 3) * 0.19 for _ in range(teams)]
         self.made = list(self._submissions())
+        self.hashes: dict[str, str] = {}  # of stored outputs, by key
 
     def all(self) -> Iterator[tuple[type[Base], Iterator[dict[str, Any]]]]:
         yield Account, self._accounts()
@@ -222,7 +229,7 @@ class _Rows:
                 "visibility": visibility,
                 "state": "ready",
                 "manifest_sha256": "0" * 64,
-                "n_forget": 36,
+                "n_forget": N_FORGET,
                 "retraining_time_s": 0.4,
                 "oracle": {"final_score": oracle},
                 "prepared_at": self.at - timedelta(weeks=WEEKS),
@@ -314,9 +321,49 @@ class _Rows:
             "interval_low": value * 0.9,
             "interval_high": value * 1.1,
             "scorer_version": SCORER_VERSION,
-            "details": {"epsilon": {"median": 2.1}},
+            "details": self._details(value),
+            "replicates": self._replicates(submission, value),
+            "epsilon": self.numpy.gamma(1.2, 6.0 * (0.25 - value), N_FORGET).astype("<f4").tobytes(),
             "computed_at": submission["finished_at"],
         }
+
+    def _details(self, value: float) -> dict[str, Any]:
+        median = 5.0 * (0.25 - value)
+        return {
+            "epsilon_percentiles": {"5": 0.1 * median, "50": median, "95": 3.0 * median},
+            "n_forget": N_FORGET,
+            "run_wall_time_s": 0.31,
+            "flags": {"deterministic": False, "copied": False, "leaked": value > ORACLE_SCORE},
+        }
+
+    def _replicates(self, submission: dict[str, Any], value: float) -> dict[str, Any] | None:
+        """Return replicates for the newest submissions: each is some hundred bytes."""
+        if int(submission["id"][1:]) < self.submissions - 3 * self.teams:
+            return None
+        values = (value + 0.006 * self.numpy.normal(size=20)).tolist()
+        return {"forgetting_quality": values, "headline": values, "factor": 1.0, "seed": 0, "n_models": 512}
+
+    def outputs(self) -> Iterator[tuple[str, bytes]]:
+        """Yield key and content of stored outputs: of the retrained models, and of some scored submissions."""
+        yield RETRAINED_KEY, self._outputs(self.file.n_models, shift=0.0)
+        for _, submission in self._running():
+            if submission["stage"] == "scored":
+                for place, first in enumerate(range(0, self.file.n_models, self.file.shard_runs)):
+                    n_runs = min(self.file.shard_runs, self.file.n_models - first)
+                    yield _result_key(submission, place), self._outputs(n_runs, shift=0.6)
+
+    def _outputs(self, n: int, *, shift: float) -> bytes:
+        levels = np.linspace(-1.0, 5.0, N_FORGET)
+        accuracy = self.numpy.normal((0.97 - shift / 40, 0.93 - shift / 30), 0.01, (n, 2)).clip(0, 1)
+        classes = self.numpy.normal(0.95 - shift / 25, 0.02, (n, 2, 10)).clip(0, 1)
+        arrays = {
+            "confidences": levels + shift * self.numpy.random(N_FORGET) + self.numpy.normal(0, 0.7, (n, N_FORGET)),
+            "retain_accuracy": accuracy[:, 0].copy(),
+            "test_accuracy": accuracy[:, 1].copy(),
+            "wall_time_s": self.numpy.gamma(40.0, 0.0078, n),
+            "class_accuracy": classes.astype(np.float32),
+        }
+        return save(arrays)
 
     def _running(self) -> Iterator[tuple[int, dict[str, Any]]]:
         runs = [s for s in self.made if s["stage"] == "running"]
@@ -344,6 +391,8 @@ class _Rows:
                     "worker": "worker-1" if done or leased else None,
                     "lease_expires_at": self.at + timedelta(minutes=5) if leased else None,
                     "runs_done": size if done else size // 3 if leased else 0,
+                    "result_key": _result_key(submission, place) if ended else None,
+                    "result_sha256": self.hashes.get(_result_key(submission, place)) if ended else None,
                     "queued_at": submission["received_at"],
                 }
 
@@ -370,6 +419,10 @@ class _Rows:
                     "ended_at": None if leased else began + timedelta(seconds=19),
                     "outcome": "running" if leased else "done",
                 }
+
+
+def _result_key(submission: dict[str, Any], place: int) -> str:
+    return f"results/{submission['id']}/{place}"
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import and_, delete, or_, select
 from sqlalchemy.orm import Session
 
+from server.models.account import Account
 from server.models.competition import (
     Competition,
     CompetitionOrganiser,
@@ -56,6 +57,21 @@ def due(session: Session, at: datetime) -> Sequence[str]:
 
 def organises(session: Session, *, competition_id: str, account_id: str) -> bool:
     return session.get(CompetitionOrganiser, (competition_id, account_id)) is not None
+
+
+def organisers(session: Session, competition_id: str) -> Sequence[Account]:
+    """Return the accounts that organise a competition, by name."""
+    statement = (
+        select(Account)
+        .join(CompetitionOrganiser, CompetitionOrganiser.account_id == Account.id)
+        .where(CompetitionOrganiser.competition_id == competition_id)
+    )
+    return session.scalars(statement.order_by(Account.name_key)).all()
+
+
+def remove_organiser(session: Session, *, competition_id: str, account_id: str) -> None:
+    same = CompetitionOrganiser.competition_id == competition_id, CompetitionOrganiser.account_id == account_id
+    session.execute(delete(CompetitionOrganiser).where(*same))
 
 
 def organised_by(session: Session, account_id: str) -> frozenset[str]:

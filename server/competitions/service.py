@@ -72,7 +72,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     if organiser.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed(f"{organiser.name} is a {organiser.role}; only organisers create competitions")
     file = parse_competition(text, source=source)
-    _check_trust(file, organiser)
+    check_trust(file, organiser)
     competition = Competition(
         slug=file.slug,
         title=file.title,
@@ -160,8 +160,9 @@ def close_now(session: Session, competition: Competition, *, actor: Account | No
     return competition
 
 
-def _check_trust(file: CompetitionFile, organiser: Account) -> None:
-    """A network given as Python text runs in the worker, beside hidden data of every competition of the instance."""
+def check_trust(file: CompetitionFile, organiser: Account) -> None:
+    """Raise NotAllowed for a network given as Python text by anyone but an administrator: it runs in the worker,
+    beside hidden data of every competition of the instance."""
     if file.network.name == "module" and organiser.role != Role.ADMINISTRATOR:
         wrong = Violation("network.name", "only an administrator may bring a network of their own", "module")
         raise NotAllowed(f"{organiser.name} is no administrator; choose a network by name", violations=(wrong,))

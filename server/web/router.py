@@ -16,7 +16,16 @@ from server.web import (
     submit_pages,
     team_pages,
 )
-from server.web.organising import act_pages, dashboard_pages, depth_pages, rejudging_pages
+from server.web.organising import (
+    act_pages,
+    dashboard_pages,
+    depth_pages,
+    edit_pages,
+    export_pages,
+    people_pages,
+    rejudging_pages,
+    split_pages,
+)
 from server.web.organising import competition_pages as organising_pages
 from server.web.organising import submission_pages as organised_submission_pages
 
@@ -34,7 +43,11 @@ for pages in (
     organising_pages,
     organised_submission_pages,
     depth_pages,
+    edit_pages,
+    export_pages,
+    people_pages,
     rejudging_pages,
+    split_pages,
     act_pages,
     submission_pages,
 ):

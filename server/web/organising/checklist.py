@@ -18,6 +18,7 @@ STEPS = {
     S.READY: ("open", "Open now"),
     S.OPEN: ("close", "Close now"),
     S.PROVISIONAL: ("reveal", "Reveal the private leaderboard"),
+    S.FINAL: ("archive", "Archive"),
 }
 
 

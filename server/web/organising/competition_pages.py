@@ -6,7 +6,8 @@ from fastapi import Depends, Form, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from server.accounts.access import DatabaseDep
-from server.competitions import finals
+from server.admin import changes
+from server.competitions import finals, organisers, rewriting
 from server.competitions import service as competitions
 from server.competitions.config_file import parse_competition
 from server.deps import SessionDep
@@ -130,7 +131,10 @@ def decide(
 def teams_page(request: Request, session: SessionDep, place: OrganiserPlaceDep, *, q: Short = "") -> Response:
     board = leaderboards.whole_board(session, place.competition, Visibility.PUBLIC)
     rows = dashboard_repository.teams(session, place.competition.id, query=q.strip())
-    return page(request, "organise/teams.html", place=place, room="teams", rows=rows, board=board, query=q)
+    running = organisers.of(session, place.competition)
+    return page(
+        request, "organise/teams.html", place=place, room="teams", rows=rows, board=board, query=q, organisers=running
+    )
 
 
 @router.get("/organise/{slug}/audit")
@@ -161,10 +165,12 @@ def audit_page(
 
 
 def _state(session: Session, competition: Competition) -> dict[str, Any]:
+    splits = competitions.splits(session, competition)
     return {
         "competition": competition,
         "steps": checklist(session, competition),
-        "splits": competitions.splits(session, competition),
+        "splits": splits,
+        "may_rewrite": rewriting.may_rewrite(competition, list(splits)),
         "stages": dashboard_repository.stages(session, competition.id),
     }
 
@@ -183,4 +189,7 @@ def _move(session: Session, place: Place, viewer: Account, *, act: str, reason: 
     if act == "reveal":
         finals.reveal(session, competition, actor=viewer, reason=reason)
         return "The private leaderboard is revealed."
-    raise InvalidInput(f"{act!r} is no step; allowed are prepare, open, close, reveal")
+    if act == "archive":
+        changes.archive(session, competition, actor=viewer, reason=reason)
+        return "The competition is archived; everything stays to be read."
+    raise InvalidInput(f"{act!r} is no step; allowed are prepare, open, close, reveal, archive")

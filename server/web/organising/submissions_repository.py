@@ -1,10 +1,11 @@
 """Queries of the organisers' list of submissions, of its filters, and of the audit log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import Session, joinedload, undefer
+from sqlalchemy import ColumnElement, false, func, or_, select
+from sqlalchemy.orm import Session, aliased, joinedload, undefer
 
 from server.models.account import Account
 from server.models.audit import AuditEvent
@@ -13,17 +14,25 @@ from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunL
 from server.models.submission import Submission
 
 LINES = 100
+SHORTEST_HASH = 8
 
 
 @dataclass(frozen=True)
 class Filters:
-    """What the list is narrowed to. Empty means any."""
+    """What the list is narrowed to. Empty means any.
+
+    only: selected, disqualified, refunded, flagged, or repeated (a file that was sent more than once).
+    text: an id, the beginning of a file's SHA-256, or part of a note, a file's name or the sender's name.
+    """
 
     stage: str = ""
     fault: str = ""
     error_class: str = ""
     team: str = ""
-    only: str = ""  # selected, disqualified, refunded
+    only: str = ""
+    text: str = ""
+    received_from: datetime | None = None
+    received_before: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -156,10 +165,45 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
         found.append(Submission.error_class == filters.error_class)
     if filters.team:
         found.append(Team.name_key.contains(filters.team.casefold(), autoescape=True))
-    if filters.only == "selected":
-        found.append(Submission.selected.is_(True))
-    if filters.only == "disqualified":
-        found.append(Submission.disqualified_at.is_not(None))
-    if filters.only == "refunded":
-        found.append(Submission.refunded.is_(True))
+    if filters.only in CONDITIONS:
+        found.append(CONDITIONS[filters.only]())
+    if filters.text:
+        found.append(_holds(filters.text))
+    if filters.received_from:
+        found.append(Submission.received_at >= filters.received_from)
+    if filters.received_before:
+        found.append(Submission.received_at < filters.received_before)
     return found
+
+
+def _holds(text: str) -> ColumnElement[bool]:
+    same_file = Submission.content_sha256.startswith(text.lower(), autoescape=True)
+    return or_(
+        Submission.id == text,
+        same_file if len(text) >= SHORTEST_HASH else false(),
+        *(
+            func.lower(column).contains(text.lower(), autoescape=True)
+            for column in (Submission.message, Submission.filename, Account.name)
+        ),
+    )
+
+
+def _flagged() -> ColumnElement[bool]:
+    flags = PublicScore.details["flags"]
+    signs = or_(*(flags[name].as_boolean() for name in ("deterministic", "copied", "leaked")))
+    return select(PublicScore.evaluation_id).where(PublicScore.submission_id == Submission.id, signs).exists()
+
+
+def _repeated() -> ColumnElement[bool]:
+    other = aliased(Submission)
+    same = other.content_sha256 == Submission.content_sha256, other.competition_id == Submission.competition_id
+    return select(other.id).where(*same, other.id != Submission.id).exists()
+
+
+CONDITIONS: dict[str, Callable[[], ColumnElement[bool]]] = {
+    "selected": lambda: Submission.selected.is_(True),
+    "disqualified": lambda: Submission.disqualified_at.is_not(None),
+    "refunded": lambda: Submission.refunded.is_(True),
+    "flagged": _flagged,
+    "repeated": _repeated,
+}

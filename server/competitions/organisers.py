@@ -1,0 +1,51 @@
+"""Who runs a competition, and how that is changed."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from server.accounts import service as accounts
+from server.admin import audit
+from server.competitions import repository
+from server.errors import Conflict, InvalidInput, Violation
+from server.models.account import Account, Role
+from server.models.competition import Competition, CompetitionOrganiser
+
+
+def of(session: Session, competition: Competition) -> Sequence[Account]:
+    """Return the organisers, by name. Administrators run every competition beside them."""
+    return repository.organisers(session, competition.id)
+
+
+def add(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
+    """Let another organiser run the competition. Raises NotFound, InvalidInput for a participant, or Conflict."""
+    account = accounts.find(session, name)
+    if account.role == Role.PARTICIPANT:
+        allowed = "is a participant; an administrator makes organisers"
+        raise InvalidInput(f"{account.name} {allowed}", violations=(Violation("name", allowed, account.name),))
+    competition = repository.locked(session, competition.id)
+    if repository.organises(session, competition_id=competition.id, account_id=account.id):
+        raise Conflict(f"{account.name} organises {competition.slug} already")
+    session.add(CompetitionOrganiser(competition_id=competition.id, account_id=account.id))
+    _record(session, competition, "competition.organiser_added", account, actor=actor, reason=reason)
+    return account
+
+
+def remove(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
+    """Let somebody no longer run the competition. Raises NotFound, or Conflict for the last one."""
+    account = accounts.find(session, name)
+    competition = repository.locked(session, competition.id)
+    if not repository.organises(session, competition_id=competition.id, account_id=account.id):
+        raise Conflict(f"{account.name} does not organise {competition.slug}")
+    if len(repository.organisers(session, competition.id)) == 1:
+        raise Conflict(f"{account.name} is the last organiser of {competition.slug}; add another one first")
+    repository.remove_organiser(session, competition_id=competition.id, account_id=account.id)
+    _record(session, competition, "competition.organiser_removed", account, actor=actor, reason=reason)
+    return account
+
+
+def _record(
+    session: Session, competition: Competition, action: str, account: Account, *, actor: Account, reason: str
+) -> None:
+    data = {"account": account.name}
+    audit.record(session, actor, action, competition=competition, subject=account.id, reason=reason, data=data)

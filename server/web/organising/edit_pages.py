@@ -1,0 +1,146 @@
+"""Changing a competition: the file of a draft, and the limits of one that runs, with whom that would affect."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Form, Request, Response
+
+from server.admin import changes
+from server.admin.changes import LimitsChange
+from server.competitions import rewriting
+from server.competitions import service as competitions
+from server.competitions.config_file import Limits
+from server.deps import SessionDep
+from server.errors import AppError, Conflict
+from server.web.competition_pages import timeline_of
+from server.web.cookies import Flash
+from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.organising.forms import needed
+from server.web.rendering import page, redirect
+from server.web.routing import page_router
+
+router = page_router()
+
+LongText = Annotated[str, Form(max_length=100_000)]
+Short = Annotated[str, Form(max_length=500)]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One limit in the form."""
+
+    name: str
+    hint: str
+    optional: bool
+
+
+FIELDS = tuple(
+    Field(name, info.description or "", optional=type(None) in getattr(info.annotation, "__args__", ()))
+    for name, info in Limits.model_fields.items()
+)
+
+
+@router.get("/organise/{slug}/edit")
+def edit_page(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
+    if not rewriting.may_rewrite(place.competition, list(competitions.splits(session, place.competition))):
+        raise Conflict(
+            f"{place.competition.slug} is {place.competition.state}: its splits are made from its file, "
+            "which can no longer be replaced. Limits, the end and announcements can be changed"
+        )
+    return _edit(request, place, text=place.competition.source)
+
+
+@router.post("/organise/{slug}/edit")
+def edit(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    text: LongText = "",
+    act: Short = "preview",
+) -> Response:
+    """Check the file and show what participants will see, or put it in the place of the present one."""
+    text = text.replace("\r\n", "\n")
+    try:
+        if act == "preview":
+            file = rewriting.check(place.competition, text, actor=viewer)
+            return _edit(request, place, text=text, preview=file, timeline=timeline_of(file))
+        rewriting.rewrite(session, place.competition, text, actor=viewer)
+    except AppError as error:
+        return _edit(request, place, status=error.status, text=text, error=error)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The file is replaced."))
+
+
+@router.get("/organise/{slug}/limits")
+def limits_page(request: Request, place: OrganiserPlaceDep) -> Response:
+    return _limits(request, place, values=_as_text(place.file.limits))
+
+
+async def given_limits(request: Request) -> dict[str, str]:
+    """Return what the form says of each limit, unchecked."""
+    form = await request.form()
+    return {field.name: str(form.get(field.name, ""))[:40].strip() for field in FIELDS}
+
+
+@router.post("/organise/{slug}/limits")
+def change_limits(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    given: Annotated[dict[str, str], Depends(given_limits)],
+    act: Short = "preview",
+    reason: Short = "",
+) -> Response:
+    """Show whom other limits would affect, or set them. An empty field is no limit."""
+    values = {name: value or None for name, value in given.items()}
+    try:
+        if act == "preview":
+            change = changes.preview_limits(session, place.competition, values)
+            return _limits(request, place, values=given, change=change, reason=reason)
+        changes.change_limits(session, place.competition, values, actor=viewer, reason=needed(reason))
+    except AppError as error:
+        return _limits(request, place, values=given, error=error, reason=reason)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The limits are changed."))
+
+
+def _edit(request: Request, place: Place, *, text: str, status: int = 200, **context: Any) -> Response:
+    shown = {"error": None, "preview": None, "timeline": None, **context}
+    return page(request, "organise/edit.html", status=status, place=place, room="control", text=text, **shown)
+
+
+def _limits(
+    request: Request,
+    place: Place,
+    *,
+    values: dict[str, str],
+    change: LimitsChange | None = None,
+    error: AppError | None = None,
+    reason: str = "",
+) -> Response:
+    wrong = (
+        {violation.field.removeprefix("limits."): violation.message for violation in error.violations} if error else {}
+    )
+    return page(
+        request,
+        "organise/limits.html",
+        status=error.status if error else 200,
+        place=place,
+        room="control",
+        fields=FIELDS,
+        values=values,
+        change=change,
+        error=error,
+        wrong=wrong,
+        reason=reason,
+        changeable=place.competition.state in changes.CHANGEABLE and place.competition.frozen_at is None,
+    )
+
+
+def _as_text(limits: Limits) -> dict[str, str]:
+    return {
+        name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in limits.model_dump().items()
+    }

@@ -1,0 +1,117 @@
+"""Every page of organisers and administrators, asked by everybody.
+
+A new page must be put into the table here before these tests pass: nobody adds one without saying who it is for.
+"""
+
+import re
+
+from fastapi.routing import iter_route_contexts
+
+from server.main import create_app
+from server.models.account import Role
+from tests.support.instance import Instance
+from tests.support.web import Visitor
+
+STAFF, ORGANISER, ADMINISTRATOR = "staff", "organiser", "administrator"
+C = "/organise/{slug}"
+S = f"{C}/submissions/{{submission_id}}"
+R = f"{C}/rejudgings/{{rejudging_id}}"
+
+FOR: dict[str, tuple[str, ...]] = {
+    STAFF: (
+        "GET /organise",
+        "GET /organise/live",
+        "GET /organise/events",
+        "GET /organise/figures/throughput.json",
+        "GET /organise/figures/failures.json",
+        "GET /organise/new",
+        "POST /organise/new",
+    ),
+    ORGANISER: (
+        f"GET {C}",
+        f"GET {C}/live",
+        f"GET {C}/events",
+        f"GET {C}/teams",
+        f"GET {C}/audit",
+        f"GET {C}/submissions",
+        f"GET {S}",
+        f"GET {S}/figures/{{name}}.json",
+        f"GET {S}/compare",
+        f"GET {S}/compare/{{other}}/{{name}}.json",
+        f"GET {C}/edit",
+        f"GET {C}/limits",
+        f"GET {C}/splits/{{visibility}}",
+        f"GET {C}/exports",
+        f"GET {C}/exports/{{name}}",
+        f"GET {C}/rejudgings",
+        f"GET {R}",
+        f"GET {R}/live",
+        f"GET {R}/events",
+        f"POST {C}/rejudgings",
+        f"POST {R}",
+        f"POST {C}/edit",
+        f"POST {C}/limits",
+        f"POST {C}/organisers",
+        f"POST {C}/act",
+        f"POST {C}/teams/{{team_id}}",
+        f"POST {C}/extend",
+        f"POST {C}/announce",
+        f"POST {C}/finals/{{submission_id}}",
+        f"POST {C}/move",
+    ),
+    ADMINISTRATOR: ("GET /people", "POST /people/{name}", "POST /people/{name}/reset-link"),
+}
+LET_IN = {
+    STAFF: {"organiser elsewhere", "organiser", "administrator"},
+    ORGANISER: {"organiser", "administrator"},
+    ADMINISTRATOR: {"administrator"},
+}
+NAMES = {"organiser": "olga", "organiser elsewhere": "oskar", "administrator": "adam", "participant": "pia"}
+TOKEN = re.compile(r'name="csrf_token" value="([0-9a-f]+)"')
+
+
+def test_the_table_names_every_page_and_no_other() -> None:
+    found = {
+        f"{method} {context.path}"
+        for context in iter_route_contexts(create_app().routes)
+        if context.path.startswith(("/organise", "/people"))
+        for method in context.methods or ()
+    }
+    named = [route for routes in FOR.values() for route in routes]
+    assert len(named) == len(set(named))
+    assert set(named) == found
+
+
+def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance) -> None:
+    kinds = {"administrator": Role.ADMINISTRATOR, "participant": Role.PARTICIPANT}
+    people = {role: server.account(name, kinds.get(role, Role.ORGANISER)) for role, name in NAMES.items()}
+    server.competition(organiser=people["organiser"])
+    submission = server.submit(server.participant("ada")).json()["id"]
+    wrong = []
+    for role in ("nobody", *NAMES):
+        visitor = Visitor(server)
+        if role in NAMES:
+            visitor.log_in(NAMES[role])
+        found = TOKEN.search(visitor.get("/account" if role in NAMES else "/login").text)
+        assert found
+        for audience, routes in FOR.items():
+            for route in routes:
+                let_in = role in LET_IN[audience]
+                if let_in and route.endswith("/events"):
+                    continue  # a stream that does not end; who is turned away gets no stream
+                status, location = ask(server, route, submission, token=found[1])
+                turned_away = status in (401, 403) or location.startswith("/login")
+                if turned_away == let_in or status >= 500:
+                    wrong.append(f"{role} got {status} from {route}, which is for {audience}")
+    assert wrong == []
+
+
+def ask(server: Instance, route: str, submission: str, *, token: str) -> tuple[int, str]:
+    method, path = route.split(" ", 1)
+    values = {"slug": "digits", "submission_id": submission, "visibility": "public", "other": submission}
+    names = {"name": "submissions.csv" if "exports" in path else "ada", "team_id": "0", "rejudging_id": "0"}
+    url = path.format(**values, **names)
+    answer = server.client.request(
+        method, url, headers={"X-CSRF-Token": token} if method == "POST" else {}, follow_redirects=False
+    )
+    return int(answer.status_code), answer.headers.get("location", "")
