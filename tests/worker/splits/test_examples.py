@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[3] / "examples" / "competitions"
 FILES = sorted(FOLDER.glob("*.toml"))
 SHAPES = {  # what the adapters of data that is not here would give
     "casia-surf": ([3, 32, 32], 10),
-    "celeba": ([3, 64, 64], 8),
+    "celeba": ([3, 128, 128], 8),
     "cifar10": ([3, 32, 32], 10),
     "cifar20": ([3, 32, 32], 20),
     "cifar100": ([3, 32, 32], 100),
