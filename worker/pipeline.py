@@ -4,6 +4,8 @@ No transaction is open while a model runs.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from worker.notebook_runs import (
     with_kaggle_folder,
 )
 from worker.results import ShardOutputs
+from worker.run_evaluations import RunEvaluations, RunNotFinite, run_evaluations
 from worker.run_originals import own_original
 from worker.staging import staged
 
@@ -125,13 +128,34 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
         if is_notebook(shard.entry_point):
             _run_notebook(context, shard, done, code_dir=code_dir, evaluator=evaluator, heart=heart, key=key)
             return
-        for run, seed in enumerate(shard.seeds, start=shard.first_run):
-            if heart.stopped or drain.is_over():
-                raise Stopped
-            with own_original(context, shard, split_dir, run=run) as original:
-                request = _request(shard, code_dir, run=run, seed=seed, original=original)
-                result = _run_one(context, sandbox, request, heart=heart, key=key)
-            _take(result, run, done, evaluator=evaluator)
+        with _evaluations(context, evaluator, done) as evaluations:
+            for run, seed in enumerate(shard.seeds, start=shard.first_run):
+                if heart.stopped or drain.is_over():
+                    raise Stopped
+                with own_original(context, shard, split_dir, run=run) as original:
+                    request = _request(shard, code_dir, run=run, seed=seed, original=original)
+                    result = _run_one(context, sandbox, request, heart=heart, key=key)
+                _take(result, run, done, evaluations=evaluations)
+
+
+@contextmanager
+def _evaluations(
+    context: RunningContext, evaluator: SplitEvaluator | None, done: Done
+) -> Iterator[RunEvaluations | None]:
+    """Yield what takes the runs' weights, None on the sample. Of failures, that of the first run counts."""
+    if evaluator is None:
+        yield None
+        return
+    try:
+        overlapped = context.settings.worker_device == "cuda"
+        with run_evaluations(evaluator, done.outputs, overlapped=overlapped) as evaluations:
+            try:
+                yield evaluations
+            except RunFailed:
+                evaluations.finish()
+                raise
+    except RunNotFinite as failed:
+        raise _not_finite(failed.error, failed.run) from failed
 
 
 def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
@@ -216,13 +240,13 @@ def _run_one(
     return result
 
 
-def _take(result: RunResult, run: int, done: Done, *, evaluator: SplitEvaluator | None) -> None:
+def _take(result: RunResult, run: int, done: Done, *, evaluations: RunEvaluations | None) -> None:
     """Keep what a run gave, or raise how it failed."""
-    _raise_unless_good(result, run, done, keep_log=evaluator is None)
+    _raise_unless_good(result, run, done, keep_log=evaluations is None)
     if result.weights is None:
         raise RunFailed(run, result.verdict)
-    if evaluator is not None:
-        done.outputs.append(_evaluated(evaluator, result.weights, run))
+    if evaluations is not None:
+        evaluations.add(run, result.weights)
     metrics.RUN_SECONDS.observe(result.wall_time_s)
     done.wall_times_s.append(result.wall_time_s)
 
@@ -237,13 +261,6 @@ def _raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: boo
         raise HostFault(f"run {run}: {result.facts.host_error or verdict.message}")
     if verdict.fault is RunFault.PARTICIPANT:
         raise RunFailed(run, verdict)
-
-
-def _evaluated(evaluator: SplitEvaluator, weights: bytes, run: int) -> RunOutputs:
-    try:
-        return evaluator.evaluate(weights)
-    except NonFiniteOutputs as error:  # finite weights, but too large for the network
-        raise _not_finite(error, run) from error
 
 
 def _not_finite(error: NonFiniteOutputs, run: int) -> RunFailed:

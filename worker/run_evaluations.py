@@ -1,0 +1,74 @@
+"""The outputs of a shard's runs, in the order of the runs.
+
+On a GPU a run is evaluated while the next one unlearns. On a CPU it is evaluated before the next one starts: inference
+beside a run would take a core's time from it, and runs are limited by the clock.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from worker.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs, SplitEvaluator
+
+
+class RunNotFinite(Exception):
+    """A run's weights are finite, but too large for the network."""
+
+    def __init__(self, run: int, error: NonFiniteOutputs) -> None:
+        super().__init__(error.detail)
+        self.run = run
+        self.error = error
+
+
+class RunEvaluations:
+    """Takes the weights of run after run; `outputs` grows in the same order, perhaps a run or two behind."""
+
+    def __init__(
+        self, evaluator: SplitEvaluator, background: BackgroundEvaluator | None, outputs: list[RunOutputs]
+    ) -> None:
+        self.outputs = outputs
+        self._evaluator, self._background = evaluator, background
+        self._waiting: deque[tuple[int, Future[RunOutputs]]] = deque()
+
+    def add(self, run: int, weights: bytes) -> None:
+        """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it."""
+        if self._background is None:
+            self._keep(run, self._at_once(weights))
+            return
+        self._waiting.append((run, self._background.submit(weights)))
+        while self._waiting and self._waiting[0][1].done():
+            self._keep(*self._waiting.popleft())
+
+    def finish(self) -> None:
+        """Wait for what is still being evaluated. Raises RunNotFinite for the first run that is not."""
+        while self._waiting:
+            self._keep(*self._waiting.popleft())
+
+    def _at_once(self, weights: bytes) -> Future[RunOutputs]:
+        future: Future[RunOutputs] = Future()
+        try:
+            future.set_result(self._evaluator.evaluate(weights))
+        except NonFiniteOutputs as error:
+            future.set_exception(error)
+        return future
+
+    def _keep(self, run: int, future: Future[RunOutputs]) -> None:
+        try:
+            self.outputs.append(future.result())
+        except NonFiniteOutputs as error:
+            raise RunNotFinite(run, error) from error
+
+
+@contextmanager
+def run_evaluations(
+    evaluator: SplitEvaluator, outputs: list[RunOutputs], *, overlapped: bool
+) -> Iterator[RunEvaluations]:
+    """Yield what takes the runs' weights. Where the block ends in an error, what still waits is dropped."""
+    if not overlapped:
+        yield RunEvaluations(evaluator, None, outputs)
+        return
+    with BackgroundEvaluator(evaluator) as background:
+        evaluations = RunEvaluations(evaluator, background, outputs)
+        yield evaluations
+        evaluations.finish()
