@@ -8,6 +8,7 @@ from rich.console import Console
 
 from server.cli import (
     account_commands,
+    archive_commands,
     competition_views,
     instance_commands,
     kit_commands,
@@ -41,6 +42,7 @@ for module in (
     rejudging_commands,
     receipt_commands,
     recovery,
+    archive_commands,
     upkeep,
     worker_token_commands,
 ):

@@ -1,4 +1,4 @@
-"""`lethe rejudge …` and `lethe export`: scoring a set anew, and taking tables home. For organisers."""
+"""`lethe rejudge …` and `lethe table`: scoring a set anew, and taking tables home. For organisers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ Why = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit 
 
 def register_commands(app: typer.Typer) -> None:
     app.add_typer(commands, name="rejudge")
-    app.command()(export)
+    app.command("table")(export_table)
 
 
 @commands.command()
@@ -95,7 +95,7 @@ def discard(
     _print(_act(rejudging, "discard", {"reason": reason}, competition=competition, url=url), as_json=as_json)
 
 
-def export(
+def export_table(
     table: Annotated[
         str,
         typer.Argument(help="public-leaderboard, private-leaderboard, submissions, evaluations or audit."),

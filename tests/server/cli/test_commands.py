@@ -144,12 +144,12 @@ def test_an_organiser_exports_and_rejudges(
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
     monkeypatch.setenv("LETHE_TOKEN", server.headers(server.account("root", Role.ADMINISTRATOR))["Authorization"][7:])
-    exported = answer(lethe("export", "submissions", "--into", "all.csv", "--json"))
+    exported = answer(lethe("table", "submissions", "--into", "all.csv", "--json"))
     assert exported["bytes"] == Path("all.csv").stat().st_size
     assert sent["id"] in Path("all.csv").read_text()
-    assert "exists" in told(lethe("export", "submissions", "--into", "all.csv"))
+    assert "exists" in told(lethe("table", "submissions", "--into", "all.csv"))
     assert answer(lethe("rejudge", "list", "--json")) == []
-    assert "public-leaderboard" in told(lethe("export", "nothing"))
+    assert "public-leaderboard" in told(lethe("table", "nothing"))
 
 
 def test_a_submission_is_chosen_and_the_choice_taken_back(

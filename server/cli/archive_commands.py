@@ -1,0 +1,60 @@
+"""`lethe export` and `lethe import`: a whole competition in one file, from one instance to another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console()
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command("export")(export_competition)
+    app.command("import")(import_competition)
+
+
+def export_competition(
+    slug: Annotated[str, typer.Argument(help="The competition.")],
+    file: Annotated[Path, typer.Argument(help="A new file, a zip archive.", dir_okay=False)],
+) -> None:
+    """Write a whole competition of this machine's instance into one file, with its splits, code, scores and audit log.
+
+    The file holds the seeds and the private scores: keep it as you keep the database.
+    """
+    from server.archives.writing import write
+    from server.config import get_settings
+    from server.db import Database
+    from server.storage import Storage
+
+    settings = get_settings()
+    database = Database(settings.resolved_database_url)
+    try:
+        made = write(database, Storage(settings.resolved_storage_url), settings, slug=slug, path=file)
+    finally:
+        database.dispose()
+    told = f"{made.rows} rows, {made.files} files, {made.receipts} receipts, {file.stat().st_size:,} bytes"
+    console.print(f"{file}: {made.slug}, {told}.", highlight=False)
+    console.print("It holds the splits' seeds and the private scores; no address and no password.", highlight=False)
+
+
+def import_competition(
+    file: Annotated[Path, typer.Argument(help="A file that `lethe export` wrote.", exists=True, dir_okay=False)],
+) -> None:
+    """Bring a competition from such a file into this machine's instance. Every hash and signature is checked first."""
+    from server.archives.reading import read
+    from server.config import get_settings
+    from server.db import Database
+    from server.storage import Storage
+
+    settings = get_settings()
+    database = Database(settings.resolved_database_url)
+    try:
+        made = read(database, Storage(settings.resolved_storage_url), file)
+    finally:
+        database.dispose()
+    told = f"{made.rows} rows, {made.files} files; {made.receipts} receipts hold"
+    console.print(f"{made.slug}: {told}, signed with {made.receipt_key}", highlight=False)
+    console.print("Its people are placeholders: banned, without address or password.", highlight=False)
+    for before, after in made.renamed.items():
+        console.print(f"  {before} is called {after} here: somebody else bears that name", highlight=False)
