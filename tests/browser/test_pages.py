@@ -29,8 +29,14 @@ ORGANISER = (
     "/organise/digits/submissions/{scored}",
     "/organise/digits/teams",
     "/organise/digits/audit",
+    "/organise/digits/submissions/{scored}/compare?other=s41",
+    "/organise/digits/rejudgings",
+    "/organise/digits/limits",
+    "/organise/digits/splits/public",
+    "/organise/digits/exports",
 )
-WHO = (("", VISITOR), ("ada", PARTICIPANT), ("grace", ORGANISER))
+ADMINISTRATOR = ("/people",)
+WHO = (("", VISITOR), ("ada", PARTICIPANT), ("grace", ORGANISER), ("margaret", ADMINISTRATOR))
 LOOKS = (
     {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
     {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
@@ -39,7 +45,7 @@ LOOKS = (
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "360px"])
-@pytest.mark.parametrize(("name", "paths"), WHO, ids=["visitor", "participant", "organiser"])
+@pytest.mark.parametrize(("name", "paths"), WHO, ids=["visitor", "participant", "organiser", "administrator"])
 def test_every_page_is_accessible_and_quiet(
     person: Callable[..., Person], name: str, paths: tuple[str, ...], look: dict[str, object]
 ) -> None:

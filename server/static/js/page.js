@@ -64,6 +64,18 @@
   window.addEventListener("resize", letScrollersBeReached);
   document.addEventListener("htmx:after:swap", letScrollersBeReached);
 
+  // A box at the head of a list chooses every line of it.
+  for (const all of document.querySelectorAll("input[data-chooses]")) {
+    all.hidden = false;
+    const boxes = [...all.closest("form").querySelectorAll(`input[name="${all.dataset.chooses}"]`)];
+    all.addEventListener("change", () => boxes.forEach((box) => (box.checked = all.checked)));
+    all.form.addEventListener("change", () => {
+      const chosen = boxes.filter((box) => box.checked).length;
+      all.checked = chosen === boxes.length;
+      all.indeterminate = chosen > 0 && chosen < boxes.length;
+    });
+  }
+
   // "m" goes to the reader's own line on a leaderboard.
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select, [contenteditable]");

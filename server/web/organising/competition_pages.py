@@ -170,6 +170,7 @@ def _state(session: Session, competition: Competition) -> dict[str, Any]:
         "competition": competition,
         "steps": checklist(session, competition),
         "splits": splits,
+        "shards": competitions.model_shards(session, splits),
         "may_rewrite": rewriting.may_rewrite(competition, list(splits)),
         "stages": dashboard_repository.stages(session, competition.id),
     }

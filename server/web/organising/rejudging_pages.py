@@ -1,5 +1,6 @@
 """Re-judging: choosing a set, watching it, what it would change, applying or discarding it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 from server.accounts.access import DatabaseDep
 from server.admin import audit, rejudging, rejudging_repository
 from server.admin.event_filter import EventFilter
-from server.admin.rejudging import Changed, Preview
+from server.admin.rejudging import Changed, Preview, TeamChange
 from server.admin.rejudging_sets import Chosen, Outcome
 from server.competitions import service as competitions
 from server.db import Database
@@ -33,7 +34,7 @@ router = page_router()
 
 Text = Annotated[str, Form(max_length=500)]
 WHICH = ("all", "team", "failure", "time")
-MOST_OUTCOMES = 200
+MOST_LINES = 100
 REASONS = {"scorer": "the scorer", "limits": "the limits", "split": "a repaired split", "host": "the host"}
 
 
@@ -126,6 +127,7 @@ def rejudging_page(
     running = row.state == RejudgingState.RUNNING
     found = _preview(database, place, row) if running and progress.is_complete else None
     ended = None if running else _end_of(session, row)
+    changes = sorted(found.teams, key=_by_new_rank) if found else []
     return page(
         request,
         "organise/rejudging.html",
@@ -135,10 +137,11 @@ def rejudging_page(
         progress=progress,
         author=repository.names_of_accounts(session, [row.created_by]).get(row.created_by, ""),
         team=repository.names_of_teams(session, [row.chosen.get("team_id", "")]),
-        changes=sorted(found.teams, key=_by_new_rank) if found else changes_of(ended),
+        changes=changes or changes_of(ended),
+        moves=_moves(changes),
         lines=_lines(session, found.outcomes) if found else [],
         outcomes=len(found.outcomes) if found else 0,
-        most=MOST_OUTCOMES,
+        most=MOST_LINES,
         ended=ended,
         what_changed=REASONS,
     )
@@ -279,11 +282,21 @@ def _lines(session: Session, outcomes: Sequence[Outcome]) -> list[Line]:
     names = repository.names_of_teams(session, sorted({outcome.team_id for outcome in outcomes}))
     lines = [Line(outcome, names.get(outcome.team_id, "")) for outcome in outcomes]
     lines.sort(key=lambda line: (line.outcome.old_state == line.outcome.new_state, -abs(line.difference or 0.0)))
-    return lines[:MOST_OUTCOMES]
+    return lines[:MOST_LINES]
 
 
-def _by_new_rank(change: rejudging.TeamChange) -> tuple[float, float]:
-    return change.new_rank or float("inf"), change.old_rank or float("inf")
+def _by_new_rank(change: TeamChange) -> tuple[float, float]:
+    return change.new_rank or math.inf, change.old_rank or math.inf
+
+
+def _moves(changes: Sequence[TeamChange]) -> dict[str, int]:
+    """Return how many teams rise, fall and stay; one that is on no board counts as the last of it."""
+    ranks = [(change.old_rank or math.inf, change.new_rank or math.inf) for change in changes]
+    return {
+        "rise": sum(new < old for old, new in ranks),
+        "fall": sum(new > old for old, new in ranks),
+        "stay": sum(new == old for old, new in ranks),
+    }
 
 
 def _end_of(session: Session, row: Rejudging) -> AuditEvent | None:

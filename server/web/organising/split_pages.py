@@ -37,9 +37,7 @@ def split_page(
         split=competitions.split_of(session, place.competition, visibility),
         report=report,
         shared=SHARED,
-        most=max((max(counts.values(), default=0) for counts in report["classes"].values()), default=0)
-        if report
-        else 0,
+        most={name: max(counts.values(), default=0) for name, counts in report["classes"].items()} if report else {},
         overlaps=sum(pair[key] for pair in report["pairs"] for key in SHARED) if report else 0,
     )
 

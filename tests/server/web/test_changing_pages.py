@@ -9,8 +9,9 @@ from server.competitions import service as competitions
 from server.competitions.config_file import Limits
 from server.db import now
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, SplitState
+from server.models.competition import Competition, CompetitionState, SplitState, Visibility
 from server.models.evaluation import PublicScore
+from server.models.preparing import ModelShard
 from tests.server.web.test_organiser_pages import actions, add_scored
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team
@@ -85,6 +86,21 @@ def test_a_competition_that_runs_keeps_its_file(visitor: Visitor, digits: Compet
     answer = visitor.post("/organise/digits/edit", fields, page="/organise/digits")
     assert answer.status_code == 409
     assert "can no longer be replaced" in text_of(answer.text)
+
+
+def test_the_control_page_shows_who_trains_which_models(server: Instance, visitor: Visitor, draft: str) -> None:
+    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
+        split = competitions.split_of(session, competition, Visibility.PUBLIC)
+        split.state = SplitState.PREPARING.value
+        one = {"split_id": split.id, "kind": "retrained", "n_models": 2}
+        session.add(ModelShard(**one, position=0, first_model=0, state="done"))
+        leased = {"state": "leased", "worker": "worker-7", "models_done": 0.5, "lease_expires_at": now()}
+        session.add(ModelShard(**one, position=1, first_model=2, attempt=2, **leased))
+    text = text_of(visitor.get("/organise/second").text)
+    assert "1 of 2 shards of models done" in text
+    assert "worker-7 retrained 3–4 attempt 2 0.5 of 2" in text
 
 
 def limits(**changed: str) -> dict[str, str]:
