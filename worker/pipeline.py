@@ -25,6 +25,8 @@ from server.models.submission import Fault
 from worker import drain, metrics
 from worker.context import RunningContext
 from worker.entry import entry_point
+from worker.facts import gpu_of, pool_slot
+from worker.gpu import on_gpu
 from worker.heart import Heart
 from worker.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
 from worker.limits import run_policy
@@ -164,6 +166,9 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
         retraining_time_s=shard.retraining_time_s,
         threads=context.settings.worker_threads,
     )
+    if context.settings.worker_device == "cuda":
+        number = int(gpu_of(context.settings, slot=pool_slot()))
+        policy = on_gpu(policy, shard.competition.limits, number=number)
     notebook = is_notebook(shard.entry_point)
     if notebook:
         policy = notebook_policy(

@@ -47,6 +47,7 @@ def _settle(**_: Any) -> None:
     """Give each process of the pool its own GPU, and no connection of the process that forked it."""
     get_database.cache_clear()
     if get_settings().worker_device == "cuda":
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the device files are numbered
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu_of(get_settings(), slot=pool_slot())
 
 

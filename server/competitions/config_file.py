@@ -141,6 +141,10 @@ class Limits(_Section):
     run_idle_time_s: float = Field(
         default=20.0, ge=1, description="a run that uses no processor for so long is ended, seconds"
     )
+    isolation: Literal["process", "shard"] = Field(
+        default="process",
+        description="on a GPU: a fresh process for each run, or one for a shard's runs, which is quicker and weaker",
+    )
     memory_mib: int = Field(default=2048, ge=128)
     processes: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=256, ge=1)

@@ -1,0 +1,78 @@
+"""Which device files a run on a GPU is shown, and that a run in the sandbox computes on it."""
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.launcher import Launcher, RunRequest, SandboxSpec
+from sandbox.policy import Isolation, RunPolicy
+from server.competitions.config_file import Limits
+from server.errors import HostFault
+from tests.worker.splits.conftest import competition
+from worker.gpu import device_files, on_gpu
+from worker.splits.prepare import prepare_split
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """/dev of a container that was given the host's GPUs 2 and 10."""
+    for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "nvidia2", "nvidia10", "sda"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "nvidia2"), (1, "nvidia10")])
+def test_a_run_is_shown_the_driver_and_its_own_gpu(folder: Path, number: int, name: str) -> None:
+    shown = device_files(number, folder=folder)
+    assert shown == tuple(str(folder / file) for file in ("nvidiactl", "nvidia-uvm", name))
+
+
+def test_a_gpu_that_is_not_there_is_the_hosts_fault(folder: Path) -> None:
+    with pytest.raises(HostFault, match=r"GPU 2 has no device file: .* holds those of 2"):
+        device_files(2, folder=folder)
+
+
+def test_a_driver_that_is_not_loaded_is_the_hosts_fault(folder: Path) -> None:
+    (folder / "nvidia-uvm").unlink()
+    with pytest.raises(HostFault, match="nvidia-uvm is missing"):
+        device_files(0, folder=folder)
+
+
+@pytest.mark.parametrize(("isolation", "expected"), [("process", Isolation.RUN), ("shard", Isolation.SHARD)])
+def test_the_competition_chooses_how_far_runs_are_kept_apart(folder: Path, isolation: str, expected: Isolation) -> None:
+    limits = Limits.model_validate({"isolation": isolation})
+    policy = on_gpu(RunPolicy(threads=3), limits, number=0, folder=folder)
+    assert (policy.device, policy.isolation, policy.threads) == ("cuda", expected, 3)
+
+
+CODE = """
+import torch
+
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    assert next(net.parameters()).is_cuda
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    return net
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("isolation", ["process", "shard"])
+def test_runs_in_the_sandbox_compute_on_the_gpu_and_depend_on_their_seeds_alone(tmp_path: Path, isolation: str) -> None:
+    prepare_split(competition(n_models=2), "public", tmp_path / "split")
+    stage = tmp_path / "stage" / "code"
+    stage.mkdir(parents=True)
+    (stage / "submission.py").write_text(textwrap.dedent(CODE))
+    limits = Limits.model_validate({"isolation": isolation})
+    policy = replace(on_gpu(RunPolicy(memory_mib=8192, processes=256), limits, number=0), wall_time_s=120)
+    spec = SandboxSpec(data_dir=tmp_path / "split" / "visible", stage_dir=stage.parent, policy=policy)
+    with Launcher(spec).start() as sandbox:
+        results = [sandbox.run(RunRequest(code_dir=stage, run=run, seed=run % 2)) for run in range(4)]
+    weights = [result.weights for result in results]
+    assert all(weights), [result.verdict for result in results]
+    assert weights[0] == weights[2]
+    assert weights[1] == weights[3]
+    assert weights[0] != weights[1]
