@@ -50,6 +50,7 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
         worker_prefetch_multiplier=1,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # a worker outlives any outage; Celery's own would give up within the hour
         broker_transport_options={
             "visibility_timeout": 12 * 3600,
             "socket_timeout": 5,

@@ -30,6 +30,7 @@ from worker.app import app
 from worker.claiming import Claimant
 from worker.context import get_context
 from worker.facts import gpu_of, pool_slot
+from worker.pace import Pace
 
 log = structlog.get_logger()
 
@@ -40,6 +41,12 @@ MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
 def claimant() -> Claimant:
     """Return what claims for this process."""
     return Claimant(get_context())
+
+
+@lru_cache
+def sweeping() -> Pace:
+    """Return how often this process looks for what was lost."""
+    return Pace(get_settings().sweep_interval_s / 2)
 
 
 @worker_process_init.connect
@@ -126,9 +133,11 @@ def tell_webhooks() -> int:
 
 @app.task(name=SWEEP)
 def sweep_lost() -> None:
-    """Find what was lost."""
+    """Find what was lost. Of sweeps that have piled up behind a long shard one is enough: scores wait behind them."""
     context = get_context()
     settings = context.settings
+    if not sweeping().allows():
+        return
     with context.database.write() as session:
         at = database_clock(session)
         swept = sweep.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)

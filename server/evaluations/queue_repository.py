@@ -6,9 +6,24 @@ waits, to that team's best shard and from there to the next team, and so never w
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
-from sqlalchemy import CTE, ColumnElement, FromClause, ScalarSelect, Select, func, literal_column, select, true, update
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    FromClause,
+    ScalarSelect,
+    Select,
+    String,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.orm import Session, aliased
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import moment
 from server.models.competition import Split, SplitState
@@ -24,14 +39,21 @@ def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Seque
     are passed over, so claims never wait for each other.
     """
     on_postgresql = session.get_bind().dialect.name == "postgresql"
-    chosen = _first_unlocked(splits) if on_postgresql else _first(splits)
-    statement = (
+    statement = _take(on_postgresql, lease_s, None if splits is None else tuple(splits))
+    options = {"synchronize_session": False, "populate_existing": True}
+    return session.scalars(statement, {"claimant": worker}, execution_options=options).one_or_none()
+
+
+@lru_cache(maxsize=64)
+def _take(on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None) -> ReturningUpdate[tuple[Shard]]:
+    """Return the statement of a claim. Putting it together costs more than all else that a claim does in Python."""
+    return (
         update(Shard)
-        .where(Shard.id == chosen)
+        .where(Shard.id == (_first_unlocked(splits) if on_postgresql else _first(splits)))
         .values(
             state=ShardState.LEASED.value,
             attempt=Shard.attempt + 1,
-            worker=worker,
+            worker=bindparam("claimant", type_=String()),
             claimed_at=moment(),
             lease_expires_at=moment(lease_s),
             runs_done=0,
@@ -39,8 +61,6 @@ def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Seque
         )
         .returning(Shard)
     )
-    options = {"synchronize_session": False, "populate_existing": True}
-    return session.scalars(statement, execution_options=options).one_or_none()
 
 
 def queue_age(session: Session, at: datetime) -> timedelta | None:
