@@ -6,8 +6,9 @@ from server.db import new_id
 from server.evaluations import repository, service
 from server.evaluations.versions import SCORER_VERSION
 from server.models.competition import Split, Visibility
-from server.models.evaluation import Evaluation
+from server.models.evaluation import Evaluation, EvaluationState
 from server.models.submission import Stage, Submission
+from server.queue import EVALUATE_SHARD, send_after_commit
 
 
 def beside(session: Session, submission: Submission, split: Split, *, rejudging_id: str) -> Evaluation:
@@ -26,6 +27,16 @@ def instead(session: Session, submission: Submission, split: Split) -> Evaluatio
     return _queue(session, submission, split, tag=new_id(), is_current=True)
 
 
+def resume(session: Session, evaluation: Evaluation) -> None:
+    """Queue what the host failed at once more. What is done stays done, and every try is kept."""
+    evaluation = repository.lock_evaluation(session, evaluation.id)
+    evaluation.state = EvaluationState.QUEUED.value
+    evaluation.fault = evaluation.error_class = evaluation.error = evaluation.finished_at = None
+    session.flush()
+    shards = repository.queue_again(session, evaluation.id)
+    send_after_commit(session, EVALUATE_SHARD, times=shards, device=repository.device_of(session, evaluation.split_id))
+
+
 def _put_back(submission: Submission) -> None:
     submission.stage = Stage.QUEUED.value
     submission.fault = submission.error_class = submission.error = submission.finished_at = None
@@ -42,7 +53,7 @@ def _queue(session: Session, submission: Submission, split: Split, *, tag: str, 
         rejudging_id=tag,
         is_current=is_current,
         n_runs=config.n_models,
-        priority=service.ORGANISER_PRIORITY if is_current else 0,  # a re-judging has no hurry
+        priority=service.ORGANISER_PRIORITY if is_current else service.REJUDGING_PRIORITY,
     )
     session.add(evaluation)
     session.flush()

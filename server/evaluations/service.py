@@ -15,6 +15,7 @@ from server.models.submission import ENDED, Fault, Stage, Submission
 from server.notifications import telling
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 
+REJUDGING_PRIORITY = -1  # scoring a set anew has no hurry: a team's live submissions go before it
 BASELINE_PRIORITY = 2  # everybody compares with the organiser's own entries
 ORGANISER_PRIORITY = 5  # what an organiser asks for by hand
 SMOKE_PRIORITY = 10  # a smoke run takes a second and tells the participant the most

@@ -119,6 +119,15 @@ def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path:
         cache_of().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
 
 
+def test_manifest_that_names_a_file_outside_its_folder_is_refused(
+    storage: Storage, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    manifest = json.dumps({"files": {"../../outside": {"sha256": "0" * 64, "size": 1}}}).encode()
+    sha256 = storage.write("splits/a/public/manifest.json", manifest)
+    with pytest.raises(HostFault, match="lies outside the split"):
+        cache_of().get(StoredSplit(storage, "splits/a/public"), sha256)
+
+
 def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
     hashes = {name: put(storage, tmp_path, name) for name in "abcdefg"}
     cache = cache_of(cap=3000)

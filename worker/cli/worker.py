@@ -26,7 +26,7 @@ def run_worker(
 ) -> None:
     """Run shards of a competition on this machine, with a worker token in LETHE_WORKER_TOKEN.
 
-    Needs the server's address and the token, and neither database, Redis nor storage. The LETHE_WORKER_ settings say
+    Needs the server's address and the token, and neither database, Redis nor storage. The settings of workers say
     which device it uses and how many shards it runs at a time. SIGTERM lets it give back what it has.
     """
     from server import logging

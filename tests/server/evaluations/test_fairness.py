@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 from benchmarks.platform.claims import competition_file as big_competition_file
 from benchmarks.platform.seeded import seed
 from server.db import Database, clock, moment
-from server.evaluations import claims, queue_repository, sweep
+from server.evaluations import again, claims, queue_repository, sweep
 from server.evaluations.claims import ClaimedShard
 from server.migrate import upgrade
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Shard
+from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
 from tests.server.evaluations.test_claims import claim, close
 from tests.support.postgres import PostgresServer
@@ -28,6 +29,11 @@ TEAMS = 100
 def team_of(database: Database, shard: ClaimedShard) -> str:
     with database.read() as session:
         return session.get_one(Team, session.get_one(Shard, shard.shard_id).team_id).name
+
+
+def claim_or_none(database: Database) -> ClaimedShard | None:
+    with database.write() as session:
+        return claims.claim(session, worker="w", lease_s=60)
 
 
 def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> None:
@@ -70,6 +76,31 @@ def test_baselines_of_the_organiser_go_first(database: Database, competition: Co
         session.execute(update(Team).where(Team.name == "baseline").values(is_baseline=True))
     baseline = add_submission(database, competition, "baseline")
     assert [claim(database).submission_id for _ in range(3)] == [baseline.id] * 3
+
+
+def test_priorities_go_from_smoke_runs_to_re_judgings(
+    database: Database, competition: Competition, submit: Submit
+) -> None:
+    """Queued in the opposite order, and by one team except for the baseline, so that nothing but priority decides."""
+    judged = submit("a")
+    rerun = submit("a")
+    with database.write() as session:
+        session.execute(update(Shard).values(state="done"))
+        split = session.query(Split).filter_by(visibility="public").one()
+        again.beside(session, session.get_one(Submission, judged.id), split, rejudging_id="r")
+    ordinary = submit("a")
+    add_submission(database, competition, "baseline")
+    with database.write() as session:
+        session.execute(update(Team).where(Team.name == "baseline").values(is_baseline=True))
+        session.execute(update(Shard).where(Shard.team_id == Team.id, Team.is_baseline).values(state="done"))
+    baseline = add_submission(database, competition, "baseline")
+    with database.write() as session:
+        split = session.query(Split).filter_by(visibility="public").one()
+        again.instead(session, session.get_one(Submission, rerun.id), split)
+    smoke = add_submission(database, competition, "a", smoke=True)
+    order = [shard.submission_id for shard in iter(lambda: claim_or_none(database), None)]
+    firsts = list(dict.fromkeys(order))
+    assert firsts == [smoke.id, rerun.id, baseline.id, ordinary.id, judged.id]
 
 
 def test_claim_is_held_to_the_splits_that_the_worker_serves(

@@ -1,0 +1,129 @@
+"""Workers with a server's address and a token alone: the same bits, nothing lost when they are revoked or drained."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from server.cli.people import organiser_credentials
+from server.client.api import JsonObject, LetheClient
+from server.models.evaluation import Evaluation, Shard, ShardAttempt
+from tests.faults.cluster import Cluster, Process, code, wait_until
+
+Score = tuple[float, float, float, float]
+TOKENS = "/competitions/tiny/worker-tokens"
+
+
+@pytest.fixture
+def organiser(cluster: Cluster) -> Iterator[LetheClient]:
+    with LetheClient(cluster.url) as client:
+        client.log_in(*organiser_credentials(cluster.settings))
+        yield client
+
+
+@pytest.fixture
+def scorer(cluster: Cluster) -> Process:
+    """The instance's own worker, which scores and runs nobody's shards."""
+    return cluster.start_worker("scorer", LETHE_WORKER_COMPETITIONS="none-of-these")
+
+
+def start_remote(cluster: Cluster, token: JsonObject, **environment: str) -> Process:
+    """Start a worker that has nothing of the instance's but its address and a token."""
+    number = len(cluster.started)
+    home = cluster.folder / f"remote-{number}"
+    home.mkdir()
+    log = home / "worker.log"
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("LETHE_", "AWS_"))}
+    with log.open("wb") as file:
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "server.cli.main", "worker", "--server", cluster.url],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=own
+            | {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
+            | environment,
+            start_new_session=True,
+            cwd=home,
+        )
+    process = Process(popen, log)
+    cluster.started.append(process)
+    return process
+
+
+def attempts(cluster: Cluster, submission: JsonObject) -> list[tuple[str, str]]:
+    """Return (worker, outcome) of every attempt at a shard of the submission."""
+    with cluster.database.read() as session:
+        rows = (
+            session.query(ShardAttempt)
+            .join(Shard, Shard.id == ShardAttempt.shard_id)
+            .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+            .filter(Evaluation.submission_id == submission["id"])
+            .order_by(ShardAttempt.id)
+        )
+        return [(row.worker, row.outcome) for row in rows]
+
+
+def test_remote_worker_gives_the_same_bits_with_nothing_but_a_token(
+    cluster: Cluster, scorer: Process, organiser: LetheClient, undisturbed: Score
+) -> None:
+    token = organiser.post(TOKENS, {"name": "afar"})
+    worker = start_remote(cluster, token)
+    submission = cluster.submit("far-away", code(note="afar"))
+    ended = cluster.end_of("far-away", submission)
+    assert ended["stage"] == "scored", worker.log.read_text()
+    assert cluster.exact_score(submission) == undisturbed
+    assert {name.split("/")[0] for name, _ in attempts(cluster, submission)} == {token["id"]}
+    home = worker.log.parent
+    cached = {path.name for path in (home / "scratch" / "splits").rglob("*") if path.is_file()}
+    assert "forget.safetensors" in cached
+    assert "outputs.safetensors" not in cached  # of the retrained models: only scoring compares with them
+    assert token["token"] not in worker.log.read_text()
+    worker.stop()
+    assert worker.popen.returncode == 0
+    found = organiser.get("/competitions/tiny/workers")
+    assert [worker["state"] for worker in found if worker["token_id"] == token["id"]] == ["stopped"]
+
+
+def test_revoked_in_a_run_it_ends_and_another_finishes(
+    cluster: Cluster, scorer: Process, organiser: LetheClient, undisturbed: Score
+) -> None:
+    revoked, other = (organiser.post(TOKENS, {"name": name}) for name in ("revoked", "other"))
+    worker = start_remote(cluster, revoked)
+    submission = cluster.submit("revoked-worker", code(pause=0.4, note="revoked"))
+    wait_until(lambda: cluster.runs_done("revoked-worker", submission) >= 1)
+    organiser.delete(f"{TOKENS}/{revoked['id']}")
+    assert worker.popen.wait(150) == 1, worker.log.read_text()
+    start_remote(cluster, other)
+    assert cluster.end_of("revoked-worker", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+    by_token = [(name.split("/")[0], outcome) for name, outcome in attempts(cluster, submission)]
+    assert (revoked["id"], "given-back") in by_token
+    assert not any(outcome == "lost" for _, outcome in by_token)
+    assert by_token[-1] == (other["id"], "done")
+
+
+def test_asked_to_stop_it_gives_its_shard_back(
+    cluster: Cluster, scorer: Process, organiser: LetheClient, undisturbed: Score
+) -> None:
+    token = organiser.post(TOKENS, {"name": "drained"})
+    worker = start_remote(cluster, token)
+    submission = cluster.submit("drained-afar", code(pause=0.4, note="drained"))
+    wait_until(lambda: cluster.runs_done("drained-afar", submission) >= 1)
+    worker.signal(signal.SIGTERM)
+    assert worker.popen.wait(150) == 0, worker.log.read_text()
+    assert attempts(cluster, submission)[-1][1] == "given-back"
+    start_remote(cluster, token)
+    assert cluster.end_of("drained-afar", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+    assert not any(outcome == "lost" for _, outcome in attempts(cluster, submission))
+
+
+def test_unfit_worker_ends_with_the_reason(cluster: Cluster, organiser: LetheClient) -> None:
+    token = organiser.post(TOKENS, {"name": "small"})
+    worker = start_remote(cluster, token, LETHE_WORKER_MEMORY_MIB="64")
+    assert worker.popen.wait(150) == 1
+    assert "allows a run 512 MiB of memory, this worker has 64 MiB for one" in worker.log.read_text()
