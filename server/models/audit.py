@@ -11,7 +11,14 @@ from server.db import Base, now
 
 class AuditEvent(Base):
     __tablename__ = "audit_events"
-    __table_args__ = (Index("ix_audit_events_competition_at", "competition_id", "at"),)
+    # Read newest first, page by page, by its id: each filter that stands alone has an index in that order.
+    __table_args__ = (
+        Index("ix_audit_events_competition_at", "competition_id", "at"),
+        Index("ix_audit_events_competition", "competition_id", "id"),
+        Index("ix_audit_events_subject", "subject", "id"),
+        Index("ix_audit_events_action", "action", "id"),
+        Index("ix_audit_events_actor", "actor", "id"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     at: Mapped[datetime] = mapped_column(default=now)

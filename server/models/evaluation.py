@@ -142,7 +142,7 @@ class ShardAttempt(Base):
     attempt: Mapped[int]
     worker: Mapped[str] = mapped_column(String(120))
     started_at: Mapped[datetime] = mapped_column(default=now)
-    ended_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None] = mapped_column(index=True)  # how much was done lately
     outcome: Mapped[str] = mapped_column(
         String(20), default="running"
     )  # running, done, failed, lost, given-back, cancelled

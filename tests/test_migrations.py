@@ -1,0 +1,80 @@
+"""No migration locks a big table for longer than a moment: what it really sends to PostgreSQL is looked at."""
+
+import re
+
+import pytest
+from alembic import command
+from sqlalchemy import Engine, event
+
+from server.migrate import alembic_config, upgrade
+
+BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
+BIG_TABLE = r'"?(?:' + "|".join((*BIG, "audit_events")) + r')"?'
+LAST_OF_THE_FIRST_RELEASE = "0002"
+
+REFUSED = {
+    "an index built under a lock: use migrations.online.add_index": re.compile(
+        rf"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\S+ ON {BIG_TABLE}\b", re.IGNORECASE
+    ),
+    "a column that needs a value in every row: give it a server_default, or let it be empty": re.compile(
+        rf"ALTER TABLE {BIG_TABLE} ADD COLUMN (?!.*\bDEFAULT\b).*\bNOT NULL\b", re.IGNORECASE | re.DOTALL
+    ),
+    "all rows are read under a lock to find an empty one": re.compile(
+        rf"ALTER TABLE {BIG_TABLE} ALTER COLUMN \S+ SET NOT NULL", re.IGNORECASE
+    ),
+    "all rows are written anew": re.compile(rf"ALTER TABLE {BIG_TABLE} ALTER COLUMN \S+ TYPE", re.IGNORECASE),
+    "all rows are read under a lock: add it NOT VALID, and validate it in a step of its own": re.compile(
+        rf"ALTER TABLE {BIG_TABLE} ADD CONSTRAINT (?!.*\bNOT VALID\b).*\b(?:CHECK|FOREIGN KEY|UNIQUE)\b",
+        re.IGNORECASE | re.DOTALL,
+    ),
+}
+
+
+def problems(statement: str) -> list[str]:
+    return [problem for problem, pattern in REFUSED.items() if pattern.search(statement)]
+
+
+def test_no_migration_locks_a_big_table(postgres_url: str) -> None:
+    sent: list[str] = []
+
+    def keep(*arguments: object) -> None:
+        sent.append(str(arguments[2]))
+
+    command.upgrade(alembic_config(postgres_url), LAST_OF_THE_FIRST_RELEASE)
+    event.listen(Engine, "before_cursor_execute", keep)
+    try:
+        upgrade(postgres_url)
+    finally:
+        event.remove(Engine, "before_cursor_execute", keep)
+    assert any("CREATE INDEX CONCURRENTLY" in statement for statement in sent)
+    assert [(statement, found) for statement in sent if (found := problems(statement))] == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE INDEX ix_a ON shards (worker)",
+        "CREATE UNIQUE INDEX ix_a ON audit_events (at)",
+        "ALTER TABLE submissions ADD COLUMN colour VARCHAR(9) NOT NULL",
+        "ALTER TABLE evaluations ALTER COLUMN fault SET NOT NULL",
+        "ALTER TABLE shards ALTER COLUMN id TYPE BIGINT",
+        "ALTER TABLE shards ADD CONSTRAINT ck_a CHECK (n_runs > 0)",
+        "ALTER TABLE run_logs ADD CONSTRAINT fk_a FOREIGN KEY(run) REFERENCES shards (id)",
+    ],
+)
+def test_statement_that_locks_is_refused(statement: str) -> None:
+    assert len(problems(statement)) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE INDEX CONCURRENTLY ix_a ON shards (worker)",
+        "CREATE INDEX ix_a ON webhooks (url)",
+        "ALTER TABLE submissions ADD COLUMN colour VARCHAR(9)",
+        "ALTER TABLE submissions ADD COLUMN bright BOOLEAN DEFAULT true NOT NULL",
+        "ALTER TABLE shards ADD CONSTRAINT ck_a CHECK (n_runs > 0) NOT VALID",
+    ],
+)
+def test_statement_that_locks_nothing_passes(statement: str) -> None:
+    assert problems(statement) == []
