@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
+from server.admin import rejudging
 from server.competitions import clock, model_shards, preparation
 from server.config import get_settings
 from server.db import clock as database_clock
@@ -147,6 +148,7 @@ def sweep_lost() -> None:
         send(PREPARE_SPLIT, split_id)
     with context.database.write() as session:
         clock.tick(session, now())
+        rejudging.retry_host_faults(session, max_attempts=settings.max_attempts)
     if mailing.is_due(context.database, settings, at=now()):
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
     if delivering.is_due(context.database, at=now()):

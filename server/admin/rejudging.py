@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from server.admin import audit
 from server.admin import rejudging_repository as repository
 from server.admin.rejudging_sets import Chosen, Outcome
+from server.competitions import finals
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.db import now
@@ -136,11 +137,29 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     session.expire_all()
     if rejudging.visibility == Visibility.PUBLIC:
         for evaluation in repository.evaluations(session, rejudging.id):
-            _show(session, evaluation)
+            if evaluation.is_current:
+                _show(session, evaluation)
     rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
     data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
     _record(session, rejudging, "rejudging.applied", actor=actor, reason=rejudging.reason, data=data)
     return rejudging
+
+
+def retry_host_faults(session: Session, *, max_attempts: int) -> int:
+    """Queue again what the host failed at in re-judgings that run, as often as for finals. Return how many.
+
+    max_attempts: how often one shard is tried before the host's fault ends its evaluation.
+    """
+    most = max_attempts * (finals.HOST_RETRIES + 1)
+    retried = 0
+    for evaluation in repository.host_failed(session):
+        rejudging = repository.locked(session, evaluation.rejudging_id)
+        if rejudging.state != RejudgingState.RUNNING:
+            continue
+        if evaluation_repository.most_tries_in_vain(session, evaluation.id) < most:
+            again.resume(session, evaluation)
+            retried += 1
+    return retried
 
 
 def discard(session: Session, rejudging: Rejudging, *, actor: Account, reason: str) -> Rejudging:

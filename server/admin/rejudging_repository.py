@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from server.admin.rejudging_sets import Chosen, Outcome
 from server.models.competition import Split, Visibility
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore
+from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore
 from server.models.organising import Rejudging, RejudgingState
-from server.models.submission import Submission
+from server.models.submission import Fault, Submission
 
 ScoreTable = type[PublicScore] | type[PrivateScore]
 T = TypeVar("T")
@@ -77,6 +77,20 @@ def evaluations(session: Session, rejudging_id: str) -> Sequence[Evaluation]:
     return session.scalars(select(Evaluation).where(Evaluation.rejudging_id == rejudging_id)).all()
 
 
+def host_failed(session: Session) -> Sequence[Evaluation]:
+    """Return the evaluations of running re-judgings that failed by the host's fault."""
+    statement = (
+        select(Evaluation)
+        .join(Rejudging, Rejudging.id == Evaluation.rejudging_id)
+        .where(
+            Rejudging.state == RejudgingState.RUNNING.value,
+            Evaluation.state == EvaluationState.FAILED.value,
+            Evaluation.fault == Fault.HOST.value,
+        )
+    )
+    return session.scalars(statement.order_by(Evaluation.created_at, Evaluation.id)).all()
+
+
 def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
     """Return old and new of every submission of a re-judging."""
     new = _results(session, Evaluation.rejudging_id == rejudging.id, visibility=rejudging.visibility)
@@ -99,13 +113,16 @@ def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
 
 
 def make_current(session: Session, rejudging: Rejudging) -> None:
-    """Let a re-judging's evaluations count, and those that they replace no longer."""
-    mine = select(Evaluation.submission_id, Evaluation.split_id).where(Evaluation.rejudging_id == rejudging.id)
-    rows = session.execute(mine).all()
+    """Let a re-judging's evaluations count, and those that they replace no longer.
+
+    What the host failed at replaces nothing: the old evaluation counts on.
+    """
+    own = (Evaluation.rejudging_id == rejudging.id) & Evaluation.fault.is_distinct_from(Fault.HOST.value)
+    rows = session.execute(select(Evaluation.submission_id, Evaluation.split_id).where(own)).all()
     split_ids = {row[1] for row in rows}
     replaced = Evaluation.submission_id.in_([row[0] for row in rows]) & Evaluation.split_id.in_(split_ids)
     session.execute(update(Evaluation).where(replaced, Evaluation.is_current.is_(True)).values(is_current=False))
-    session.execute(update(Evaluation).where(Evaluation.rejudging_id == rejudging.id).values(is_current=True))
+    session.execute(update(Evaluation).where(own).values(is_current=True))
 
 
 def _results(session: Session, condition: object, *, visibility: str) -> dict[str, tuple[str, str, float | None]]:

@@ -112,6 +112,39 @@ def cancel_open_shards(session: Session, evaluation_id: str) -> None:
     )
 
 
+def queue_again(session: Session, evaluation_id: str) -> int:
+    """Put every shard that failed or was taken from the queue back into it. Return how many."""
+    result = session.execute(
+        update(Shard)
+        .where(
+            Shard.evaluation_id == evaluation_id,
+            Shard.state.in_([ShardState.FAILED.value, ShardState.CANCELLED.value]),
+        )
+        .values(
+            state=ShardState.QUEUED.value,
+            worker=None,
+            lease_expires_at=None,
+            queued_at=moment(),
+            runs_done=0,
+            wall_time_s=0.0,
+            strikes=0,
+        )
+    )
+    return result.rowcount if isinstance(result, CursorResult) else 0
+
+
+def most_tries_in_vain(session: Session, evaluation_id: str) -> int:
+    """Return how often the evaluation's worst shard was lost, given back or failed."""
+    tries = (
+        select(func.count().label("tries"))
+        .select_from(ShardAttempt)
+        .join(Shard, Shard.id == ShardAttempt.shard_id)
+        .where(Shard.evaluation_id == evaluation_id, ShardAttempt.outcome.in_(["lost", "given-back", "failed"]))
+        .group_by(Shard.id)
+    ).subquery()
+    return session.scalar(select(func.max(tries.c.tries))) or 0
+
+
 def unfinished_runs(session: Session, evaluation_id: str) -> int:
     """Return how many shards of runs are not done."""
     return session.scalars(

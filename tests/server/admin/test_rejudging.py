@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from server.admin import rejudging
+from server.competitions import finals
 from server.competitions import service as competitions
-from server.evaluations import scores
+from server.evaluations import claims, scores
 from server.evaluations import service as evaluations
 from server.evaluations.scores import ScoreRecord
 from server.leaderboard import service as boards
@@ -161,3 +163,47 @@ def test_submissions_are_chosen(server: Instance, by: str) -> None:
 def test_nothing_chosen_is_a_conflict(server: Instance) -> None:
     olga, _sent = play(server)
     assert rejudge(server, olga, error_class="timeout").status_code == 409
+
+
+def fail_as_host(server: Instance) -> None:
+    """Claim the next shard and give it back for good."""
+    with server.database.write() as session:
+        shard = claims.claim(session, worker="w", lease_s=60)
+        assert shard is not None
+        assert claims.give_back(session, shard, reason="the disk is full", runs_done=0, max_attempts=1)
+
+
+def retry(server: Instance) -> int:
+    with server.database.write() as session:
+        return rejudging.retry_host_faults(session, max_attempts=1)
+
+
+def test_what_the_host_failed_at_is_tried_again_and_in_the_end_replaces_nothing(both: Instance) -> None:
+    olga, sent = play(both)
+    made = rejudge(both, olga, submissions=[sent["ada"], sent["bob"]]).json()["id"]
+    finish(both, sent["bob"], 0.1)
+    with both.database.write() as session:
+        bobs = select(Evaluation.id).where(Evaluation.submission_id == sent["bob"], Evaluation.is_current.is_(False))
+        evaluations.repository.cancel_open_shards(session, session.scalars(bobs).one())
+    for _ in range(finals.HOST_RETRIES):
+        fail_as_host(both)
+        assert step(both, olga, made, "preview").json()["complete"] is True
+        assert retry(both) == 1
+        assert step(both, olga, made, "preview").json()["complete"] is False
+        assert step(both, olga, made, "apply").status_code == 409
+    fail_as_host(both)
+    assert retry(both) == 0, "it is not tried for ever"
+    assert step(both, olga, made, "apply").json()["state"] == "applied"
+    mine = both.client.get(f"/api/v1/submissions/{sent['ada']}", headers=olga).json()
+    assert (mine["stage"], mine["score"]["final_score"]) == ("scored", 0.5)
+    with both.database.read() as session:
+        competition = competitions.get(session, "digits", account=None)
+        rows = boards.whole_board(session, competition, Visibility.PUBLIC).rows
+    assert [(row.entry.team, row.entry.score) for row in rows] == [("ada", 0.5), ("eve", 0.3), ("bob", 0.1)]
+
+
+def test_what_a_participant_fails_at_is_not_tried_again(server: Instance) -> None:
+    olga, sent = play(server)
+    rejudge(server, olga, submissions=[sent["ada"]])
+    finish(server, sent["ada"], None)
+    assert retry(server) == 0
