@@ -1,5 +1,7 @@
 """Whatever is sent to the API, it answers as its OpenAPI document says, and never with a fault of its own."""
 
+from typing import Any
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -9,10 +11,11 @@ from schemathesis.core.failures import Failure
 from schemathesis.specs.openapi.checks import status_code_conformance
 
 from server.main import create_app
-from server.models.account import Role
+from tests.server.workers.conftest import Hosted, hosted_on
 from tests.support.instance import Instance
 
 CHECKS = [not_a_server_error, status_code_conformance]
+WORKERS = "/api/v1/worker/"
 LOCAL = ("/api/v1/tokens", "/api/v1/me/password")  # would log the caller out, or spend seconds on hashing
 
 
@@ -21,11 +24,21 @@ def _toml(_context: schemathesis.SerializationContext, value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
 
 
+def worker_with_a_shard(hosted: Hosted) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return what a remote worker calls with, and the path of the shard that it holds."""
+    hosted.server.submit(hosted.server.participant("pia"))
+    worker = hosted.worker()
+    held = worker.claim() or {}
+    path = {"worker": worker.name, "shard_id": held["shard_id"], "attempt": held["attempt"]}
+    return {"Authorization": f"Bearer {worker.token}"}, path
+
+
 def send_to_every_operation(server: Instance, *, examples: int) -> None:
-    """Send made-up requests, as an organiser and as nobody, to each operation of the document."""
-    owner = server.account("olga", Role.ORGANISER)
-    slug = server.competition(organiser=owner).slug
-    headers = server.headers(owner)
+    """Send made-up requests, as an organiser, as a worker and as nobody, to each operation of the document."""
+    hosted = hosted_on(server)
+    slug = hosted.competition.slug
+    of_worker, shard = worker_with_a_shard(hosted)
+    at_hand = {"slug": slug} | shard
     schema = schemathesis.openapi.from_dict(create_app().openapi())
     schema.app = server.client.app
     wrong: list[str] = []
@@ -44,8 +57,11 @@ def send_to_every_operation(server: Instance, *, examples: int) -> None:
         )
         @given(case=operation.as_strategy(), known=st.booleans(), signed=st.booleans())
         def send(case: schemathesis.Case, known: bool, signed: bool) -> None:
-            if known and "slug" in (case.path_parameters or {}):
-                case.path_parameters["slug"] = slug
+            headers = of_worker if case.operation.path.startswith(WORKERS) else hosted.organiser
+            if known and case.path_parameters:
+                case.path_parameters |= {
+                    name: known_values[name] for name in known_values.keys() & case.path_parameters
+                }
             case.call_and_validate(headers=headers if signed else None, checks=CHECKS, app=server.client.app)
 
         try:
