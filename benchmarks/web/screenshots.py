@@ -31,6 +31,7 @@ PICTURES: tuple[tuple[str, str, str, str, dict[str, int]], ...] = (
     ("dashboard-dark", "/organise", "grace", "dark", WIDE),
     ("control", "/organise/digits", "grace", "light", WIDE),
     ("depth", "/organise/digits/submissions/{scored}", "grace", "light", {"width": 1200, "height": 1200}),
+    ("comparison", "/organise/digits/submissions/{scored}/compare?other={other}", "grace", "dark", WIDE),
 )
 
 
@@ -39,13 +40,14 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--running", default="s360", help="id of a submission that runs")
     parser.add_argument("--scored", default="s280", help="id of one that is scored")
+    parser.add_argument("--other", default="s323", help="id of another that is scored, to compare with")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     options = parser.parse_args()
     IMAGES.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
         for name, path, person, scheme, viewport in PICTURES:
-            address = options.url + path.format(running=options.running, scored=options.scored)
+            address = options.url + path.format(running=options.running, scored=options.scored, other=options.other)
             take(browser, address, options.url, name=name, person=person, scheme=scheme, viewport=viewport)
         browser.close()
 

@@ -98,6 +98,29 @@ def change_limits(
     return change
 
 
+def described(competition: Competition, words: Mapping[str, str]) -> CompetitionFile:
+    """Return the file with another title, summary or description. Raises InvalidInput naming each wrong value."""
+    try:
+        return CompetitionFile.model_validate({**competition.config, **words})
+    except ValidationError as error:
+        raise InvalidInput("The words have mistakes", violations=violations_of(error)) from error
+
+
+def describe(
+    session: Session, competition: Competition, words: Mapping[str, str], *, actor: Account, reason: str
+) -> Competition:
+    """Set another title, summary or description. Raises what `described` does, and Conflict once it is archived."""
+    competition = competition_repository.locked(session, competition.id)
+    if competition.state == CompetitionState.ARCHIVED:
+        raise Conflict(f"{competition.slug} is archived; its description can no longer be changed")
+    file = described(competition, words)
+    changed = sorted(name for name, value in words.items() if competition.config.get(name) != value)
+    competition.title, competition.summary = file.title, file.summary
+    competition.config = file.model_dump(mode="json")
+    _record(session, competition, "competition.described", actor=actor, reason=reason, data={"changed": changed})
+    return competition
+
+
 def archive(session: Session, competition: Competition, *, actor: Account, reason: str) -> Competition:
     """Put a competition away: everything stays to be read."""
     competition = competition_repository.locked(session, competition.id)

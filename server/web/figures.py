@@ -98,7 +98,12 @@ def epsilons(rows: list[dict[str, Any]], *, bins: int = 40) -> dict[str, Any]:
         alt.Chart(alt.Data(values=rows))
         .mark_bar(opacity=0.62 if several else 0.9, binSpacing=1)
         .encode(
-            x=alt.X("value:Q", bin=alt.Bin(maxbins=bins), title="epsilon, nats"),
+            x=alt.X(
+                "value:Q",
+                bin=alt.Bin(maxbins=bins),
+                title="epsilon, nats",
+                axis=alt.Axis(format="~g", labelOverlap="greedy", labelSeparation=14, grid=False),
+            ),
             y=alt.Y("count():Q", stack=None, title="forget examples", axis=alt.Axis(tickCount=4, format="d")),
             tooltip=[alt.Tooltip("value:Q", bin=alt.Bin(maxbins=bins), title="epsilon"), "count():Q"],
         )

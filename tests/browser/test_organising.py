@@ -36,7 +36,7 @@ def test_a_re_judging_is_watched_and_applied(person: Callable[..., Person]) -> N
     page.get_by_role("button", name="Score them anew").click()
     page.get_by_role("heading", name="Being scored anew").wait_for()
     end_all(0.5)
-    page.get_by_role("heading", name="Apply").wait_for(timeout=60_000)  # the page has loaded itself again
+    page.get_by_role("heading", name="Apply", exact=True).wait_for(timeout=60_000)  # the page has loaded itself again
     page.get_by_text("Every submission has ended").wait_for()
     page.get_by_label("Yes, the new scores shall count").check()
     page.get_by_role("button", name="Apply").click()

@@ -1,4 +1,4 @@
-"""Changing a competition: the file of a draft, and the limits of one that runs, with whom that would affect."""
+"""Changing a competition: the file of a draft; the words, and the limits with whom they affect, of one that runs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from server.admin import changes
 from server.admin.changes import LimitsChange
 from server.competitions import rewriting
 from server.competitions import service as competitions
-from server.competitions.config_file import Limits
+from server.competitions.config_file import CompetitionFile, Limits
 from server.deps import SessionDep
 from server.errors import AppError, Conflict
 from server.web.competition_pages import timeline_of
@@ -104,6 +104,56 @@ def change_limits(
     except AppError as error:
         return _limits(request, place, values=given, error=error, reason=reason)
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The limits are changed."))
+
+
+@router.get("/organise/{slug}/words")
+def words_page(request: Request, place: OrganiserPlaceDep) -> Response:
+    return _words(request, place, _words_of(place.file))
+
+
+@router.post("/organise/{slug}/words")
+def change_words(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    title: Short = "",
+    summary: Annotated[str, Form(max_length=2000)] = "",
+    description: LongText = "",
+    act: Short = "preview",
+    reason: Short = "",
+) -> Response:
+    """Show another description as participants will see it, or publish it."""
+    words = {"title": title.strip(), "summary": summary.strip(), "description": description.replace("\r\n", "\n")}
+    try:
+        if act == "preview":
+            file = changes.described(place.competition, words)
+            return _words(request, place, words, reason=reason, preview=file, timeline=timeline_of(file))
+        changes.describe(session, place.competition, words, actor=viewer, reason=needed(reason))
+    except AppError as error:
+        return _words(request, place, words, status=error.status, reason=reason, error=error)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The description is changed."))
+
+
+def _words_of(file: CompetitionFile) -> dict[str, str]:
+    return {"title": file.title, "summary": file.summary, "description": file.description}
+
+
+def _words(
+    request: Request, place: Place, words: dict[str, str], *, status: int = 200, reason: str = "", **context: Any
+) -> Response:
+    shown = {"error": None, "preview": None, "timeline": None, **context}
+    return page(
+        request,
+        "organise/words.html",
+        status=status,
+        place=place,
+        room="control",
+        words=words,
+        reason=reason,
+        **shown,
+    )
 
 
 def _edit(request: Request, place: Place, *, text: str, status: int = 200, **context: Any) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import ColumnElement, false, func, or_, select
 from sqlalchemy.orm import Session, aliased, joinedload, undefer
@@ -82,7 +83,8 @@ def whole_score(session: Session, evaluation_id: str, visibility: Visibility) ->
     """Return a score with its replicates and epsilons."""
     table = _table(visibility)
     statement = select(table).where(table.evaluation_id == evaluation_id)
-    return session.scalar(statement.options(undefer(table.replicates), undefer(table.epsilon)))
+    found = session.scalar(statement.options(undefer(table.replicates), undefer(table.epsilon)))
+    return cast("PublicScore | PrivateScore | None", found)
 
 
 def submission(session: Session, competition_id: str, submission_id: str) -> Submission | None:

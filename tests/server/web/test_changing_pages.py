@@ -88,6 +88,24 @@ def test_a_competition_that_runs_keeps_its_file(visitor: Visitor, digits: Compet
     assert "can no longer be replaced" in text_of(answer.text)
 
 
+def test_a_description_is_previewed_and_published_with_a_reason(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    path = "/organise/digits/words"
+    words = {"title": "Forgetting numbers", "summary": "Short", "description": "Be **quick** <i>x</i>"}
+    preview = visitor.post(path, {**words, "act": "preview"}).text
+    assert "<strong>quick</strong>" in preview
+    assert "<i>x</i>" not in preview
+    assert "Forgetting numbers" not in visitor.get("/competitions/digits").text
+    assert visitor.post(path, {**words, "act": "save"}).status_code == 422
+    assert visitor.post(path, {**words, "act": "save", "reason": "a misprint"}).status_code == 303
+    assert "Forgetting numbers" in visitor.get("/competitions/digits").text
+    assert ("competition.described", "a misprint") in actions(server, digits)
+    wrong = visitor.post(path, {**words, "title": " ", "act": "save", "reason": "x"})
+    assert wrong.status_code == 422
+    assert "title" in text_of(wrong.text)
+
+
 def test_the_control_page_shows_who_trains_which_models(server: Instance, visitor: Visitor, draft: str) -> None:
     visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
     with server.database.write() as session:

@@ -27,7 +27,7 @@ class Clock:
 def kept(pages: AnonymousPages, response: Response, *, cost_s: float = 0.1) -> Response | None:
     key = pages.key(request())
     assert key
-    pages.keep(key, response, cost_s=cost_s)
+    pages.keep(key, response, path_params={}, cost_s=cost_s)
     return pages.get(key, request())
 
 
@@ -88,3 +88,21 @@ def test_what_an_organiser_saw_is_not_shown_to_others(server: Instance, visitor:
     visitor.post("/logout", page="/")
     visitor.client.cookies.clear()
     assert "ada" not in visitor.get("/competitions/digits/leaderboard").text
+
+
+def test_who_has_the_kept_page_already_is_told_so(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    first = visitor.get("/competitions/digits/leaderboard")
+    again = visitor.get("/competitions/digits/leaderboard", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 304
+    assert again.content == b""
+    assert again.headers["content-security-policy"]
+
+
+def test_kept_pages_are_counted_by_their_route(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    for _ in range(2):
+        visitor.get("/competitions/digits/leaderboard")
+    counts = server.client.get("/metrics").text
+    assert 'route="/competitions/{slug}/leaderboard"' in counts
+    assert 'route="none"' not in counts
