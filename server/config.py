@@ -141,21 +141,25 @@ class Settings(BaseSettings):
     def signing_key(self) -> bytes:
         """Return the key that signs cookies, making and keeping one on an embedded instance."""
         given = self.secret_key.get_secret_value()
-        if given:
-            return given.encode()
-        path = self.home / "secret_key"
-        if not path.exists():
-            self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            candidate = self.home / f".secret_key-{secrets.token_hex(8)}"
-            candidate.touch(mode=0o600)
-            candidate.write_text(secrets.token_hex(32))
-            try:
-                path.hardlink_to(candidate)  # the first of several processes wins
-            except FileExistsError:
-                pass
-            finally:
-                candidate.unlink()
-        return path.read_text().encode()
+        return given.encode() if given else _kept_key(self.home)
+
+
+@lru_cache
+def _kept_key(home: Path) -> bytes:
+    """Return the key in the home folder, made at the first call of the first process. Pages ask for it many times."""
+    path = home / "secret_key"
+    if not path.exists():
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        candidate = home / f".secret_key-{secrets.token_hex(8)}"
+        candidate.touch(mode=0o600)
+        candidate.write_text(secrets.token_hex(32))
+        try:
+            path.hardlink_to(candidate)  # the first of several processes wins
+        except FileExistsError:
+            pass
+        finally:
+            candidate.unlink()
+    return path.read_text().encode()
 
 
 def _given(value: str | SecretStr) -> bool:

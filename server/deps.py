@@ -29,7 +29,22 @@ def get_session(request: Request) -> Iterator[Session]:
             yield session
 
 
+async def this_database() -> Database:
+    """Return this process's database, without the way through a thread that a plain function takes in FastAPI."""
+    return get_database()
+
+
+async def these_settings() -> Settings:
+    """Return this process's settings, likewise."""
+    return get_settings()
+
+
+async def this_storage() -> Storage:
+    """Return this process's storage, likewise."""
+    return get_storage()
+
+
 # scope="function": committed before the response leaves, so that what was acknowledged is stored.
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
-SettingsDep = Annotated[Settings, Depends(get_settings)]
-StorageDep = Annotated[Storage, Depends(get_storage)]
+SettingsDep = Annotated[Settings, Depends(these_settings)]
+StorageDep = Annotated[Storage, Depends(this_storage)]

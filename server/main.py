@@ -21,6 +21,7 @@ from server.requests import BodyLimit, RequestIds
 from server.starter_kit.router import router as starter_kit_router
 from server.submissions.router import router as submissions_router
 from server.teams.router import router as teams_router
+from server.web.page_cache import KeptPages
 from server.web.router import router as pages_router
 from server.web.routing import error_page
 from server.web.security import add_security_headers
@@ -57,6 +58,7 @@ def create_app() -> FastAPI:
     app.include_router(pages_router)
     add_handlers(app)
     app.state.error_page = error_page
+    app.add_middleware(KeptPages)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, uploads=UPLOADS)
     add_security_headers(app)
     app.add_middleware(RequestIds)

@@ -46,7 +46,7 @@ def main() -> None:
         database, storage = Database(url), Storage((home / "storage").as_uri())
         began = time.perf_counter()
         made = seed(database, teams=options.teams, submissions=options.submissions, storage=storage)
-        with database.engine.connect() as connection:
+        with database.engine.begin() as connection:  # rolled back, the planner would go on without statistics
             connection.exec_driver_sql("ANALYZE")
         print(f"seeded {options.teams} teams, {options.submissions} submissions in {time.perf_counter() - began:.0f} s")
         cookies = {name: session_cookie(database, name) for name in (made.participant, made.organiser)}

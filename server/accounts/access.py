@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from server.accounts import tokens
 from server.competitions import service as competitions
 from server.db import Database, now
-from server.deps import SessionDep, get_database
+from server.deps import SessionDep, this_database
 from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, ApiToken, Role
 from server.models.competition import Competition
@@ -18,7 +18,7 @@ from server.models.competition import Competition
 bearer = HTTPBearer(auto_error=False, description="A token from `POST /api/v1/tokens`")
 
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
-DatabaseDep = Annotated[Database, Depends(get_database)]
+DatabaseDep = Annotated[Database, Depends(this_database)]
 
 
 def identify(session: Session, credentials: HTTPAuthorizationCredentials | None) -> ApiToken | None:
@@ -43,14 +43,14 @@ def optional_account(
     return row.account
 
 
-def current_account(account: Annotated[Account | None, Depends(optional_account)]) -> Account:
+async def current_account(account: Annotated[Account | None, Depends(optional_account)]) -> Account:
     """Return the caller. Raises NotAuthenticated."""
     if account is None:
         raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
     return account
 
 
-def administrator(account: Annotated[Account, Depends(current_account)]) -> Account:
+async def administrator(account: Annotated[Account, Depends(current_account)]) -> Account:
     """Return the caller, who is an administrator. Raises NotAllowed."""
     if account.role != Role.ADMINISTRATOR:
         raise NotAllowed("Only administrators may do this")

@@ -193,9 +193,12 @@ def list_all(session: Session, competition: Competition) -> Sequence[Submission]
     return repository.of_competition(session, competition.id)
 
 
-def view(session: Session, submissions: Sequence[Submission]) -> list[SubmissionView]:
-    """Return what the teams may see of their submissions, in the same order."""
-    ids = [submission.id for submission in submissions]
+def view(session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True) -> list[SubmissionView]:
+    """Return what the teams may see of their submissions, in the same order.
+
+    ended_in_full: whether also how those went that have ended, which a list does not tell and which costs the most.
+    """
+    ids = [submission.id for submission in submissions if ended_in_full or submission.stage not in ENDED]
     progress = evaluations.progress(session, ids)
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)

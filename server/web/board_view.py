@@ -18,11 +18,11 @@ STRIP_HEADROOM = 1.05
 
 @dataclass(frozen=True)
 class Strip:
-    """Every score as a mark on one axis. Positions lie in 0..STRIP_WIDTH, each used once."""
+    """Every score as a mark on one axis. Positions lie in 0..STRIP_WIDTH; `teams` and `baselines` are SVG paths."""
 
     top: float
-    teams: tuple[int, ...]
-    baselines: tuple[int, ...]
+    teams: str
+    baselines: str
     oracle: int | None
     own: int | None
     label: str
@@ -82,21 +82,22 @@ def _strip(board: Board) -> Strip | None:
     if len(scores) < 2 or max(scores) <= 0:
         return None
     top = max(scores) * STRIP_HEADROOM
-    teams = _positions(board, RowKind.TEAM, top=top)
     best = max((row.entry.score or 0.0 for row in board.rows if row.rank), default=0.0)
     beside = f", exact retraining {score(board.oracle)}" if board.oracle is not None else ""
     return Strip(
         top=top,
-        teams=teams,
-        baselines=_positions(board, RowKind.BASELINE, top=top),
+        teams=_marks(board, RowKind.TEAM, top=top, y=18, height=12),
+        baselines=_marks(board, RowKind.BASELINE, top=top, y=10, height=26),
         oracle=_position(board.oracle, top=top) if board.oracle is not None else None,
         own=None,
         label=f"Scores of {board.teams} teams: best {score(best)}{beside}",
     )
 
 
-def _positions(board: Board, kind: RowKind, *, top: float) -> tuple[int, ...]:
-    return tuple(sorted({_position(row.entry.score or 0.0, top=top) for row in board.rows if row.entry.kind is kind}))
+def _marks(board: Board, kind: RowKind, *, top: float, y: int, height: int) -> str:
+    """Return an SVG path with a mark at every score of that kind; of those that fall together, one."""
+    places = {_position(row.entry.score or 0.0, top=top) for row in board.rows if row.entry.kind is kind}
+    return "".join(f"M{place} {y}v{height}" for place in sorted(places))
 
 
 def _position(value: float, *, top: float) -> int:

@@ -30,7 +30,13 @@ def csrf_seed(request: Request) -> str:
 
 
 def csrf_token(request: Request) -> str:
-    """Return a token for a form on the page that answers `request`."""
+    """Return the token for every form on the page that answers `request`."""
+    if not hasattr(request.state, "csrf_token"):
+        request.state.csrf_token = _fresh_token(request)
+    return str(request.state.csrf_token)
+
+
+def _fresh_token(request: Request) -> str:
     salt = secrets.token_hex(SALT_LENGTH // 2)
     return salt + _sign(salt, csrf_seed(request), request.cookies.get(SESSION_COOKIE, ""))
 

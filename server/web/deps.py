@@ -29,7 +29,7 @@ def get_viewer(request: Request, session: SessionDep) -> Account | None:
 ViewerDep = Annotated[Account | None, Depends(get_viewer)]
 
 
-def require_viewer(viewer: ViewerDep) -> Account:
+async def require_viewer(viewer: ViewerDep) -> Account:
     """Return who is logged in. Raises NotAuthenticated, which sends the reader to the log-in page and back."""
     if viewer is None:
         raise NotAuthenticated("Log in to see this page")
@@ -39,7 +39,7 @@ def require_viewer(viewer: ViewerDep) -> Account:
 MemberDep = Annotated[Account, Depends(require_viewer)]
 
 
-def require_staff(viewer: MemberDep) -> Account:
+async def require_staff(viewer: MemberDep) -> Account:
     """Return an organiser or administrator. Raises NotAllowed."""
     if viewer.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed("Only organisers see this page")
@@ -49,7 +49,7 @@ def require_staff(viewer: MemberDep) -> Account:
 StaffDep = Annotated[Account, Depends(require_staff)]
 
 
-def require_administrator(viewer: MemberDep) -> Account:
+async def require_administrator(viewer: MemberDep) -> Account:
     """Return an administrator. Raises NotAllowed."""
     if viewer.role != Role.ADMINISTRATOR:
         raise NotAllowed("Only administrators see this page")
@@ -86,7 +86,7 @@ def place_of(session: Session, competition: Competition, viewer: Account | None)
 PlaceDep = Annotated[Place, Depends(get_place)]
 
 
-def require_organiser(place: PlaceDep, viewer: MemberDep) -> Place:
+async def require_organiser(place: PlaceDep, viewer: MemberDep) -> Place:
     """Return the competition for one who runs it. Raises NotAllowed."""
     if not place.is_organiser:
         raise NotAllowed(f"{viewer.name} does not organise {place.competition.slug}")

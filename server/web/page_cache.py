@@ -4,12 +4,15 @@ A page that took t seconds to make is shown for 20 t seconds, at most five. One 
 meanwhile get the old one. Nothing that was made for somebody, or that sets a cookie, is kept.
 """
 
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.leaderboard.cache import KEPT_PER_SECOND_OF_COST, LONGEST_S
 from server.web.compression import compress
@@ -27,6 +30,8 @@ class _Kept:
     body: bytes
     compressed: bytes
     media_type: str
+    etag: str
+    path_params: dict[str, Any]  # of the route, for what counts requests by route
     until: float
 
 
@@ -36,6 +41,7 @@ class AnonymousPages:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._paths: set[str] = set()
 
     def key(self, request: Request) -> Key | None:
         """Return what the page is kept under, or None if it is not the same for everybody."""
@@ -53,27 +59,62 @@ class AnonymousPages:
         if at >= kept.until:
             kept.until = at + LONGEST_S  # until the one who now makes it anew is done
             return None
+        request.scope.update(endpoint=self.get, path_params=kept.path_params)
+        headers = {**HEADERS, "ETag": kept.etag}
+        if request.headers.get("if-none-match") == kept.etag:
+            return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            headers = {**HEADERS, "Content-Encoding": "gzip"}
+            headers["Content-Encoding"] = "gzip"
             return Response(kept.compressed, media_type=kept.media_type, headers=headers)
-        return Response(kept.body, media_type=kept.media_type, headers=HEADERS)
+        return Response(kept.body, media_type=kept.media_type, headers=headers)
 
-    def keep(self, key: Key, response: Response, *, cost_s: float) -> None:
+    def holds(self, path: str) -> bool:
+        """Return whether a page of this address may be kept: a quick no for nearly all requests."""
+        return path in self._paths
+
+    def keep(self, key: Key, response: Response, *, path_params: dict[str, Any], cost_s: float) -> None:
         """Keep a page that was just made, if it may be shown to others."""
         if response.status_code != 200 or "set-cookie" in response.headers or not isinstance(response.body, bytes):
             self._kept.pop(key, None)
             return
+        etag = f'W/"{hashlib.sha256(response.body).hexdigest()[:24]}"'  # weak: the same for both encodings
+        response.headers["ETag"] = etag
+        self._paths.add(key[0])
         self._kept[key] = _Kept(
             body=response.body,
             compressed=compress(response.body),
             media_type=response.media_type or "text/html",
+            etag=etag,
+            path_params=path_params,
             until=self._clock() + min(LONGEST_S, KEPT_PER_SECOND_OF_COST * cost_s),
         )
         while len(self._kept) > MOST_PAGES:
             self._kept.popitem(last=False)
+            self._paths = {path for path, _, _ in self._kept}
 
     def clear(self) -> None:
         self._kept.clear()
+        self._paths.clear()
 
 
 anonymous_pages = AnonymousPages()
+
+
+class KeptPages:
+    """ASGI middleware: answers with a kept page before anything is routed or looked up."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._kept(Request(scope)) if self._may_be_kept(scope) else None
+        await (answer or self.app)(scope, receive, send)
+
+    @staticmethod
+    def _may_be_kept(scope: Scope) -> bool:
+        return scope["type"] == "http" and anonymous_pages.holds(scope["path"])
+
+    @staticmethod
+    def _kept(request: Request) -> Response | None:
+        key = anonymous_pages.key(request)
+        return anonymous_pages.get(key, request) if key else None

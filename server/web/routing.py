@@ -35,20 +35,18 @@ class PageRoute(APIRoute):
 
 
 class PublicPageRoute(APIRoute):
-    """A page that is the same for everybody who is not logged in: those get a kept one while it is fresh."""
+    """A page that is the same for everybody who is not logged in: it is kept, and `KeptPages` answers with it."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
 
         async def handle_for_people(request: Request) -> Response:
             key = anonymous_pages.key(request)
-            kept = anonymous_pages.get(key, request) if key else None
-            if kept is not None:
-                return kept
             started = time.perf_counter()
             response = await _shown_to_people(handle, request)
             if key:
-                anonymous_pages.keep(key, response, cost_s=time.perf_counter() - started)
+                cost_s = time.perf_counter() - started
+                anonymous_pages.keep(key, response, path_params=request.path_params, cost_s=cost_s)
             return compressed(request, response)
 
         return handle_for_people

@@ -205,7 +205,7 @@ def _listed(session: Session, place: Place, viewer: Account) -> dict[str, Any]:
     """Return what the list of a team's submissions shows."""
     competition = place.competition
     split = competitions.split_of(session, competition, Visibility.PUBLIC)
-    views = submissions.view(session, submissions.list_own(session, competition, viewer))
+    views = submissions.view(session, submissions.list_own(session, competition, viewer), ended_in_full=False)
     chosen = {view.submission.id for view in views if view.submission.selected}
     return {
         "views": views,
