@@ -59,9 +59,7 @@ def send_to_every_operation(server: Instance, *, examples: int) -> None:
         def send(case: schemathesis.Case, known: bool, signed: bool) -> None:
             headers = of_worker if case.operation.path.startswith(WORKERS) else hosted.organiser
             if known and case.path_parameters:
-                case.path_parameters |= {
-                    name: known_values[name] for name in known_values.keys() & case.path_parameters
-                }
+                case.path_parameters |= {name: at_hand[name] for name in at_hand.keys() & case.path_parameters}
             case.call_and_validate(headers=headers if signed else None, checks=CHECKS, app=server.client.app)
 
         try:
