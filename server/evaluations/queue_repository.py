@@ -45,7 +45,7 @@ def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Seque
 
 
 @lru_cache(maxsize=64)
-def _take(on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None) -> ReturningUpdate[tuple[Shard]]:
+def _take(on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None) -> ReturningUpdate[Shard]:
     """Return the statement of a claim. Putting it together costs more than all else that a claim does in Python."""
     return (
         update(Shard)
