@@ -45,6 +45,10 @@ class Settings(BaseSettings):
     worker_competitions: str = Field(
         default="", description="slugs, with commas, of the only competitions that this worker serves; empty: all"
     )
+    queue_competitions: str = Field(
+        default="",
+        description="slugs, with commas, of competitions whose shards are also told of in queues of their own",
+    )
     worker_prepares: bool = Field(default=True, description="whether this worker also prepares splits")
     worker_drain_s: float = Field(
         default=0.0, ge=0, description="how long a stopping worker goes on with its shard before it gives it back"
@@ -134,6 +138,16 @@ class Settings(BaseSettings):
         return self.storage_url or (self.home.absolute() / "storage").as_uri()
 
     @property
+    def own_queues(self) -> frozenset[str]:
+        """Slugs of the competitions that have queues of their own."""
+        return frozenset(_words(self.queue_competitions))
+
+    @property
+    def competitions_served(self) -> tuple[str, ...] | None:
+        """Slugs of the only competitions that this worker serves, None for all."""
+        return _words(self.worker_competitions) or None
+
+    @property
     def scratch(self) -> Path:
         """Folder of this host for what may vanish: staged code, caches."""
         return self.home.absolute() / "scratch"
@@ -160,6 +174,10 @@ def _kept_key(home: Path) -> bytes:
         finally:
             candidate.unlink()
     return path.read_text().encode()
+
+
+def _words(listed: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in listed.split(",") if word.strip())
 
 
 def _given(value: str | SecretStr) -> bool:

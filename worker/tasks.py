@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
+from server import telemetry
 from server.admin import rejudging
 from server.competitions import clock, model_shards, preparation
 from server.config import get_settings
@@ -83,17 +84,17 @@ def evaluate_shard() -> str:
         runs=f"{shard.first_run}-{shard.first_run + shard.n_runs - 1}",
     ):
         log.info("shard claimed", kind=shard.kind.value)
-        with metrics.SHARD_SECONDS.time():
+        with metrics.SHARD_SECONDS.time(), telemetry.span("shard", submission=shard.submission_id, id=shard.shard_id):
             end = pipeline.run_shard(context, shard)
         metrics.SHARDS.labels(end).inc()
-    send(EVALUATE_SHARD, device=shard.device)  # whoever has worked looks for the next
+    send(EVALUATE_SHARD, to=shard.audience)  # whoever has worked looks for the next
     return end
 
 
 @app.task(name=SCORE_EVALUATION)
 def score_evaluation(evaluation_id: str) -> bool:
     """Score an evaluation whose runs are all done."""
-    with metrics.SCORE_SECONDS.time():
+    with metrics.SCORE_SECONDS.time(), telemetry.span("score", evaluation=evaluation_id):
         recorded = scoring_job.score_evaluation(get_context(), evaluation_id)
     metrics.SCORES.labels(recorded).inc()
     return recorded
