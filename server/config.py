@@ -95,6 +95,9 @@ class Settings(BaseSettings):
     smtp_user: str = Field(default="", description="name to log in to the mail server with; empty: no log-in")
     smtp_password: SecretStr = Field(default=SecretStr(""), description="password of that name")
     mail_from: str = Field(default="", description="address that mail is sent from")
+    telemetry: bool = Field(
+        default=False, description="traces by OpenTelemetry; needs the extra `telemetry`, OTEL_ variables say where to"
+    )
     log_json: bool = Field(default=False, description="logs as JSON lines instead of text for people")
 
     @model_validator(mode="after")

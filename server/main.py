@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from server import health, logging
+from server import health, logging, telemetry
 from server.accounts.router import router as accounts_router
 from server.admin import router as admin
 from server.admin.rejudging_router import router as rejudging_router
@@ -61,6 +61,7 @@ def create_app() -> FastAPI:
     app.add_middleware(KeptPages)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, uploads=UPLOADS)
     add_security_headers(app)
+    telemetry.trace_requests(app)
     app.add_middleware(RequestIds)
     app.add_middleware(Measured)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend the document

@@ -109,7 +109,7 @@ def _web_command(listener: socket.socket) -> list[str]:
     fd = str(listener.fileno())
     return [
         *(sys.executable, "-m", "uvicorn", "--factory", "server.main:create_app"),
-        *("--fd", fd, "--no-access-log", "--log-level", "warning"),
+        *("--fd", fd, "--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
     ]
 
 
