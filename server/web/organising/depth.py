@@ -130,7 +130,7 @@ def depth_of(
     return Depth(unlearned, retrained, "separation", found, _chosen(found))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=3)  # some 40 MB each, with 512 models and 5,000 examples
 def _read(
     storage: Storage, keys: tuple[tuple[str, str], ...], retrained_key: str, _manifest: str
 ) -> tuple[Outputs, Outputs]:

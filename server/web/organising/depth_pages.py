@@ -26,6 +26,7 @@ from server.web.failures import failure_of
 from server.web.organising import submissions_repository as repository
 from server.web.organising.code_view import highlighted_files
 from server.web.organising.depth import EXAMPLES, Array, Depth, depth_of, epsilon_rows, epsilons
+from server.web.organising.split_report import class_names, report_of
 from server.web.rendering import figure, page
 from server.web.routing import page_router
 
@@ -119,6 +120,7 @@ def depth_page(
         files=highlighted_files(storage, submission),
         failure=failure_of(submission, evaluation=evaluation),
         depth=depth,
+        class_names=class_names(report_of(storage, place.competition.slug, seen.visibility)) if depth else [],
         may_see_private=_may_see_private(place),
         others=_others(session, place, seen, viewer=viewer) if seen.score else [],
     )

@@ -132,6 +132,14 @@ def test_a_class_that_a_set_lacks_has_no_line(server: Instance, visitor: Visitor
     assert "1 100.0 % 100.0 % 1.000" in test
 
 
+def test_classes_are_called_by_their_names(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    made = make(server, digits, "ada", 0.1)
+    store_outputs(server, made)
+    report = {"classes": {"retain": {"cats": 3, "dogs": 4}}}
+    server.storage.write("splits/digits/public/report.json", json.dumps(report).encode())
+    assert "cats 50.0 % 100.0 % 0.500" in text_of(visitor.get(made.path).text)
+
+
 def test_an_older_score_says_what_it_lacks(server: Instance, visitor: Visitor, digits: Competition) -> None:
     made = make(server, digits, "ada", 0.1, epsilon=None)
     store_outputs(server, made, classes=False)

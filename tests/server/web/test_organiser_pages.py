@@ -35,7 +35,7 @@ def actions(server: Instance, competition: Competition) -> list[tuple[str, str]]
         return [(event.action, event.reason) for event in events]
 
 
-ROOMS = ("", "/submissions", "/teams", "/audit")
+ROOMS = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
 
 
 @pytest.mark.parametrize("path", ["/organise", "/organise/new", *(f"/organise/digits{room}" for room in ROOMS)])
@@ -115,6 +115,21 @@ def test_the_dashboard_asks_the_same_queries_for_any_number_of_competitions(
 
             competitions.create(session, competition_toml(f"c{number}"), organiser=accounts.find(session, "olga"))
     assert len(set(counts)) == 1
+
+
+def test_the_rooms_ask_the_same_queries_for_any_number_of_submissions(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    rooms = [*(f"/organise/digits{room}" for room in ROOMS), "/organise/digits/submissions?only=flagged&text=a"]
+    counts: dict[str, set[int]] = {room: set() for room in rooms}
+    for number in range(3):
+        for path, found in counts.items():
+            with counted_queries(server.database.engine) as queries:
+                assert visitor.get(path).status_code == 200
+            found.add(len(queries))
+        add_scored(server, digits, f"team-{number}")
+        visitor.post("/organise/digits/announce", {"title": f"News {number}", "text": "x"}, page="/organise/digits")
+    assert {path: len(found) for path, found in counts.items()} == dict.fromkeys(rooms, 1)
 
 
 def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) -> None:
