@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from server.errors import InvalidSubmission, Violation, violations_of
 from server.submissions import notebook
 from server.submissions.callables import Entry, NotCallable, Style, find_callable, sample_style
+from server.submissions.nesting import MAX_LEVELS, is_too_deep
 from server.submissions.notebook import Mode
 from server.submissions.slicing import keep_what_is_needed
 
@@ -97,7 +98,7 @@ def _described(files: dict[str, bytes]) -> Description:
         return Description()
     try:
         return Description.model_validate(tomllib.loads(files[DESCRIPTION].decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
     except ValidationError as error:
         found = tuple(
@@ -109,11 +110,14 @@ def _described(files: dict[str, bytes]) -> Description:
 
 def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
     try:
-        return ast.parse(content, filename=name)
+        tree = ast.parse(content, filename=name)
     except SyntaxError as error:
         raise _refused(shown_as, f"syntax error: {error.msg}", line=error.lineno) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise _refused(shown_as, f"cannot be read as Python: {error or type(error).__name__}") from error
+    if is_too_deep(tree):
+        raise _refused(shown_as, f"is nested deeper than {MAX_LEVELS} levels")
+    return tree
 
 
 def _chosen_file(trees: dict[str, ast.Module], described: Description) -> str:

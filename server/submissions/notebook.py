@@ -12,14 +12,17 @@ from typing import Any, Literal
 
 from server.errors import InvalidSubmission, Violation
 from server.submissions.magics import to_python
+from server.submissions.nesting import MAX_LEVELS, is_too_deep
 from server.submissions.slicing import keep_what_is_needed
 
 Mode = Literal["function", "notebook"]
 
 MAX_CELLS = 2000
 MAX_SOURCE_BYTES = 2 << 20
+MAX_LINES = 50_000
 ENTRY_FILE = "notebook.py"
-MODE_COMMENT = re.compile(r"^\s*#\s*lethe:\s*mode\s*=\s*[\"']?(\w+)[\"']?\s*$", re.MULTILINE)
+# No \s, which would run over all the empty lines that follow, from each of them anew.
+MODE_COMMENT = re.compile(r"^[ \t]*#[ \t]*lethe:[ \t]*mode[ \t]*=[ \t]*[\"']?(\w+)[\"']?[ \t]*$", re.MULTILINE)
 INPUT_FOLDER = "/kaggle/"
 
 RUNS_ALL_CELLS = '''"""The notebook's code cells, in their order and in one namespace."""
@@ -36,6 +39,8 @@ def cells_of(data: bytes, *, shown_as: str) -> list[str]:
     sources = _code_cells(_parsed(data, shown_as), shown_as)
     if sum(len(source) for source in sources) > MAX_SOURCE_BYTES:
         raise _refused(shown_as, f"has more than {MAX_SOURCE_BYTES} bytes of code")
+    if sum(source.count("\n") for source in sources) > MAX_LINES:
+        raise _refused(shown_as, f"has more than {MAX_LINES} lines of code")
     cells = [to_python(source) for source in sources]
     for number, cell in enumerate(cells, start=1):
         _check_syntax(cell, number, shown_as)
@@ -142,11 +147,13 @@ def _source(cell: Mapping[str, Any], shown_as: str) -> str:
 
 def _check_syntax(cell: str, number: int, shown_as: str) -> None:
     try:
-        ast.parse(cell)
+        tree = ast.parse(cell)
     except SyntaxError as error:
         raise _refused(shown_as, f"code cell {number}: syntax error: {error.msg}", line=error.lineno) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise _refused(shown_as, f"code cell {number} cannot be read as Python: {type(error).__name__}") from error
+    if is_too_deep(tree):
+        raise _refused(shown_as, f"code cell {number} is nested deeper than {MAX_LEVELS} levels")
 
 
 def _refused(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:

@@ -17,9 +17,8 @@ Import = ast.Import | ast.ImportFrom
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of the top level: which cell it stands in, which names it binds, changes and reads."""
+    """One statement of the top level: which names it binds, changes and reads."""
 
-    cell: int
     node: ast.stmt
     binds: frozenset[str]
     changes: frozenset[str]
@@ -28,51 +27,62 @@ class Statement:
 
 def keep_what_is_needed(cells: Sequence[str], function: str) -> list[str]:
     """Return the cells with every statement blanked that `function` does not need. All cells must be Python."""
-    statements = [_statement(number, node, text) for number, text in enumerate(cells) for node in ast.parse(text).body]
-    kept = _needed(statements, function)
+    statements = [_statements(text) for text in cells]
+    kept = _needed([statement for cell in statements for statement in cell], function)
     return [
         _blanked(
             text,
-            [s.node for s in statements if s.cell == number and id(s) not in kept],
-            [s.node for s in statements if s.cell == number and id(s) in kept],
+            [statement.node for statement in cell if id(statement) not in kept],
+            [statement.node for statement in cell if id(statement) in kept],
         )
-        for number, text in enumerate(cells)
+        for text, cell in zip(cells, statements, strict=True)
     ]
 
 
 def _needed(statements: Sequence[Statement], function: str) -> set[int]:
-    names, kept = {function}, set[int]()
-    modules = {name for statement in statements if isinstance(statement.node, Import) for name in statement.binds}
-    growing = True
-    while growing:
-        growing = False
-        for statement in statements:
-            if id(statement) in kept or not _is_wanted(statement, names - modules, names, function):
-                continue
-            kept.add(id(statement))
-            names |= statement.reads
-            growing = True
+    """Return which statements the function needs, each looked at once for each name that leads to it."""
+    makers = _makers(statements, function)
+    kept = {id(statement) for statement in statements if _is_always_kept(statement)}
+    names = {function}.union(*(statement.reads for statement in statements if id(statement) in kept))
+    waiting = list(names)
+    while waiting:
+        for statement in makers.get(waiting.pop(), ()):
+            if id(statement) not in kept:
+                kept.add(id(statement))
+                waiting += statement.reads - names
+                names |= statement.reads
     return kept
 
 
-def _is_wanted(statement: Statement, values: set[str], names: set[str], function: str) -> bool:
-    """values: the needed names that are no modules; `random.seed(0)` must not fix the seed of every run."""
+def _makers(statements: Sequence[Statement], function: str) -> dict[str, list[Statement]]:
+    """Return, for each name, the statements that make it what it is."""
+    modules = {name for statement in statements if isinstance(statement.node, Import) for name in statement.binds}
+    makers: dict[str, list[Statement]] = {}
+    for statement in statements:
+        if not isinstance(statement.node, Definition) and function in statement.reads:
+            continue  # the notebook's own use of the function: its loop
+        # What changes a module makes nothing: `random.seed(0)` must not fix the seed of every run.
+        for name in statement.binds | (statement.changes - modules):
+            makers.setdefault(name, []).append(statement)
+    return makers
+
+
+def _is_always_kept(statement: Statement) -> bool:
     node = statement.node
-    if STAR in statement.binds or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
-        return True
-    if not isinstance(node, Definition) and function in statement.reads:
-        return False  # the notebook's own use of the function: its loop
-    return bool(statement.binds & names or statement.changes & values)
+    return STAR in statement.binds or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
-def _statement(cell: int, node: ast.stmt, text: str) -> Statement:
-    return Statement(
-        cell=cell,
-        node=node,
-        binds=frozenset(_bound(node)),
-        changes=frozenset(_changed(node)),
-        reads=frozenset(_read(node, text)),
-    )
+def _statements(text: str) -> list[Statement]:
+    lines = text.split("\n")
+    return [
+        Statement(
+            node=node,
+            binds=frozenset(_bound(node)),
+            changes=frozenset(_changed(node)),
+            reads=frozenset(_read(node, lines)),
+        )
+        for node in ast.parse(text).body
+    ]
 
 
 def _bound(node: ast.stmt) -> Iterable[str]:
@@ -117,12 +127,12 @@ def _root(target: ast.expr) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _read(node: ast.stmt, text: str) -> Iterable[str]:
+def _read(node: ast.stmt, lines: Sequence[str]) -> Iterable[str]:
     """Names of the top level that a statement reads, now or when what it defines is called."""
     if not isinstance(node, Definition):
         return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     first, last = _lines_of(node)
-    table = symtable.symtable("\n".join(text.split("\n")[first - 1 : last]), "cell", "exec")
+    table = symtable.symtable("\n".join(lines[first - 1 : last]), "cell", "exec")
     return set(_globals(table))
 
 
