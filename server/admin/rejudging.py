@@ -90,6 +90,12 @@ def start(
     return rejudging
 
 
+def how_many(session: Session, competition: Competition, *, visibility: Visibility, chosen: Chosen) -> int:
+    """Return how many submissions `start` would queue."""
+    split = competitions.split_of(session, competition, visibility)
+    return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
+
+
 def of_competition(session: Session, competition: Competition) -> Sequence[Rejudging]:
     """Return the re-judgings of a competition, the newest first."""
     return repository.of_competition(session, competition.id)

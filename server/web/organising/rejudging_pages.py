@@ -9,7 +9,7 @@ from fastapi import Depends, Form, Request, Response
 from sqlalchemy.orm import Session
 
 from server.accounts.access import DatabaseDep
-from server.admin import audit, rejudging, rejudging_repository
+from server.admin import audit, rejudging
 from server.admin.event_filter import EventFilter
 from server.admin.rejudging import Changed, Preview, TeamChange
 from server.admin.rejudging_sets import Chosen, Outcome
@@ -99,8 +99,7 @@ def start(
     try:
         visibility, chosen = _checked(session, place, choice)
         if act != "start":
-            split = competitions.split_of(session, place.competition, visibility)
-            count = rejudging_repository.how_many(session, place.competition.id, split_id=split.id, chosen=chosen)
+            count = rejudging.how_many(session, place.competition, visibility=visibility, chosen=chosen)
             return _list(request, session, place, choice, count=count)
         with session.begin_nested():
             made = rejudging.start(
