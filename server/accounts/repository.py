@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import CursorResult, delete, func, or_, select, update
+from sqlalchemy import CursorResult, delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.models.account import Account, ApiToken, PasswordReset, Role, WebSession
@@ -21,14 +21,10 @@ def account_by_name_key(session: Session, name_key: str) -> Account | None:
     return session.scalar(select(Account).where(Account.name_key == name_key))
 
 
-def account_with(session: Session, *, name_key: str, email: str | None) -> Account | None:
-    """Return an account that holds this name or this address."""
-    same = Account.name_key == name_key
-    return session.scalar(select(Account).where(or_(same, Account.email == email) if email else same).limit(1))
-
-
-def account_by_email(session: Session, email: str) -> Account | None:
-    return session.scalar(select(Account).where(Account.email == email))
+def accounts_by_email(session: Session, email: str, *, limit: int) -> Sequence[Account]:
+    """Return the accounts with this address, the earliest first."""
+    statement = select(Account).where(Account.email == email)
+    return session.scalars(statement.order_by(Account.created_at, Account.id).limit(limit)).all()
 
 
 def token_by_hash(session: Session, token_hash: str) -> ApiToken | None:

@@ -17,19 +17,22 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
 EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+")
 RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root"})
 DELETED = "deleted-"  # begins the name that a deleted account leaves behind
-TAKEN = "The name or the e-mail address is taken; choose another"
+TAKEN = "The name is taken; choose another"
 
 
 def register(
     session: Session, *, name: str, password: str, email: str | None = None, role: Role = Role.PARTICIPANT
 ) -> Account:
-    """Make an account. Raises InvalidInput or Conflict."""
+    """Make an account. Raises InvalidInput or Conflict.
+
+    Names are unique, and public anyway. Addresses are not: a refusal would tell who has an account here.
+    """
     _check_name(name, reserved_allowed=role is Role.ADMINISTRATOR)
     check_password(password)
     address = _checked_email(email)
     password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
     key = name_key(name)
-    if repository.account_with(session, name_key=key, email=address):
+    if repository.account_by_name_key(session, key):
         raise Conflict(TAKEN)
     account = Account(name=name, name_key=key, email=address, password_hash=password_hash, role=role.value)
     try:
@@ -71,21 +74,13 @@ def change_password(session: Session, account: Account, *, old: str, new: str) -
 
 
 def change_mail(session: Session, account: Account, *, email: str, wants_mail: bool, password: str) -> None:
-    """Set where mail goes, and whether any but links for a new password does. Raises InvalidInput or Conflict.
+    """Set where mail goes, and whether any but links for a new password does. Raises InvalidInput.
 
     The password is asked for, because the address is a way into the account.
     """
     if not verify_password(password, password_hash=account.password_hash):
         raise InvalidInput("The present password is wrong", violations=(Violation("password", "is wrong"),))
-    address = _checked_email(email)
-    taken = Conflict("The e-mail address is taken", violations=(Violation("email", "is taken"),))
-    if address and (other := repository.account_by_email(session, address)) and other.id != account.id:
-        raise taken
-    try:
-        with session.begin_nested():
-            account.email, account.wants_mail = address, wants_mail
-    except IntegrityError as error:  # somebody was quicker
-        raise taken from error
+    account.email, account.wants_mail = _checked_email(email), wants_mail
     audit.record(session, account, "account.mail_changed", subject=account.id)
 
 

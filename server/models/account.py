@@ -22,7 +22,7 @@ class Account(Base):
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(String(40))
     name_key: Mapped[str] = mapped_column(String(40), unique=True)  # the name, case-folded
-    email: Mapped[str | None] = mapped_column(String(254), unique=True)
+    email: Mapped[str | None] = mapped_column(String(254), index=True)  # of several accounts, if it must be
     password_hash: Mapped[str] = mapped_column(String(200))
     role: Mapped[str] = mapped_column(String(16), default=Role.PARTICIPANT.value)
     created_at: Mapped[datetime] = mapped_column(default=now)

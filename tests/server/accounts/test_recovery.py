@@ -70,6 +70,17 @@ def test_a_link_comes_by_mail_and_sets_a_password(server: Instance, visitor: Vis
 
 
 @pytest.mark.usefixtures("_mail")
+def test_an_address_of_several_accounts_gets_a_link_to_each(server: Instance, visitor: Visitor) -> None:
+    for name in ("ada", "ada2", *(f"other{i}" for i in range(recovery.MOST_LINKS))):
+        person(server, name)
+    visitor.post("/forgot", {"who": "ada@example.org"})
+    sent = mails(server)
+    assert len(sent) == recovery.MOST_LINKS, "whoever registers many does not flood the address"
+    assert {mail.address for mail in sent} == {"ada@example.org"}
+    assert {"ada", "ada2"} <= {mail.body.partition(" ")[2].partition(",")[0] for mail in sent}
+
+
+@pytest.mark.usefixtures("_mail")
 def test_nobody_learns_which_accounts_there_are(server: Instance, visitor: Visitor) -> None:
     person(server)
     person(server, "no-address", None)

@@ -1,16 +1,22 @@
 """What nothing refers to is found and removed; what something refers to, or is young, never is."""
 
+import hashlib
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from server.db import Database, now
+from server.errors import QuotaExceeded
+from server.models.account import Role
 from server.models.competition import Competition
 from server.models.evaluation import RunLog, Shard
 from server.storage import Storage, content_key
+from server.submissions import service as submissions
+from server.submissions.service import Upload
 from server.upkeep import garbage, retention
 from tests.server.evaluations.conftest import Submit, competition, database, sent, submit
+from tests.support.instance import GOOD_CODE, Instance
 
 __all__ = ["competition", "database", "sent", "submit"]
 
@@ -77,3 +83,23 @@ def test_only_old_logs_expire(database: Database, competition: Competition, subm
         assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
         assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
         assert [row.run for row in session.query(RunLog)] == [1]
+
+
+def test_content_that_the_quota_refused_is_removed(server: Instance) -> None:
+    """Of two uploads at once both may be stored before one is refused; then nothing names its content."""
+    organiser = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=organiser, limits={"submissions_per_day": 1})
+    ada = server.account("ada")
+    refused = GOOD_CODE + b"# one too many\n"
+    uploads = [
+        submissions.check_and_store(server.storage, Upload("a.py", code, "", now()), modes=("function",))
+        for code in (GOOD_CODE, refused)
+    ]
+    with server.database.write() as session:
+        submissions.accept(session, competition, ada, uploads[0])
+    with pytest.raises(QuotaExceeded), server.database.write() as session:
+        submissions.accept(session, competition, ada, uploads[1])
+    key = content_key(hashlib.sha256(refused).hexdigest())
+    assert found(server.database, server.storage, keep_hours=24, delete=True) == set(), "it may be on its way to a row"
+    assert found(server.database, server.storage, delete=True) == {key}
+    assert list(server.storage.keys("submissions")) == [content_key(hashlib.sha256(GOOD_CODE).hexdigest())]
