@@ -4,8 +4,9 @@ Messages go out after the transaction that made the work has committed, and a lo
 the sweeper finds work that nobody was told of.
 """
 
+from collections.abc import Collection
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from celery import Celery
@@ -33,9 +34,24 @@ MOST_HINTS = 8  # for one step: a worker that has ended a shard looks for the ne
 _PENDING = "lethe_messages"
 
 
-def shard_queue(device: str | None) -> str:
-    """Return the queue that hints at shards for one kind of device, cpu or cuda."""
-    return f"lethe.{device or 'cpu'}"
+class Audience(NamedTuple):
+    """Who is told of a shard: workers of the kind of device that its split needs, and of its competition."""
+
+    device: str | None
+    competition: str
+
+
+def shard_queue(device: str | None, competition: str | None = None) -> str:
+    """Return the queue that hints at shards for one kind of device, cpu or cuda; of one competition if it is named."""
+    return f"lethe.{device or 'cpu'}" + (f".{competition}" if competition else "")
+
+
+def shard_queues(audience: Audience, own_queues: Collection[str]) -> list[str]:
+    """Return the queues that hear of a shard: its device's, and its competition's if that has one of its own."""
+    queues = [shard_queue(audience.device)]
+    if audience.competition in own_queues:
+        queues.append(shard_queue(audience.device, audience.competition))
+    return queues
 
 
 def configure(app: Celery, *, redis_url: str) -> Celery:
@@ -71,23 +87,26 @@ def client() -> Celery:
     return configure(Celery("lethe"), redis_url=get_settings().resolved_redis_url)
 
 
-def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, device: str | None = None) -> None:
+def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, to: Audience | None = None) -> None:
     """Send `task` once the session's outermost transaction has committed, never if it rolls back.
 
-    device: for shards, the kind that their split needs.
+    to: for shards, who may serve them.
     """
     pending = session.info.setdefault(_PENDING, [])
-    pending.extend((task, args, device) for _ in range(min(times, MOST_HINTS)))
+    pending.extend((task, args, to) for _ in range(min(times, MOST_HINTS)))
 
 
-def send(task: str, *args: Any, device: str | None = None, expires_s: float | None = None) -> bool:
+def send(task: str, *args: Any, to: Audience | None = None, expires_s: float | None = None) -> bool:
     """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it.
 
-    expires_s: when nobody needs to start it any more.
+    to: for shards, who may serve them. expires_s: when nobody needs to start it any more.
     """
-    route: dict[str, Any] = {"queue": shard_queue(device)} if task == EVALUATE_SHARD else {}
+    routes: list[dict[str, str]] = [{}]
+    if to is not None:
+        routes = [{"queue": queue} for queue in shard_queues(to, get_settings().own_queues)]
     try:
-        client().send_task(task, args=args, expires=expires_s, **route)
+        for route in routes:
+            client().send_task(task, args=args, expires=expires_s, **route)
     except (OperationalError, OSError) as error:
         log.warning("message not sent, the sweeper will", task=task, error=str(error))
         return False
@@ -98,8 +117,8 @@ def send(task: str, *args: Any, device: str | None = None, expires_s: float | No
 def _send_pending(session: Session) -> None:
     if session.in_nested_transaction():
         return  # a savepoint was released; nothing is certain yet
-    for task, args, device in session.info.pop(_PENDING, []):
-        if not send(task, *args, device=device):
+    for task, args, to in session.info.pop(_PENDING, []):
+        if not send(task, *args, to=to):
             break  # the broker is away: do not wait for it once per message
 
 

@@ -17,7 +17,7 @@ from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
 
 from server import logging
-from server.config import get_settings
+from server.config import Settings, get_settings
 from server.queue import CONTROL_QUEUE, EVALUATE_SHARD, PREPARE_QUEUE, SWEEP, configure, shard_queue
 from worker import drain
 
@@ -29,7 +29,15 @@ if settings.worker_metrics_port:
 
 from worker import metrics  # noqa: E402
 
-QUEUES = [CONTROL_QUEUE, shard_queue(settings.worker_device), *([PREPARE_QUEUE] if settings.worker_prepares else [])]
+
+def shard_queues_taken(settings: Settings) -> list[str]:
+    """Return the queues of hints that this worker takes: a hint at what it does not serve would be lost with it."""
+    served = settings.competitions_served or ()
+    own = [shard_queue(settings.worker_device, slug) for slug in served if slug in settings.own_queues]
+    return own if own and len(own) == len(served) else [shard_queue(settings.worker_device), *own]
+
+
+QUEUES = [CONTROL_QUEUE, *shard_queues_taken(settings), *([PREPARE_QUEUE] if settings.worker_prepares else [])]
 
 app = configure(Celery("lethe", include=["worker.tasks"]), redis_url=settings.resolved_redis_url)
 app.conf.update(

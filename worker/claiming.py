@@ -12,7 +12,6 @@ from server.workers import service as workers
 from server.workers.fitness import Fitting, fitting
 from worker import drain
 from worker.context import WorkerContext
-from worker.facts import competitions_served
 
 log = structlog.get_logger()
 REPORT_EVERY_S = 20.0
@@ -23,7 +22,7 @@ class Claimant:
 
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
-        self._competitions = competitions_served(context.settings)
+        self._competitions = context.settings.competitions_served
         self._told: Fitting | None = None
         self._told_at = 0.0
 

@@ -37,12 +37,6 @@ def host_memory_mib() -> int:
     return min(limits) // 2**20
 
 
-def competitions_served(settings: Settings) -> tuple[str, ...] | None:
-    """Return the slugs of the only competitions that this worker serves, None for all."""
-    slugs = tuple(slug.strip() for slug in settings.worker_competitions.split(",") if slug.strip())
-    return slugs or None
-
-
 def gpu_of(settings: Settings, *, slot: int) -> str:
     """Return the number of the GPU that the process in pool slot `slot` works on."""
     gpus = settings.worker_gpus.split(",")

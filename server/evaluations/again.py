@@ -34,7 +34,7 @@ def resume(session: Session, evaluation: Evaluation) -> None:
     evaluation.fault = evaluation.error_class = evaluation.error = evaluation.finished_at = None
     session.flush()
     shards = repository.queue_again(session, evaluation.id)
-    send_after_commit(session, EVALUATE_SHARD, times=shards, device=repository.device_of(session, evaluation.split_id))
+    send_after_commit(session, EVALUATE_SHARD, times=shards, to=repository.audience_of(session, evaluation.split_id))
 
 
 def _put_back(submission: Submission) -> None:

@@ -17,7 +17,7 @@ from server.evaluations.seeds import run_seed
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, RunLog, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import Fault, Stage, Submission
-from server.queue import EVALUATE_SHARD, send_after_commit
+from server.queue import EVALUATE_SHARD, Audience, send_after_commit
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class ClaimedShard:
     manifest_sha256: str
     retraining_time_s: float
     competition: RunRules
+
+    @property
+    def audience(self) -> Audience:
+        """Who may serve it."""
+        return Audience(self.device, self.competition.slug)
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,7 @@ def _requeue(session: Session, shard: ClaimedShard, *, reason: str, runs_done: i
     )
     if back:
         _end(session, shard, "given-back", runs_done=runs_done, detail=reason)
-        send_after_commit(session, EVALUATE_SHARD, device=shard.device)
+        send_after_commit(session, EVALUATE_SHARD, to=shard.audience)
     return back
 
 

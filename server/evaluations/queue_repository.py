@@ -26,9 +26,9 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import moment
-from server.models.competition import Split, SplitState
+from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard, ShardState
-from server.queue import MOST_HINTS
+from server.queue import MOST_HINTS, Audience
 
 
 def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None) -> Shard | None:
@@ -69,10 +69,10 @@ def queue_age(session: Session, at: datetime) -> timedelta | None:
     return at - oldest if oldest else None
 
 
-def forgotten_by_device(session: Session, *, queued_before: datetime) -> dict[str | None, int]:
-    """Return how many shards have waited since before then, by the device their split needs; counts up to MOST_HINTS.
+def forgotten(session: Session, *, queued_before: datetime) -> dict[Audience, int]:
+    """Return how many shards have waited since before then, by who may serve them; counts up to MOST_HINTS.
 
-    Looks at the oldest alone: that is enough to see that somebody should be told, and of what kind.
+    Looks at the oldest alone: that is enough to see that somebody should be told, and who.
     """
     oldest = (
         select(Shard.split_id)
@@ -82,9 +82,12 @@ def forgotten_by_device(session: Session, *, queued_before: datetime) -> dict[st
         .subquery()
     )
     rows = session.execute(
-        select(Split.device, func.count()).join(oldest, oldest.c.split_id == Split.id).group_by(Split.device)
+        select(Split.device, Competition.slug, func.count())
+        .join(oldest, oldest.c.split_id == Split.id)
+        .join(Competition, Competition.id == Split.competition_id)
+        .group_by(Split.device, Competition.slug)
     )
-    return {row[0]: row[1] for row in rows}
+    return {Audience(row[0], row[1]): row[2] for row in rows}
 
 
 def expired_shards(session: Session, at: datetime) -> Sequence[Shard]:

@@ -21,6 +21,7 @@ from server.models.evaluation import (
     ShardState,
 )
 from server.models.submission import Submission
+from server.queue import Audience
 
 
 def evaluation_of(session: Session, submission_id: str, split_id: str, *, scorer_version: str) -> Evaluation | None:
@@ -33,9 +34,10 @@ def evaluation_of(session: Session, submission_id: str, split_id: str, *, scorer
     )
 
 
-def device_of(session: Session, split_id: str) -> str | None:
-    """Return the kind of device that the split was prepared on."""
-    return session.scalar(select(Split.device).where(Split.id == split_id))
+def audience_of(session: Session, split_id: str) -> Audience:
+    """Return who may serve the split's shards."""
+    found = select(Split.device, Competition.slug).join(Competition, Competition.id == Split.competition_id)
+    return Audience(*session.execute(found.where(Split.id == split_id)).one())
 
 
 def lock_evaluation(session: Session, evaluation_id: str) -> Evaluation:

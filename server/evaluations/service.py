@@ -193,5 +193,5 @@ def _queue(
         for kind, first, count in pieces
     )
     session.flush()
-    device = session.get_one(Split, evaluation.split_id).device
-    send_after_commit(session, EVALUATE_SHARD, times=len(pieces), device=device)
+    audience = repository.audience_of(session, evaluation.split_id)
+    send_after_commit(session, EVALUATE_SHARD, times=len(pieces), to=audience)

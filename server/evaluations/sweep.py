@@ -36,9 +36,9 @@ def sweep(session: Session, at: datetime, *, max_attempts: int, lease_s: float |
     expired = queue_repository.expired_shards(session, at)
     lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
     forgotten = at - timedelta(seconds=FORGOTTEN_AFTER_S)
-    waiting = queue_repository.forgotten_by_device(session, queued_before=forgotten)
-    for device, shards in waiting.items():
-        send_after_commit(session, EVALUATE_SHARD, times=shards, device=device)
+    waiting = queue_repository.forgotten(session, queued_before=forgotten)
+    for audience, shards in waiting.items():
+        send_after_commit(session, EVALUATE_SHARD, times=shards, to=audience)
     unscored = repository.unscored(session, since_before=forgotten)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
@@ -69,7 +69,7 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
         session, shard.id, attempt=attempt, outcome="lost", at=at, runs_done=runs_done, detail=detail
     )
     if again:
-        send_after_commit(session, EVALUATE_SHARD, device=repository.device_of(session, shard.split_id))
+        send_after_commit(session, EVALUATE_SHARD, to=repository.audience_of(session, shard.split_id))
     else:
         service.fail(session, evaluation, fault=Fault.HOST, error_class="worker-lost", error=_lost(shard, max_attempts))
     return True

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from server.queue import Audience, shard_queues
+
 
 def queues(**environment: str) -> list[tuple[str, str, str]]:
     program = (
@@ -21,6 +23,21 @@ def test_worker_takes_its_own_kind_of_shards_alone() -> None:
         "lethe.control",
         "lethe.cuda",
     ]
+
+
+def test_worker_of_some_competitions_takes_their_own_queues_and_the_common_one_only_for_the_others() -> None:
+    own = {"LETHE_QUEUE_COMPETITIONS": "faces,digits", "LETHE_WORKER_PREPARES": "false"}
+    for served, taken in (
+        ("digits", ["lethe.control", "lethe.cpu.digits"]),
+        ("digits,mnist", ["lethe.control", "lethe.cpu", "lethe.cpu.digits"]),
+        ("", ["lethe.control", "lethe.cpu"]),
+    ):
+        assert [name for name, _, _ in queues(LETHE_WORKER_COMPETITIONS=served, **own)] == taken
+
+
+def test_shard_is_told_of_in_its_competitions_queue_as_well() -> None:
+    assert shard_queues(Audience("cuda", "digits"), {"digits"}) == ["lethe.cuda", "lethe.cuda.digits"]
+    assert shard_queues(Audience(None, "faces"), {"digits"}) == ["lethe.cpu"]
 
 
 def test_no_message_reaches_two_queues() -> None:

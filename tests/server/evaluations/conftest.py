@@ -43,7 +43,7 @@ def database(migrated_url: str) -> Iterator[Database]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The messages that would have gone to the broker, in order."""
     messages: list[str] = []
-    monkeypatch.setattr("server.queue.send", lambda task, *args, device=None: not messages.append(task))
+    monkeypatch.setattr("server.queue.send", lambda task, *args, to=None: not messages.append(task))
     return messages
 
 
