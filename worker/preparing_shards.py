@@ -8,7 +8,6 @@ from server.competitions import model_shards
 from server.competitions.model_shards import ShardWork
 from server.errors import AppError, HostFault
 from worker.context import WorkerContext
-from worker.facts import competitions_served
 from worker.preparing import exchange_of, visibility_of
 from worker.split_exchange import SplitExchange
 from worker.splits.model_shards import STAGES
@@ -24,7 +23,7 @@ PUSH_EVERY_S = 60.0  # how much training the loss of a host may cost, where othe
 
 def make_shard(context: WorkerContext) -> bool:
     """Make the first shard that waits for a worker like this one. Return False if none does."""
-    served = competitions_served(context.settings)
+    served = context.settings.competitions_served
     with context.database.write() as session:
         work = model_shards.claim(session, context.facts, lease_s=context.settings.lease_s, competitions=served)
     if work is None:
