@@ -22,8 +22,9 @@ from server.storage import Storage
 
 log = structlog.get_logger()
 HELD = 4  # entries that one process may work with: its warm sandboxes and loaded splits
-# Checkpoints. Of retrained models only the outputs are compared with; original models are fetched by the file.
-NOT_FETCHED = ("hidden/retrained/models-", "hidden/originals/", "hidden/oracle/")
+# Checkpoints: of retrained models and of the oracle only the outputs are compared with. Original models are fetched
+# by the file.
+NOT_FETCHED = ("hidden/retrained/models-", "hidden/originals/", "hidden/oracle/models-")
 
 
 class SplitSource(Protocol):

@@ -13,8 +13,10 @@ from server.errors import HostFault
 from server.storage import Storage
 from tests.support.s3 import S3Server, s3_server
 from worker.local_splits import publish
+from worker.scoring_job import ORACLE, RETRAINED
 from worker.split_cache import SplitCache, StoredSplit
 
+COMPARED_WITH = [RETRAINED.as_posix(), ORACLE.as_posix()]
 ORIGINALS = "hidden/originals/models-00000.safetensors"
 
 
@@ -36,8 +38,9 @@ def put(storage: Storage, tmp_path: Path, name: str, *, size: int = 1000) -> str
     files = {
         "visible/forget": name.encode() * size,
         "hidden/retrained/models-00000.safetensors": b"checkpoints",
+        "hidden/oracle/models-00000.safetensors": b"checkpoints",
         ORIGINALS: b"originals",
-    }
+    } | dict.fromkeys(COMPARED_WITH, b"outputs")
     folder = tmp_path / f"prepared-{name}"
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,8 @@ def test_split_is_fetched_once_without_what_no_worker_needs(
     cache = cache_of()
     folder = cache.get(StoredSplit(storage, "splits/a/public"), sha256)
     assert (folder / "visible" / "forget").read_bytes() == b"a" * 1000
-    assert not (folder / "hidden").exists()
+    hidden = [path.relative_to(folder).as_posix() for path in (folder / "hidden").rglob("*") if path.is_file()]
+    assert sorted(hidden) == sorted(COMPARED_WITH)  # what a score is computed from, and no checkpoint
     before = s3.faults.requests
     assert cache.get(StoredSplit(storage, "splits/a/public"), sha256) == folder
     assert s3.faults.requests == before
