@@ -101,7 +101,7 @@ def send(task: str, *args: Any, to: Audience | None = None, expires_s: float | N
 
     to: for shards, who may serve them. expires_s: when nobody needs to start it any more.
     """
-    routes: list[dict[str, str]] = [{}]
+    routes: list[dict[str, Any]] = [{}]
     if to is not None:
         routes = [{"queue": queue} for queue in shard_queues(to, get_settings().own_queues)]
     try:
