@@ -145,6 +145,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     detail = str(getattr(error, "detail", ""))
     slug = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(status, "bad-request")
     title = "There is no such thing" if status == 404 else detail
+    if detail == "Not Found":  # what the framework says of an address that no route takes
+        detail = f"Nothing has the address {request.url.path[:200]}"
     return _document(
         request, status=status, slug=slug, title=title, detail=detail, headers=getattr(error, "headers", None) or {}
     )

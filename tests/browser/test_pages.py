@@ -8,7 +8,7 @@ from tests.browser.conftest import Person
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-VISITOR = ("/", "/login", "/register", "/competitions/digits", "/competitions/digits/leaderboard")
+VISITOR = ("/", "/login", "/register", "/forgot", "/competitions/digits", "/competitions/digits/leaderboard")
 PARTICIPANT = (
     "/competitions/digits",
     "/competitions/digits/leaderboard",
@@ -20,6 +20,8 @@ PARTICIPANT = (
     "/submissions/{running}",
     "/submissions/{failed}",
     "/submissions/{scored}",
+    "/submissions/{scored}/source",
+    "/submissions/{scored}/receipt",
 )
 ORGANISER = (
     "/organise",

@@ -46,13 +46,19 @@
     const seconds = (moment.getTime() - Date.now()) / 1000;
     const text = { relative, countdown }[element.dataset.time]?.(seconds) ?? exact.format(moment);
     if (element.textContent !== text) element.textContent = text;
+    if (element.dataset.written === element.dateTime) return;
+    element.dataset.written = element.dateTime;
     element.title = full.format(moment);
   };
-  const writeAll = (within = document) => within.querySelectorAll("time[data-time]").forEach(write);
+  const writeAll = (which = "time[data-time]") => document.querySelectorAll(which).forEach(write);
   writeAll();
-  setInterval(() => document.querySelectorAll('time[data-time="countdown"]').forEach(write), 1000);
-  setInterval(() => writeAll(), 30000);
-  document.addEventListener("htmx:after:swap", () => writeAll());
+  setInterval(writeAll, 1000, 'time[data-time="countdown"]');
+  setInterval(writeAll, 30000);
+  // A long board grows by a page at a time: only what is new is written then.
+  document.addEventListener("htmx:after:swap", () => writeAll("time[data-time]:not([data-written])"));
+
+  // On a narrow screen the tabs scroll: the present one is in sight.
+  document.querySelector(".tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
   // What scrolls by itself must be reachable with the keyboard.
   const letScrollersBeReached = () => {
