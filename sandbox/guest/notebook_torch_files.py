@@ -91,7 +91,10 @@ class StateDict:
     def tensor(self, name: str) -> Tensor:
         """Return one tensor, contiguous and with its own memory. Raises NotTorchFile if it reaches past its bytes."""
         ref = self.refs[name]
-        data = self.read_storage(ref.storage.key)
+        try:
+            data = self.read_storage(ref.storage.key)
+        except KeyError:
+            raise NotTorchFile(f"the tensor {name!r} has a storage that the file lacks") from None
         n_elements = len(data) // ref.dtype.itemsize
         if 0 in ref.shape:
             return torch.empty(ref.shape, dtype=ref.dtype)

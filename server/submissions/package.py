@@ -104,8 +104,8 @@ def read_zip(data: bytes, *, limits: PackageLimits = LIMITS) -> dict[str, bytes]
     _check_directory_size(data, limits=limits)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check_entries(archive.infolist(), limits=limits)  # first: a name may even be empty
             entries = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_litter(entry.filename)]
-            _check_entries(archive.infolist(), limits=limits)
             _check_sizes(entries, limits=limits)
             return _without_common_folder(_read_all(archive, entries))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError, ValueError) as error:
