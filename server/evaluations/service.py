@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from server.competitions.config_file import CompetitionFile
-from server.db import new_id, now
+from server.db import clock, new_id, now
 from server.evaluations import disclosure, repository
 from server.evaluations.progress import AttemptEntry, Progress
 from server.evaluations.versions import SCORER_VERSION
@@ -111,7 +111,7 @@ def advance(session: Session, evaluation: Evaluation, closed: Shard) -> None:
         queue_runs(session, evaluation, submission, shard_runs=competition_config(session, split).shard_runs)
     elif repository.unfinished_runs(session, evaluation.id) == 0:
         evaluation.state = EvaluationState.SCORING.value
-        evaluation.finished_at = now()
+        evaluation.finished_at = clock(session)  # the sweep goes by it; a worker's own clock may be wrong
         split = session.get_one(Split, evaluation.split_id)
         if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
             submission.stage = Stage.SCORING.value

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from server.evaluations import queue_repository, repository, service
-from server.models.evaluation import Shard, ShardState
+from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 
 FORGOTTEN_AFTER_S = 10.0
+UNSCORED_FOR = timedelta(hours=24)  # long after the alarm; what cannot be scored then never will be
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ def sweep(session: Session, at: datetime, *, max_attempts: int, lease_s: float |
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
     for audience, shards in waiting.items():
         send_after_commit(session, EVALUATE_SHARD, times=shards, to=audience)
+    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR):
+        _give_up(session, evaluation_id)
     unscored = repository.unscored(session, since_before=forgotten)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
@@ -73,6 +76,22 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
     else:
         service.fail(session, evaluation, fault=Fault.HOST, error_class="worker-lost", error=_lost(shard, max_attempts))
     return True
+
+
+def _give_up(session: Session, evaluation_id: str) -> None:
+    """End an evaluation whose results cannot be scored: they are gone from storage, or the scorer meets an error."""
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    if evaluation.state != EvaluationState.SCORING.value:
+        return  # scored at this moment
+    error: dict[str, object] = {
+        "message": "The runs were done and could not be scored. It does not count against your quota, and the "
+        "organisers have been told.",
+        "run": 0,
+        "exception_type": None,
+        "file": None,
+        "line": None,
+    }
+    service.fail(session, evaluation, fault=Fault.HOST, error_class="not-scored", error=error)
 
 
 def _lost(shard: Shard, attempts: int) -> dict[str, object]:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from server.db import Database, now
+from server.db import Database, clock, now
 from server.evaluations import claims, repository, scores, service, sweep
 from server.evaluations.claims import ClaimedShard, Failure
 from server.evaluations.scores import ScoreRecord
@@ -105,6 +105,42 @@ def test_last_shard_asks_for_the_score_once(database: Database, submit: Submit, 
     assert stage(database, submission) == "scoring"
     assert not close(database, shards[2])
     assert sent.count(SCORE_EVALUATION) == 1
+
+
+def all_runs_done(database: Database, submission: Submission) -> str:
+    """Close all shards of the only submission. Return its evaluation's id."""
+    for shard in [claim(database) for _ in range(3)]:
+        assert shard.submission_id == submission.id
+        close(database, shard)
+    return shard.evaluation_id
+
+
+def test_score_is_asked_for_again_whatever_the_clock_of_the_last_worker(
+    database: Database, submit: Submit, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("service", "claims"):
+        monkeypatch.setattr(f"server.evaluations.{module}.now", lambda: now() + timedelta(hours=1))
+    all_runs_done(database, submit("a"))
+    sent.clear()  # the message is lost
+    with database.write() as session:
+        assert sweep.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked == 1
+    assert sent == [SCORE_EVALUATION]
+
+
+def test_what_cannot_be_scored_for_a_day_ends_in_a_named_refunded_failure(
+    database: Database, submit: Submit, sent: list[str]
+) -> None:
+    submission = submit("a")
+    evaluation_id = all_runs_done(database, submission)
+    for hours, expected in ((23, "scoring"), (25, "failed")):
+        with database.write() as session:
+            sweep.sweep(session, clock(session) + timedelta(hours=hours), max_attempts=3)
+        assert stage(database, submission) == expected
+    with database.read() as session:
+        ended = session.get_one(Submission, submission.id)
+        assert (ended.fault, ended.error_class, ended.refunded) == ("host", "not-scored", True)
+    with database.write() as session:
+        assert not scores.record(session, evaluation_id, SCORE)
 
 
 def test_score_is_recorded_exactly_once(database: Database, submit: Submit) -> None:
