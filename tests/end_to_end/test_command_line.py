@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from server.client.api import ApiError, LetheClient
-from tests.end_to_end.conftest import Instance, wait_until
+from server.models.evaluation import PublicScore
+from tests.end_to_end.conftest import Instance, end_of, wait_until
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -36,11 +38,10 @@ def lethe(instance: Instance, folder: Path) -> Command:
     }
 
     def run(
-        *words: str, program: tuple[str, ...] = ("-m", "server.cli.main"), cwd: Path = folder
+        *words: str, program: tuple[str, ...] = ("-m", "server.cli.main"), cwd: Path = folder, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *program, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-        )
+        command, there = [sys.executable, *program, *words], environment | variables
+        return subprocess.run(command, cwd=cwd, env=there, capture_output=True, text=True, check=False)
 
     return run
 
@@ -58,6 +59,16 @@ def kit(instance: Instance, lethe: Command, folder: Path) -> Path:
     made = lethe("init", "kit", "--json")
     assert made.returncode == 0, made.stderr
     return folder / "kit"
+
+
+@pytest.fixture
+def lethe_there(instance: Instance, lethe: Command) -> Command:
+    """Run `lethe` on the server's machine."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return lethe(*words, LETHE_HOME=str(instance.settings.home))
+
+    return run
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
@@ -134,3 +145,53 @@ def test_an_address_where_nobody_answers_is_named(lethe: Command) -> None:
     lost = lethe("competitions", "--url", "http://127.0.0.1:9")
     assert lost.returncode == 1
     assert "http://127.0.0.1:9 did not answer" in lost.stderr
+
+
+NOISE = """
+import os, torch
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    {seed}
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+"""
+
+
+def scored(instance: Instance, folder: Path, seed: str) -> str:
+    """Send code that draws noise, wait for its score, and keep its receipt."""
+    client = instance.participant(f"replayed-{len(instance.clients)}")
+    (folder / "noise.py").write_text(NOISE.format(seed=seed))
+    ended = end_of(client, client.submit("tiny", folder / "noise.py"))
+    assert ended["stage"] == "scored"
+    (folder / "receipt.json").write_text(json.dumps(client.get(f"/submissions/{ended['id']}/receipt")))
+    return str(ended["id"])
+
+
+def test_replay_gives_the_same_bits_and_names_a_score_that_was_changed(
+    instance: Instance, lethe_there: Command, folder: Path
+) -> None:
+    submission = scored(instance, folder, "pass")
+    found = answer(lethe_there("replay", "receipt.json", "--json"))
+    assert (found["submission"], found["equal"], found["runs"]) == (submission, True, 12)
+    assert found["score"] == found["stored_score"]
+    assert (found["different_runs"], found["differences"]) == ([], [])
+    with instance.database.write() as session:
+        mine = update(PublicScore).where(PublicScore.submission_id == submission)
+        session.execute(mine.values(final_score=PublicScore.final_score * 2 + 1))
+    changed = lethe_there("replay", "receipt.json", "--json")
+    assert changed.returncode == 3, changed.stderr
+    told = json.loads(changed.stdout)
+    assert (told["equal"], told["different_runs"], told["score"]) == (False, [], found["score"])
+    assert "the receipt's score is" in told["differences"][0]
+
+
+def test_replay_of_code_with_chance_of_its_own_is_different(
+    instance: Instance, lethe_there: Command, folder: Path
+) -> None:
+    submission = scored(instance, folder, "torch.manual_seed(int.from_bytes(os.urandom(7), 'big'))")
+    replayed = lethe_there("replay", submission, "--json")
+    assert replayed.returncode == 3, replayed.stderr
+    assert json.loads(replayed.stdout)["different_runs"] == list(range(12))
+    refused = lethe_there("replay", "0" * 16)
+    assert refused.returncode == 1
+    assert "was not evaluated" in refused.stderr
