@@ -1,10 +1,14 @@
 """Control groups: version 2 against files like the kernel's, and whatever this machine has against itself."""
 
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sandbox.cgroups import GroupRoots, RunGroup, find_roots
+from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.policy import RunPolicy
 
 POLICY = RunPolicy(memory_mib=100, processes=7)
@@ -61,3 +65,67 @@ def test_group_on_this_machine_is_made_and_removed() -> None:
 
 def test_folder_outside_the_hierarchy_is_not_taken_for_a_delegated_group(tmp_path: Path) -> None:
     assert tmp_path not in find_roots(tmp_path).folders.values()
+
+
+def kernels_own() -> dict[str, GroupRoots]:
+    """What this machine's kernel has: the groups that sandboxes use, and version 2 with whatever it controls."""
+    found = {"in use": find_roots()} if find_roots().version else {}
+    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        _source, folder, kind, options, *_ = line.split()
+        if kind == "cgroup2" and "rw" in options.split(",") and _can_make_groups(Path(folder)):
+            found["version 2"] = GroupRoots(version=2, folders={"cpu": Path(folder)})
+    return found
+
+
+def _can_make_groups(folder: Path) -> bool:
+    trial = folder / f"lethe-test-{time.monotonic_ns()}"
+    try:
+        trial.mkdir()
+    except OSError:
+        return False
+    trial.rmdir()
+    return True
+
+
+@pytest.fixture(params=["in use", "version 2"])
+def live_roots(request: pytest.FixtureRequest) -> GroupRoots:
+    roots = kernels_own().get(request.param)
+    if roots is None:
+        pytest.skip(f"no control group of the kind {request.param!r} can be made here")
+    return roots
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_live_group_counts_time_and_kills_what_is_in_it(live_roots: GroupRoots, busy: subprocess.Popen[bytes]) -> None:
+    group = RunGroup(live_roots, POLICY, name="live")
+    try:
+        group.add(busy.pid)
+        deadline = time.monotonic() + 60
+        while group.cpu_time_s() < 0.05 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert group.cpu_time_s() >= 0.05
+    finally:
+        group.close()
+    assert busy.wait(timeout=60) == -9
+    assert not [path for folder in live_roots.folders.values() for path in folder.glob("lethe-sandbox-*-live")]
+
+
+def test_groups_of_a_launcher_that_is_gone_are_emptied_and_removed(
+    live_roots: GroupRoots, busy: subprocess.Popen[bytes]
+) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    folders = {folder / f"lethe-sandbox-{gone.pid}-1-left" for folder in live_roots.folders.values()}
+    for folder in folders:
+        folder.mkdir()
+        (folder / "cgroup.procs").write_text(str(busy.pid), encoding="ascii")
+    assert f"lethe-sandbox-{gone.pid}-1-left" in remove_leftovers(live_roots)
+    assert busy.wait(timeout=60) == -9
+    assert not any(folder.exists() for folder in folders)
