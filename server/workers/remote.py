@@ -18,6 +18,7 @@ from server.workers import service as workers
 from server.workers.fitness import Fitting, WorkerFacts, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a beat a second would tell little and cost much
+MOST_WORKERS = 2000  # processes that are started again and again have new names
 Logs = Sequence[tuple[int, str]]
 
 
@@ -41,8 +42,13 @@ class Claim:
 
 
 def register(session: Session, settings: Settings, token: WorkerToken, facts: WorkerFacts) -> Terms:
-    """Make a worker known, or known anew, and what it is, also where no split takes it: organisers see why."""
+    """Make a worker known, or known anew, and what it is, also where no split takes it: organisers see why.
+
+    Raises Conflict where the token has too many.
+    """
     named = replace(facts, name=_full_name(token, facts.name))
+    if repository.worker(session, named.name) is None and repository.count_workers(session, token.id) >= MOST_WORKERS:
+        raise Conflict(f"A token has at most {MOST_WORKERS} workers within a week; make another token")
     fit = _fitting(session, token, named)
     workers.report(session, named, fit, token_id=token.id)
     reasons = tuple(fit.refusals.values())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.db import moment
@@ -72,6 +72,10 @@ def forget_silent(session: Session, *, after_s: float) -> None:
 def worker_names(session: Session, token_id: str) -> Sequence[str]:
     """Return the names of the workers that came with a token."""
     return session.scalars(select(Worker.name).where(Worker.token_id == token_id)).all()
+
+
+def count_workers(session: Session, token_id: str) -> int:
+    return session.scalars(select(func.count()).select_from(Worker).where(Worker.token_id == token_id)).one()
 
 
 def workers_with(session: Session, token_ids: Sequence[str]) -> Sequence[Worker]:

@@ -29,11 +29,11 @@ class HttpLeases:
         self.api.step(shard, "PUT", "controls", body={"controls": controls})
 
     def heartbeat(self, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
-        if drain.is_asked() and not self._draining_told:
-            self.api.set_state("draining")
-            self._draining_told = True
         body = {"runs_done": runs_done, "wall_time_s": wall_time_s}
         try:
+            if drain.is_asked() and not self._draining_told:
+                self._draining_told = True
+                self.api.set_state("draining")
             return self.api.step(shard, "PUT", "lease", body=body, within_s=0.0)  # the next beat comes soon
         except (TokenRefused, NotHeld) as error:
             log.warning("lease lost", reason=error.detail)

@@ -311,6 +311,14 @@ def test_worker_that_comes_to_misfit_is_given_nothing_and_told_why(hosted: Hoste
     assert len(answer["refusals"]) == 2
 
 
+def test_one_token_cannot_fill_the_table_of_workers(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.workers.remote.MOST_WORKERS", 2)
+    first = hosted.worker("host-0001")
+    names = ("host-0002", "host-0003", "host-0001")
+    answers = [RemoteWorker(hosted.server, first.token, name).register().status_code for name in names]
+    assert answers == [200, 409, 200]
+
+
 def test_draining_worker_gets_nothing_new_until_it_registers_again(hosted: Hosted) -> None:
     submit(hosted)
     worker = hosted.worker()
