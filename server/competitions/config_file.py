@@ -153,7 +153,7 @@ class Limits(_Section):
         default=64.0,
         ge=0,
         le=100_000,
-        description="what a team's failures on hidden data may tell it on one UTC day; 0: no more than each one's class",
+        description="what a team's failures on hidden data may tell it on one UTC day; 0: only each one's class",
     )
     upload_mib: int = Field(default=20, ge=1)
     submissions_per_day: int = Field(default=5, ge=1)

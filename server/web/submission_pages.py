@@ -166,7 +166,12 @@ def receipt_page(
     """Show what a score was made of, for people to read."""
     place = place_of(session, submission.competition, viewer)
     receipt = receipts.issue(session, settings, submission, split, is_organiser=place.is_organiser)
-    shown = {"s": submission, "receipt": receipt, "split": split.value, "parsed": datetime.fromisoformat}
+    shown: dict[str, Any] = {
+        "s": submission,
+        "receipt": receipt,
+        "split": split.value,
+        "parsed": datetime.fromisoformat,
+    }
     return page(request, "receipt.html", place=place, tab="submissions", **shown)
 
 
