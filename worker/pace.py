@@ -1,4 +1,4 @@
-"""Lets a thing happen at most every so often."""
+"""Lets a thing happen at most every so often, and for at most half of the time."""
 
 import time
 
@@ -8,12 +8,17 @@ class Pace:
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._last: float | None = None
+        self._began = self._next = float("-inf")
 
     def allows(self) -> bool:
         """Return whether it is time again; if so, it is that no more."""
         at = time.monotonic()
-        if self._last is not None and at < self._last + self._every_s:
+        if at < self._next:
             return False
-        self._last = at
+        self._began, self._next = at, at + self._every_s
         return True
+
+    def rest(self) -> None:
+        """Say that it is done. What took longer than its turn leaves as much time to other work as it took."""
+        at = time.monotonic()
+        self._next = max(self._next, at + (at - self._began))

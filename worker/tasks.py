@@ -154,6 +154,7 @@ def sweep_lost() -> None:
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
     if delivering.is_due(context.database, at=now()):
         send(TELL_WEBHOOKS, expires_s=settings.sweep_interval_s)
+    sweeping().rest()
     metrics.LEASES_LOST.inc(swept.leases_lost)
     if swept.leases_lost or swept.scores_asked:
         log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)

@@ -199,12 +199,13 @@ def has_score(session: Session, evaluation_id: str) -> bool:
     return any(session.get(table, evaluation_id) is not None for table in (PublicScore, PrivateScore))
 
 
-def unscored(session: Session, *, since_before: datetime) -> Sequence[str]:
-    """Return evaluations whose runs are all done but whose score has not come."""
+def unscored(session: Session, *, since_before: datetime, most: int) -> Sequence[str]:
+    """Return some evaluations whose runs are all done but whose score has not come, the longest waiting first."""
     return session.scalars(
-        select(Evaluation.id).where(
-            Evaluation.state == EvaluationState.SCORING.value, Evaluation.finished_at < since_before
-        )
+        select(Evaluation.id)
+        .where(Evaluation.state == EvaluationState.SCORING.value, Evaluation.finished_at < since_before)
+        .order_by(Evaluation.finished_at, Evaluation.id)
+        .limit(most)
     ).all()
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from server.evaluations import queue_repository, repository, service
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
-from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
+from server.queue import EVALUATE_SHARD, MOST_HINTS, SCORE_EVALUATION, send_after_commit
 
 FORGOTTEN_AFTER_S = 10.0
 UNSCORED_FOR = timedelta(hours=24)  # long after the alarm; what cannot be scored then never will be
@@ -40,9 +40,9 @@ def sweep(session: Session, at: datetime, *, max_attempts: int, lease_s: float |
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
     for audience, shards in waiting.items():
         send_after_commit(session, EVALUATE_SHARD, times=shards, to=audience)
-    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR):
+    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MOST_HINTS):
         _give_up(session, evaluation_id)
-    unscored = repository.unscored(session, since_before=forgotten)
+    unscored = repository.unscored(session, since_before=forgotten, most=MOST_HINTS)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
     return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from server.queue import Audience, shard_queues
+from server.queue import CONTROL_QUEUE, Audience, ControlFirst, shard_queues
 
 
 def queues(**environment: str) -> list[tuple[str, str, str]]:
@@ -43,3 +43,10 @@ def test_shard_is_told_of_in_its_competitions_queue_as_well() -> None:
 def test_no_message_reaches_two_queues() -> None:
     found = queues()
     assert len({(exchange, key) for _, exchange, key in found}) == len(found)
+
+
+def test_scores_are_taken_before_what_a_worker_tells_itself() -> None:
+    """A sweep that took longer than its interval was once followed by the next, and no score was ever computed."""
+    names = ["a-host@test.dq2", "lethe.cpu", CONTROL_QUEUE, "lethe.prepare"]
+    assert ControlFirst(names).consume(4) == [CONTROL_QUEUE, "a-host@test.dq2", "lethe.cpu", "lethe.prepare"]
+    assert ControlFirst(names).consume(1) == [CONTROL_QUEUE]
