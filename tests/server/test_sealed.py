@@ -14,11 +14,16 @@ from fastapi.routing import iter_route_contexts
 from sqlalchemy import select
 
 from server.accounts import sessions
+from server.admin.exports import Table
+from server.config import get_settings
 from server.main import create_app
-from server.models.account import Role
+from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team, Visibility
 from server.models.evaluation import Evaluation, PrivateScore
+from server.models.notification import Delivery, Mail
 from server.models.submission import Fault
+from server.notifications import webhooks
+from server.web import live
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import GOOD_CODE, Instance
 
@@ -38,7 +43,12 @@ QUERIES = (
     "?visibility=private&split=private",
     "?format=csv&board=private",
 )
-STREAMS = ("/events", "/live")  # they do not end; what they send is the page's own content
+ACTS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+CHOICES = {  # what a path takes of a few known words
+    "table": tuple(table.value for table in Table),
+    "visibility": ("public", "private"),
+    "board": ("public", "private"),
+}
 
 
 def forms() -> list[str]:
@@ -51,6 +61,7 @@ def caller(server: Instance, name: str) -> dict[str, str]:
     """Return the headers of one who is logged in, to the API and to the pages."""
     account = server.account(name)
     with server.database.write() as session:
+        session.get_one(Account, account.id).email = f"{name}@example.org"
         cookie = sessions.create(session, account, user_agent="test", lifetime=timedelta(days=1))
     return {**server.headers(account), "Cookie": f"{SESSION_COOKIE}={cookie}"}
 
@@ -60,6 +71,8 @@ def play(server: Instance) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     organiser = server.account("olga", Role.ORGANISER)
     server.competition(organiser=organiser, limits={"final_selections": 1})
     callers = {"olga": server.headers(organiser), "nobody": {}}
+    hook = {"url": "https://example.org/hook", "events": list(webhooks.EVENTS)}
+    assert server.client.post(f"{BASE}/webhooks", headers=callers["olga"], json=hook).status_code == 201
     callers |= {name: caller(server, name) for name in (*SCORES, "eve")}
     sent = {}
     for public, name in ((0.25, "ada"), (0.125, "bob"), (0.0625, "eve")):
@@ -76,31 +89,68 @@ def play(server: Instance) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         for evaluation in session.scalars(select(Evaluation).where(Evaluation.error_class.is_not(None))).all():
             evaluation.error = {"message": SEALED_MESSAGE}
         team = session.scalars(select(Team).where(Team.name == "ada")).one().id
+    why = {"split": "private", "submissions": [sent["ada"]], "changed": "scorer", "reason": "to be looked at"}
+    made = server.client.post(f"{BASE}/rejudgings", headers=callers["olga"], json=why).json()["id"]
     names = {"slug": "digits", "submission_id": sent["ada"], "team_id": team, "name": "ada", "team": "ada"}
+    names |= {"rejudging_id": made, "other": sent["bob"], "failed": sent["eve"]}
     return callers, names
 
 
-def addresses(names: dict[str, str]) -> list[str]:
-    """Return the address of every route that can be read, filled with this competition's names."""
-    readable = {route.path for route in iter_route_contexts(create_app().routes) if "GET" in (route.methods or ())}
-    wanted = {path for path in readable if "static" not in path and not path.endswith(STREAMS)}
-    return sorted(re.sub(r"\{(\w+)(?::\w+)?\}", lambda match: names.get(match[1], "x"), path) for path in wanted)
+def addresses(names: dict[str, str], methods: frozenset[str]) -> list[tuple[str, str]]:
+    """Return method and address of every route, filled with each of this competition's names that it takes."""
+    found = set()
+    for route in iter_route_contexts(create_app().routes):
+        if "static" in route.path:
+            continue
+        asked = re.findall(r"\{(\w+)", route.path)
+        for values in product(*(CHOICES.get(name, (names.get(name, "x"),)) for name in asked)):
+            filled = iter(values)
+            address = re.sub(r"\{[^}]+\}", lambda _match, left=filled: next(left), route.path)
+            found |= {(method, address) for method in methods & set(route.methods or ())}
+    return sorted(found)
 
 
 def answers(server: Instance, callers: dict[str, dict[str, str]], names: dict[str, str]) -> Iterator[tuple[str, str]]:
-    seen = addresses(names)
-    for expected in (f"{BASE}/leaderboard", f"{BASE}/audit", f"/api/v1/submissions/{names['submission_id']}"):
-        assert expected in seen
-    assert "/competitions/digits/leaderboard" in seen, "pages are walked too"
-    for address in seen:
+    """Yield every answer to a question, then every answer to an act, errors included."""
+    seen = addresses(names, frozenset({"GET"}))
+    for expected in (
+        f"{BASE}/leaderboard",
+        f"{BASE}/audit",
+        f"{BASE}/exports/private-leaderboard",
+        f"{BASE}/starter-kit",
+        f"{BASE}/splits/private/report",
+        f"/api/v1/submissions/{names['submission_id']}",
+        f"/api/v1/submissions/{names['submission_id']}/receipt",
+        f"/submissions/{names['submission_id']}/events",
+        f"/organise/digits/rejudgings/{names['rejudging_id']}/live",
+        "/competitions/digits/leaderboard",
+        "/metrics",
+    ):
+        assert ("GET", expected) in seen
+    for _get, address in seen:
         queries = QUERIES if "leaderboard" in address or "submissions" in address else QUERIES[:2]
-        for query, caller in product(queries, ("nobody", "ada", "eve")):
-            answer = server.client.get(address + query, headers=callers[caller], follow_redirects=False)
+        for query, name in product(queries, ("nobody", "ada", "eve")):
+            answer = server.client.get(address + query, headers=callers[name], follow_redirects=False)
             assert answer.status_code < 500, (address, query, answer.text)
-            yield f"{caller} GET {address}{query}", answer.text + str(dict(answer.headers))
+            yield f"{name} GET {address}{query}", answer.text + str(dict(answer.headers))
+    for (method, address), name in product(addresses(names, ACTS), ("nobody", "eve", "ada")):
+        answer = server.client.request(method, address, headers=callers[name], json={}, follow_redirects=False)
+        assert answer.status_code < 500, (method, address, answer.text)
+        yield f"{name} {method} {address}", answer.text + str(dict(answer.headers))
 
 
-def test_nobody_but_organisers_learns_a_private_figure_before_the_reveal(server: Instance) -> None:
+def messages(server: Instance) -> list[str]:
+    """Return all that people and programs are sent."""
+    with server.database.read() as session:
+        mails = [f"{mail.address} {mail.subject} {mail.body}" for mail in session.scalars(select(Mail))]
+        return mails + [str(delivery.payload) for delivery in session.scalars(select(Delivery))]
+
+
+def test_nobody_but_organisers_learns_a_private_figure_before_the_reveal(
+    server: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOOK_EVERY_S", "LONGEST_S"):
+        monkeypatch.setattr(live, name, 0.01)  # a stream sends the part as it is, and ends
     callers, names = play(server)
     private = f"{BASE}/leaderboard?board=private"
     assert "0.7351" in server.client.get(private, headers=callers["olga"]).text, "the search would find it"
@@ -108,6 +158,24 @@ def test_nobody_but_organisers_learns_a_private_figure_before_the_reveal(server:
     for where, text in answers(server, callers, names):
         for sealed in forms():
             assert sealed not in text, where
+
+
+def test_no_mail_and_no_webhook_holds_a_private_figure(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_SMTP_HOST", "127.0.0.1")
+    monkeypatch.setenv("LETHE_MAIL_FROM", "lethe@example.org")
+    get_settings.cache_clear()
+    callers, names = play(server)
+    server.client.post(
+        f"{BASE}/finals/{names['failed']}/decision",
+        headers=callers["olga"],
+        json={"decision": "exclude", "reason": "."},
+    )
+    assert server.client.post(f"{BASE}/reveal", headers=callers["olga"]).json()["state"] == "final"
+    sent = messages(server)
+    for event in ("submission.scored", "competition.closed", "competition.revealed", "bob@example.org"):
+        assert any(event in text for text in sent), event
+    for text, sealed in product(sent, forms()):
+        assert sealed not in text
 
 
 @pytest.mark.parametrize("state", [s for s in CompetitionState if s not in ("final", "archived")])
