@@ -34,7 +34,7 @@ def test_an_empty_board_invites_to_submit(server: Instance, visitor: Visitor) ->
 
 def test_ranks_scores_and_shares_are_read_in_rows(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(), 2)
-    rows = [text_of(row) for row in re.findall(r"<tr role="row" class=.*?</tr>", visitor.get(BOARD).text, re.S)]
+    rows = [text_of(row) for row in re.findall(r'<tr role="row" class=.*?</tr>', visitor.get(BOARD).text, re.S)]
     assert rows[0].startswith("· not ranked Exact retraining reference 0.20000 100 %")
     assert rows[1].startswith("1 team-000")
     assert "0.15000 75 %" in rows[1]
