@@ -2,15 +2,17 @@
 
 import shutil
 from collections import Counter
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from sqlalchemy import func, select
+from sqlalchemy import func, make_url, select
 from sqlalchemy.orm import Session
 
 from server import queue
@@ -18,7 +20,7 @@ from server.admin import acts, changes
 from server.competitions import clock, finals, lifecycle
 from server.competitions import service as competitions
 from server.config import get_settings
-from server.db import Database, now
+from server.db import Database, new_id, now
 from server.errors import AppError
 from server.evaluations import scores
 from server.evaluations import service as evaluations
@@ -34,6 +36,7 @@ from server.submissions.service import CheckedUpload, Upload
 from server.teams import joining, merging
 from server.teams import service as teams
 from tests.support.instance import GOOD_CODE, competition_toml
+from tests.support.postgres import PostgresServer
 
 S = CompetitionState
 PEOPLE = ("ada", "bob", "eve")
@@ -48,19 +51,17 @@ visibility = st.sampled_from(list(Visibility))
 class Life(RuleBasedStateMachine):
     """A competition and three people. An act may be refused with an AppError; nothing else may come of it."""
 
-    def __init__(self, template: Path, folder: Path) -> None:
+    def __init__(self, worlds: "Worlds") -> None:
         super().__init__()
-        path = folder / "life.db"
-        path.unlink(missing_ok=True)
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        shutil.copyfile(template, path)
-        self.database = Database(f"sqlite:///{path}")
+        self.worlds = worlds
+        self.url = worlds.make()
+        self.database = Database(self.url)
         self.events = 0
         self.accepted: set[str] = set()
 
     def teardown(self) -> None:
         self.database.dispose()
+        self.worlds.remove(self.url)
 
     @initialize()
     def begin(self) -> None:
@@ -305,21 +306,64 @@ class Life(RuleBasedStateMachine):
         return session.scalars(select(Account).where(Account.name == name)).one()
 
 
+class Worlds(Protocol):
+    """Empty databases, one for each example."""
+
+    examples: int
+
+    def make(self) -> str: ...
+
+    def remove(self, url: str) -> None: ...
+
+
+@dataclass
+class SqliteWorlds:
+    template: Path
+    folder: Path
+    examples: int = 20
+
+    def make(self) -> str:
+        path = self.folder / f"{new_id()}.db"
+        shutil.copyfile(self.template, path)
+        return f"sqlite:///{path}"
+
+    def remove(self, url: str) -> None:
+        for path in self.folder.glob(f"{Path(url).name}*"):
+            path.unlink()
+
+
+@dataclass
+class PostgresWorlds:
+    """Locks are real here: what waits for itself would be found."""
+
+    server: PostgresServer
+    template: str
+    examples: int = 6
+
+    def make(self) -> str:
+        return self.server.url(self.server.create_database(template=self.template))
+
+    def remove(self, url: str) -> None:
+        self.server.drop_database(str(make_url(url).database))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def worlds(request: pytest.FixtureRequest, tmp_path: Path) -> Worlds:
+    if request.param == "sqlite":
+        return SqliteWorlds(request.getfixturevalue("_migrated_sqlite"), tmp_path)
+    return PostgresWorlds(request.getfixturevalue("postgres_server"), request.getfixturevalue("_migrated_postgres"))
+
+
 @pytest.mark.slow
-def test_what_must_hold_holds_whatever_is_done(
-    migrated_sqlite_url: str, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_must_hold_holds_whatever_is_done(worlds: Worlds, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_REDIS_URL", redis_url)
     for cache in (get_settings, queue.client):
         cache.cache_clear()
-    template = Path(migrated_sqlite_url.removeprefix("sqlite:///"))
-    folder = tmp_path / "lives"
-    folder.mkdir()
     try:
         run_state_machine_as_test(
-            lambda: Life(template, folder),
+            lambda: Life(worlds),
             settings=settings(
-                max_examples=20,
+                max_examples=worlds.examples,
                 stateful_step_count=50,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
