@@ -3,15 +3,11 @@
 Unlike an embedded instance nothing here is started again by itself, so that what heals is Lethe and not its supervisor.
 """
 
-import contextlib
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +20,13 @@ from server.db import Database
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from server.models.evaluation import PublicScore
+from server.storage import Storage
 from tests.end_to_end.conftest import competition_toml
+from tests.faults.forked import Process, start
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
-from tests.support.processes import descendants
+
+Score = tuple[float, float, float, float]
 
 LEASE_S = 3.0
 TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
@@ -52,52 +51,6 @@ def code(*, pause: float = 0.0, note: str = "") -> str:
 
 
 @dataclass
-class Process:
-    """One started process and its log."""
-
-    popen: subprocess.Popen[bytes]
-    log: Path
-
-    @property
-    def pid(self) -> int:
-        return self.popen.pid
-
-    def children(self) -> list[int]:
-        """Return the ids of the processes that do a worker's computing, not of the sandboxes below them."""
-        return [
-            pid
-            for pid, command in descendants(self.pid)
-            if "worker" in command and "celery" in command and _parent(pid) == self.pid
-        ]
-
-    def signal(self, number: int) -> None:
-        self.popen.send_signal(number)
-
-    def kill(self) -> None:
-        """End it and all its processes as a power cut would."""
-        for pid in [self.pid, *(pid for pid, _ in descendants(self.pid))]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.popen.wait()
-
-    def stop(self, *, timeout_s: float = 30.0) -> None:
-        """Ask it to end and wait until it has."""
-        if self.popen.poll() is None:
-            self.popen.terminate()
-            try:
-                self.popen.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except OSError:
-        return -1
-
-
-@dataclass
 class Cluster:
     """Handles of everything that runs."""
 
@@ -112,10 +65,14 @@ class Cluster:
     started: list[Process] = field(default_factory=list)
     people: dict[str, LetheClient] = field(default_factory=dict)
 
+    @property
+    def storage(self) -> Storage:
+        return Storage(self.settings.resolved_storage_url)
+
     def start_web(self) -> Process:
         port = self.url.rsplit(":", 1)[1]
-        command = ["-m", "uvicorn", "--factory", "server.main:create_app", "--port", port, "--log-level", "warning"]
-        process = self._start("web", command)
+        command = ["--factory", "server.main:create_app", "--port", port, "--log-level", "warning"]
+        process = self._start("web", "uvicorn", *command)
         wait_until(self.answers, within_s=60)
         return process
 
@@ -125,28 +82,21 @@ class Cluster:
         except httpx.TransportError:
             return False
 
-    def start_worker(self, name: str = "worker", *, module: str = "celery", **environment: str) -> Process:
-        """Start a worker with two processes. `module` stands in for Celery's program."""
-        command = ["-m", module, "--app", "worker.app", "worker", "--hostname", f"{name}@test"]
-        options = ["--concurrency", "2", "--loglevel", "warning", "--without-gossip", "--without-mingle"]
-        return self._start(name, [*command, *options], LETHE_WORKER_CONCURRENCY="2", **environment)
+    def start_worker(self, name: str = "worker", *, concurrency: int = 2, skew_s: float = 0.0, **more: str) -> Process:
+        """Start a worker. skew_s: how wrong its clock is, seconds. more: settings of its own."""
+        module = "tests.faults.skewed_celery" if skew_s else "celery"
+        environment = {"LETHE_WORKER_CONCURRENCY": str(concurrency), "SKEW_S": str(skew_s)} | more
+        command = ["--app", "worker.app", "worker", "--hostname", f"{name}@test", "--concurrency", str(concurrency)]
+        options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
+        return self._start(name, module, *command, *options, **environment)
 
     def start_beat(self) -> Process:
-        return self._start("beat", ["-m", "celery", "--app", "worker.app", "beat", "--loglevel", "warning"])
+        return self._start("beat", "celery", "--app", "worker.app", "beat", "--loglevel", "warning")
 
-    def _start(self, name: str, command: list[str], **environment: str) -> Process:
+    def _start(self, name: str, module: str, *arguments: str, **environment: str) -> Process:
         log = self.folder / "logs" / f"{name}-{len(self.started)}.log"
         log.parent.mkdir(exist_ok=True)
-        with log.open("wb") as file:
-            popen = subprocess.Popen(
-                [sys.executable, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=self.environment | environment,
-                start_new_session=True,
-            )
-        process = Process(popen, log)
+        process = start(name, module, arguments, environment=self.environment | environment, log=log)
         self.started.append(process)
         return process
 
@@ -176,7 +126,7 @@ class Cluster:
         wait_until(ended, within_s=within_s, about=lambda: str(found))
         return found
 
-    def exact_score(self, submission: JsonObject) -> tuple[float, float, float, float]:
+    def exact_score(self, submission: JsonObject) -> Score:
         with self.database.read() as session:
             row = session.query(PublicScore).filter_by(submission_id=submission["id"]).one()
             return row.final_score, row.forgetting_quality, row.retain_ratio, row.test_ratio
@@ -187,13 +137,17 @@ class Cluster:
 
 
 def wait_until(
-    condition: Callable[[], bool], *, within_s: float = 120.0, about: Callable[[], str] = lambda: ""
+    condition: Callable[[], bool],
+    *,
+    within_s: float = 120.0,
+    every_s: float = 0.15,  # each look costs the web server the time of a request
+    about: Callable[[], str] = lambda: "",
 ) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within_s:g} s {about()}")
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 @contextmanager
@@ -247,7 +201,7 @@ def _open_competition(cluster: Cluster, toml: str) -> None:
         organiser.prepare("tiny")
         wait_until(lambda: organiser.competition("tiny")["state"] in ("ready", "open"), within_s=150)
         if organiser.competition("tiny")["state"] == "ready":
-            with contextlib.suppress(ApiError):  # it may just have opened by itself
+            with suppress(ApiError):  # it may just have opened by itself
                 organiser.open("tiny")
         wait_until(lambda: organiser.competition("tiny")["state"] == "open")
     worker.stop()
@@ -257,7 +211,7 @@ def _end_all(cluster: Cluster) -> None:
     for client in cluster.people.values():
         client.close()
     for process in cluster.started:
-        if process.popen.poll() is None:
+        if process.is_alive:
             process.kill()
     cluster.redis.stop()
 

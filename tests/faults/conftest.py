@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.cluster import Cluster, Process, code, running_cluster
+from tests.faults.cluster import Cluster, Score, code, running_cluster
+from tests.faults.forked import Process
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     yield shared_cluster
     for process in shared_cluster.started[1:]:
-        if process.popen.poll() is None and "web" not in process.log.name:
+        if process.is_alive and process.name != "web":
             process.kill()
 
 
@@ -28,7 +29,7 @@ def worker(cluster: Cluster) -> Process:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(shared_cluster: Cluster) -> tuple[float, float, float, float]:
+def undisturbed(shared_cluster: Cluster) -> Score:
     """The score of `code()` in a run in which nothing went wrong."""
     worker = shared_cluster.start_worker("undisturbed")
     submission = shared_cluster.submit("undisturbed", code())

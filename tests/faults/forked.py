@@ -1,0 +1,130 @@
+"""Our programs as real processes, forked from one that has imported their libraries: the same, and seconds sooner.
+
+Importing torch takes longer than most faults last. Only libraries are shared: what is forked imports our own code by
+itself, and has a session, an environment and a log of its own.
+"""
+
+import multiprocessing
+import os
+import random
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+from tests.support.processes import descendants
+
+LIBRARIES = [
+    "alembic.command",
+    "celery.apps.beat",
+    "celery.apps.worker",
+    "celery.bin.celery",
+    "celery.concurrency.prefork",
+    "fastapi",
+    "jinja2",
+    "kombu.transport.redis",
+    "numba",
+    "psycopg",
+    "pydantic_settings",
+    "safetensors.torch",
+    "scipy.stats",
+    "sklearn.datasets",
+    "sqlalchemy.orm",
+    "structlog",
+    "torch._dynamo",
+    "torchvision",
+    "uvicorn.main",
+]
+
+
+@dataclass
+class Process:
+    """One started process and its log."""
+
+    name: str
+    forked: ForkServerProcess
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        if self.forked.pid is None:
+            raise RuntimeError("the process was not started")
+        return self.forked.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self.forked.is_alive()
+
+    def children(self) -> list[int]:
+        """Return the ids of the processes that do a worker's computing, not of the sandboxes below them."""
+        own = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return [pid for pid, command in descendants(self.pid) if command == own and _parent(pid) == self.pid]
+
+    def sandboxes(self) -> list[int]:
+        """Return the ids of the processes with each of which a whole sandbox below a worker ends."""
+        return sorted(
+            pid for pid, command in descendants(self.pid) if "bwrap" in command and "sandbox.guest.zygote" in command
+        )
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it ended in time."""
+        self.forked.join(timeout_s)
+        return not self.is_alive
+
+    def kill(self) -> None:
+        """End it and all its processes as a power cut would."""
+        for pid in [self.pid, *(pid for pid, _ in descendants(self.pid))]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.forked.join()
+
+    def stop(self, *, timeout_s: float = 30.0) -> None:
+        """Ask it to end and wait until it has."""
+        if self.is_alive:
+            self.signal(signal.SIGTERM)
+            if not self.wait(timeout_s):
+                self.kill()
+
+
+def start(name: str, module: str, arguments: Sequence[str], *, environment: dict[str, str], log: Path) -> Process:
+    """Run `python -m module arguments`, with nothing in its environment but what is given."""
+    forked = _context().Process(target=_run, args=(module, arguments, environment, log), daemon=True)
+    forked.start()
+    return Process(name, forked, log)
+
+
+@lru_cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LIBRARIES)
+    return context
+
+
+def _run(module: str, arguments: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(environment)
+    random.seed()
+    time.tzset()
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return -1
