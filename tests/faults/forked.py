@@ -61,6 +61,10 @@ class Process:
     def is_alive(self) -> bool:
         return self.forked.is_alive()
 
+    @property
+    def exit_status(self) -> int | None:
+        return self.forked.exitcode
+
     def children(self) -> list[int]:
         """Return the ids of the processes that do a worker's computing, not of the sandboxes below them."""
         own = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +9,8 @@ import pytest
 from server.cli.people import organiser_credentials
 from server.client.api import JsonObject, LetheClient
 from server.models.evaluation import Evaluation, Shard, ShardAttempt
-from tests.faults.cluster import Cluster, Process, code, wait_until
+from tests.faults.cluster import Cluster, code, wait_until
+from tests.faults.forked import Process, start
 
 Score = tuple[float, float, float, float]
 TOKENS = "/competitions/tiny/worker-tokens"
@@ -35,21 +34,16 @@ def start_remote(cluster: Cluster, token: JsonObject, **environment: str) -> Pro
     number = len(cluster.started)
     home = cluster.folder / f"remote-{number}"
     home.mkdir()
-    log = home / "worker.log"
     own = {name: value for name, value in os.environ.items() if not name.startswith(("LETHE_", "AWS_"))}
-    with log.open("wb") as file:
-        popen = subprocess.Popen(
-            [sys.executable, "-m", "server.cli.main", "worker", "--server", cluster.url],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=own
-            | {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
-            | environment,
-            start_new_session=True,
-            cwd=home,
-        )
-    process = Process(popen, log)
+    process = start(
+        f"remote-{number}",
+        "server.cli.main",
+        ["worker", "--server", cluster.url],
+        environment=own
+        | {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
+        | environment,
+        log=home / "worker.log",
+    )
     cluster.started.append(process)
     return process
 
@@ -83,7 +77,7 @@ def test_remote_worker_gives_the_same_bits_with_nothing_but_a_token(
     assert "outputs.safetensors" not in cached  # of the retrained models: only scoring compares with them
     assert token["token"] not in worker.log.read_text()
     worker.stop()
-    assert worker.popen.returncode == 0
+    assert worker.exit_status == 0
     found = organiser.get("/competitions/tiny/workers")
     assert [worker["state"] for worker in found if worker["token_id"] == token["id"]] == ["stopped"]
 
@@ -96,7 +90,8 @@ def test_revoked_in_a_run_it_ends_and_another_finishes(
     submission = cluster.submit("revoked-worker", code(pause=0.4, note="revoked"))
     wait_until(lambda: cluster.runs_done("revoked-worker", submission) >= 1)
     organiser.delete(f"{TOKENS}/{revoked['id']}")
-    assert worker.popen.wait(150) == 1, worker.log.read_text()
+    assert worker.wait(150)
+    assert worker.exit_status == 1, worker.log.read_text()
     start_remote(cluster, other)
     assert cluster.end_of("revoked-worker", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
@@ -114,7 +109,8 @@ def test_asked_to_stop_it_gives_its_shard_back(
     submission = cluster.submit("drained-afar", code(pause=0.4, note="drained"))
     wait_until(lambda: cluster.runs_done("drained-afar", submission) >= 1)
     worker.signal(signal.SIGTERM)
-    assert worker.popen.wait(150) == 0, worker.log.read_text()
+    assert worker.wait(150)
+    assert worker.exit_status == 0, worker.log.read_text()
     assert attempts(cluster, submission)[-1][1] == "given-back"
     start_remote(cluster, token)
     assert cluster.end_of("drained-afar", submission)["stage"] == "scored"
@@ -125,5 +121,6 @@ def test_asked_to_stop_it_gives_its_shard_back(
 def test_unfit_worker_ends_with_the_reason(cluster: Cluster, organiser: LetheClient) -> None:
     token = organiser.post(TOKENS, {"name": "small"})
     worker = start_remote(cluster, token, LETHE_WORKER_MEMORY_MIB="64")
-    assert worker.popen.wait(150) == 1
+    assert worker.wait(150)
+    assert worker.exit_status == 1
     assert "allows a run 512 MiB of memory, this worker has 64 MiB for one" in worker.log.read_text()

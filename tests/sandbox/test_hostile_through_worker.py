@@ -133,7 +133,10 @@ def _sent(instance: Instance, client: LetheClient, paths: list[Path]) -> dict[st
 def _ended(session: Any, submission: Submission) -> Ended:
     evaluation = session.query(Evaluation).filter_by(submission_id=submission.id).one()
     score = session.get(PublicScore, evaluation.id)
-    result = (score.final_score, score.retain_ratio, score.test_ratio, score.details) if score else ()
+    result: tuple[Any, ...] = ()
+    if score:
+        measured = {name: value for name, value in score.details.items() if name != "run_wall_time_s"}
+        result = (score.final_score, score.retain_ratio, score.test_ratio, measured)
     outcome = "weights" if submission.stage == "scored" else submission.error_class or submission.stage
     return Ended(outcome, submission.fault, result)
 

@@ -1,5 +1,6 @@
 """Logs are shown as text that steers nothing."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,3 +30,9 @@ def test_any_bytes_become_short_clean_text(log: bytes, max_chars: int) -> None:
     assert len(text) <= max(max_chars, len(CUT))
     assert all(character in "\n\t" or character.isprintable() or ord(character) > 159 for character in text)
     text.encode()
+
+
+@pytest.mark.parametrize("piece", [b"x", b"x\r", b"\x1b[0", b"\x1b]x", b"\x1b[ ", b"0;"], ids=repr)
+def test_time_grows_with_the_length_alone(piece: bytes) -> None:
+    log = b"\x1b[" + piece * (4 * 2**20 // len(piece))  # with a square in it, this would last for hours
+    assert len(readable_log(log)) <= 16_384

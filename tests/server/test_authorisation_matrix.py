@@ -35,6 +35,7 @@ FOR: dict[str, tuple[str, ...]] = {
     ),
     ACCOUNT: (
         "GET /api/v1/me",
+        "PUT /api/v1/me/mail",
         "PUT /api/v1/me/password",
         "POST /api/v1/me/deletion",
         "GET /api/v1/tokens",

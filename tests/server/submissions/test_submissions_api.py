@@ -280,6 +280,10 @@ def test_failure_is_shown_with_class_and_line_of_ones_own_file(server: Instance)
         "exception_type": "ZeroDivisionError",
         "file": "submission.py",
         "line": 2,
+        "bits": None,
+        "remaining_bits": None,
+        "renews_at": None,
+        "withheld": False,
     }
     assert "/srv/secret" not in shown.text
 

@@ -1,6 +1,8 @@
 """Pages kept for those who are not logged in."""
 
 import gzip
+import re
+from collections import Counter
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
@@ -101,8 +103,18 @@ def test_who_has_the_kept_page_already_is_told_so(server: Instance, visitor: Vis
 
 def test_kept_pages_are_counted_by_their_route(server: Instance, visitor: Visitor) -> None:
     server.competition()
+    before = _served(server)
     for _ in range(2):
         visitor.get("/competitions/digits/leaderboard")
-    counts = server.client.get("/metrics").text
-    assert 'route="/competitions/{slug}/leaderboard"' in counts
-    assert 'route="none"' not in counts
+    after = _served(server)
+    assert after["/competitions/{slug}/leaderboard"] == before["/competitions/{slug}/leaderboard"] + 2
+    assert after["none"] == before["none"]
+
+
+def _served(server: Instance) -> Counter[str]:
+    """Return how many pages were served by route: other tests of this process count too."""
+    served: Counter[str] = Counter()
+    found = r'lethe_http_requests_total{method="GET",route="([^"]*)",status="200"} ([0-9.]+)'
+    for route, count in re.findall(found, server.client.get("/metrics").text):
+        served[route] += int(float(count))
+    return served

@@ -56,5 +56,5 @@ def test_training_sandbox_and_evaluation_have_one_network(case: str, tmp_path: P
         logits = inside.eval()(to_inputs(stored.images, seen.network)).numpy()
     expected = logit_scaled_confidences(logits, stored.labels.numpy())
     outputs = SplitEvaluator(network, dict.fromkeys(("retain", "forget", "test"), stored)).evaluate_state(trained)
-    assert outputs.confidences == pytest.approx(expected, abs=1e-4)
+    assert outputs.confidences == pytest.approx(expected, rel=1e-4, abs=1e-3)  # another network would be off by units
     assert list(inside.state_dict()) == list(trained)
