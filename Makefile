@@ -33,7 +33,7 @@ demo: $(STAMP) ## install, then watch a whole competition happen (Ctrl-C ends it
 
 .PHONY: test
 test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## lint, formatting, types, import rule, known holes, then the tests: what CI runs

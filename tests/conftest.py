@@ -51,6 +51,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
 
 
+LONGEST_FIRST = ("tests/faults/", "tests/end_to_end/", "tests/sandbox/", "tests/browser/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders whose files take minutes, so that no process is left alone with one at the end."""
+
+    def turn(item: pytest.Item) -> int:
+        return next((k for k, folder in enumerate(LONGEST_FIRST) if item.nodeid.startswith(folder)), len(LONGEST_FIRST))
+
+    items.sort(key=turn)
+
+
 # --- settings ---
 
 

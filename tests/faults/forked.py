@@ -101,7 +101,7 @@ class Process:
 
 def start(name: str, module: str, arguments: Sequence[str], *, environment: dict[str, str], log: Path) -> Process:
     """Run `python -m module arguments`, with nothing in its environment but what is given."""
-    forked = _context().Process(target=_run, args=(module, arguments, environment, log), daemon=True)
+    forked = _context().Process(target=_run, args=(module, arguments, environment, log))
     forked.start()
     return Process(name, forked, log)
 

@@ -78,6 +78,8 @@ def _faulty(application: Callable[..., Any], faults: Faults) -> Callable[[WSGIEn
             faults.fail_next -= 1
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("500 Internal Server Error", [("Content-Type", "application/xml"), ("Connection", "close")])
+            if environ["REQUEST_METHOD"] == "HEAD":
+                return []
             return [b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"]
         return application(environ, start_response)
 
