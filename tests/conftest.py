@@ -174,9 +174,12 @@ def private_redis() -> Iterator[RedisProcess]:
 # --- a browser ---
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """Chromium without a window. Mark the test `browser`, so that it is skipped where there is none."""
+    """Chromium without a window. Mark the test `browser`, so that it is skipped where there is none.
+
+    Of one module: while it is open, an event loop counts as running in this thread.
+    """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 (most tests never need it)
 
     with sync_playwright() as playwright:

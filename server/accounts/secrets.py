@@ -7,8 +7,8 @@ TOKEN_PREFIX = "lethe_"  # noqa: S105 (a prefix by which scanners and people kno
 
 
 def new_token(prefix: str = "") -> str:
-    """Return a fresh secret of 256 random bits."""
-    return prefix + secrets.token_urlsafe(32)
+    """Return a fresh secret of 256 random bits: digits and letters, for a leading hyphen would read as an option."""
+    return prefix + secrets.token_hex(32)
 
 
 def digest(token: str) -> str:

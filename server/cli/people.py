@@ -34,7 +34,7 @@ def password_of(settings: Settings, name: str) -> str:
     path = settings.home.absolute() / "credentials.json"
     known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     if name not in known:
-        known[name] = secrets.token_urlsafe(12)
+        known[name] = secrets.token_hex(10)
         _write_private(path, json.dumps(known, indent=2))
     return known[name]
 
