@@ -28,8 +28,10 @@ class Control(StrEnum):
 REQUIRED_EVERYWHERE = frozenset(
     {Control.BOUNDARY, Control.NO_NETWORK, Control.SYSTEM_CALLS, Control.NOT_ROOT, Control.SCRATCH}
 )
-# What a competition with hidden data and strangers should ask for.
+# What a competition with hidden data and strangers should ask for. gVisor counts no processes: bubblewrap alone has it.
 REQUIRED_FOR_STRANGERS = REQUIRED_EVERYWHERE | {Control.RUN_ISOLATION, Control.MEMORY_GROUP, Control.PROCESS_GROUP}
+# What an operator may ask for by name.
+REQUIRED = {"everywhere": REQUIRED_EVERYWHERE, "strangers": REQUIRED_FOR_STRANGERS}
 
 _GROUPS = (
     "run the worker as root (the sandbox drops root itself), under systemd with Delegate=yes and "

@@ -15,12 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sandbox.backends.base import Backend, Link, StartRequest
-from sandbox.backends.bubblewrap import Bubblewrap
-from sandbox.backends.plain import Plain
-from sandbox.backends.runsc import Runsc
+from sandbox.achieved import BACKENDS, controls_of
+from sandbox.backends.base import Link, StartRequest
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
-from sandbox.controls import Control, Controls, MissingControls, missing_controls
+from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
 from sandbox.host_files import layout_of, lines_of_files, open_to_others, staged_original
 from sandbox.notebook_stream import CheckpointReader
@@ -33,7 +31,6 @@ from sandbox.supervise import Observed
 from sandbox.verdict import Context, ExitFacts, judge
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
-BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "runsc": Runsc, "plain": Plain}
 
 
 class Launcher:
@@ -68,7 +65,12 @@ class Sandbox:
         try:
             if os.geteuid() == 0:
                 open_to_others((spec.stage_dir, spec.data_dir, *spec.data_dir.rglob("*")))
-            self.achieved = self._achieved()
+            self.achieved = controls_of(
+                self._backend,
+                roots=self._roots,
+                slot_uid=self._slot.uid if self._slot else None,
+                isolation=spec.policy.isolation,
+            )
             self._require_controls()
             self._living_link()
         except BaseException:
@@ -254,27 +256,6 @@ class Sandbox:
             cpu_time_s=0.0,
             peak_memory_mib=0.0,
             log=b"",
-        )
-
-    def _achieved(self) -> Controls:
-        """Say which protections stand on this host."""
-        group = f"cgroup-v{self._roots.version}"
-        in_group = self._roots.controllers
-        uid = self._slot.uid if self._slot else self._backend.kernel_uid()
-        achieved = set(self._backend.controls)
-        conditional = {
-            Control.NOT_ROOT: uid != 0,
-            Control.RUN_ISOLATION: self._spec.policy.isolation is Isolation.RUN and bool(achieved),
-            Control.MEMORY_GROUP: "memory" in in_group,
-            Control.PROCESS_GROUP: "pids" in in_group and self._backend.name != "runsc",
-        }
-        return Controls(
-            backend=self._spec.backend,
-            isolation=self._spec.policy.isolation.value,
-            memory=group if "memory" in in_group else "rlimit-and-watch",
-            processes=group if "pids" in in_group else "rlimit",
-            kernel_uid=uid,
-            achieved=frozenset(achieved | {control for control, given in conditional.items() if given}),
         )
 
     def _require_controls(self) -> None:

@@ -60,6 +60,10 @@ class Settings(BaseSettings):
     sandbox_backend: Literal["bubblewrap", "runsc", "plain"] = Field(
         default="bubblewrap", description="what confines participants' code; plain only in tests"
     )
+    sandbox_required: Literal["everywhere", "strangers"] = Field(
+        default="everywhere",
+        description="which protections this worker must have to take a shard; strangers: all of them",
+    )
     lease_s: float = Field(
         default=60.0, gt=0, description="a shard whose worker is silent this long is given to another"
     )
@@ -112,6 +116,12 @@ class Settings(BaseSettings):
                 raise ValueError(f"LETHE_ENVIRONMENT=production needs {', '.join(missing)}")
             if self.sandbox_backend == "plain":
                 raise ValueError("LETHE_SANDBOX_BACKEND=plain confines nothing and is refused in production")
+        return self
+
+    @model_validator(mode="after")
+    def _required_controls_can_be_had(self) -> Self:
+        if self.sandbox_required == "strangers" and self.sandbox_backend == "plain":
+            raise ValueError("LETHE_SANDBOX_REQUIRED=strangers cannot be had from LETHE_SANDBOX_BACKEND=plain")
         return self
 
     @model_validator(mode="after")

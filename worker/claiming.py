@@ -11,6 +11,7 @@ from server.models.worker import WorkerState
 from server.workers import service as workers
 from server.workers.fitness import Fitting, fitting
 from worker import drain
+from worker.confinement import missing_here
 from worker.context import WorkerContext
 
 log = structlog.get_logger()
@@ -40,6 +41,8 @@ class Claimant:
     def _claim(self, session: Session) -> ClaimedShard | None:
         context = self._context
         fit = fitting(session, context.facts, competitions=self._competitions)
+        if missing := missing_here(context.settings):
+            fit = Fitting((), dict.fromkeys((*fit.splits, *fit.refusals), " ".join(missing)))
         self._tell(session, fit)
         return claims.claim(session, worker=context.name, lease_s=context.settings.lease_s, splits=fit.splits)
 

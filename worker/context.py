@@ -17,6 +17,7 @@ from server.storage import Storage, get_storage
 from server.workers.fitness import WorkerFacts
 from worker import metrics
 from worker.artefacts import Artefacts, StoredArtefacts
+from worker.confinement import required_controls
 from worker.cooling import Cooling
 from worker.facts import worker_facts
 from worker.inference import SplitEvaluator
@@ -67,6 +68,7 @@ class RunningContext:
                 policy=policy,
                 backend=self.settings.sandbox_backend,
                 production=self.settings.environment == "production",
+                required_controls=required_controls(self.settings),
             )
             with metrics.SANDBOX_START_SECONDS.time():
                 found = Launcher(spec).start()

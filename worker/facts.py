@@ -9,8 +9,10 @@ from typing import Any
 
 from billiard.process import current_process
 
+from sandbox.controls import Control
 from server.config import Settings
 from server.workers.fitness import WorkerFacts
+from worker.confinement import required_controls
 
 COMPUTES = ("torch", "torchvision", "numpy")
 
@@ -22,6 +24,7 @@ def worker_facts(settings: Settings) -> WorkerFacts:
         device=settings.worker_device,
         memory_mib=(settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency,
         versions={"python": platform.python_version(), **{name: version(name) for name in COMPUTES}},
+        isolates_runs=Control.RUN_ISOLATION in required_controls(settings),
     )
 
 

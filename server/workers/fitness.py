@@ -12,12 +12,16 @@ from server.workers.repository import ReadySplit
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker says of itself. memory_mib: what one of its runs may use."""
+    """What a worker says of itself.
+
+    memory_mib: what one of its runs may use. isolates_runs: whether it refuses runs that share a process.
+    """
 
     name: str
     device: str
     memory_mib: int
     versions: dict[str, Any]
+    isolates_runs: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
         return f"{name} was prepared on {split.device}, this worker computes on {facts.device}: they round differently"
     if facts.memory_mib < split.memory_mib:
         return f"{name} allows a run {split.memory_mib} MiB of memory, this worker has {facts.memory_mib} MiB for one"
+    if facts.isolates_runs and facts.device == "cuda" and split.isolation == "shard":
+        return f"{name} lets a shard's runs share a process, which this worker's LETHE_SANDBOX_REQUIRED refuses"
     prepared, installed = split.versions.get("torch"), facts.versions.get("torch")
     wanted = minor_version(prepared)
     if prepared is not None and wanted != minor_version(installed):

@@ -24,6 +24,7 @@ class ReadySplit:
     device: str | None
     versions: dict[str, Any]
     memory_mib: int
+    isolation: str | None = None
 
 
 def ready_splits(
@@ -38,6 +39,7 @@ def ready_splits(
             Split.device,
             Split.versions,
             Competition.config["limits"]["memory_mib"].as_integer(),
+            Competition.config["limits"]["isolation"].as_string(),
         )
         .join(Competition, Competition.id == Split.competition_id)
         .where(Split.state == SplitState.READY.value)

@@ -9,7 +9,7 @@ from worker import drain
 from worker.cooling import Cooling
 from worker.facts import gpu_of, worker_facts
 
-SPLIT = ReadySplit("s", "digits", "public", "cuda", {"torch": "2.13.0+cu130"}, memory_mib=2048)
+SPLIT = ReadySplit("s", "digits", "public", "cuda", {"torch": "2.13.0+cu130"}, memory_mib=2048, isolation="shard")
 WORKER = {"name": "w", "device": "cuda", "memory_mib": 4096, "versions": {"torch": "2.13.1"}}
 
 
@@ -21,6 +21,7 @@ WORKER = {"name": "w", "device": "cuda", "memory_mib": 4096, "versions": {"torch
         ({"memory_mib": 2000}, "allows a run 2048 MiB of memory, this worker has 2000 MiB"),
         ({"versions": {"torch": "2.11.0"}}, "torch 2.13.0+cu130, this worker has 2.11.0: install 2.13"),
         ({"versions": {}}, "this worker has None"),
+        ({"isolates_runs": True}, "lets a shard's runs share a process"),
     ],
 )
 def test_refusal_names_what_differs(changes: dict[str, object], reason: str | None) -> None:
@@ -32,6 +33,8 @@ def test_facts_are_of_one_process() -> None:
     facts = worker_facts(Settings(worker_memory_mib=8192, worker_concurrency=4))
     assert facts.memory_mib == 2048
     assert facts.versions["torch"]
+    assert not facts.isolates_runs
+    assert worker_facts(Settings(sandbox_required="strangers")).isolates_runs
 
 
 def test_processes_take_turns_on_the_gpus() -> None:

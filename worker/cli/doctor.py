@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from sandbox import doctor as sandbox_doctor
-from sandbox.controls import REQUIRED_EVERYWHERE, REQUIRED_FOR_STRANGERS
+from sandbox.controls import REQUIRED_FOR_STRANGERS
 from server import doctor
 from server.config import Settings
 from server.doctor import Finding
+from worker.confinement import required_controls
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "wrong": "[bold red]wrong[/]"}
@@ -65,9 +66,10 @@ def _namespaces() -> Finding:
 
 def _sandbox(settings: Settings) -> Finding:
     backend = settings.sandbox_backend
-    found = sandbox_doctor.examine(backend=backend, required=REQUIRED_EVERYWHERE)
+    found = sandbox_doctor.examine(backend=backend, required=required_controls(settings))
     if found.problems:
-        return Finding("sandbox", "wrong", f"{backend} does not confine", " ".join(found.problems))
+        lacks = f"{backend} does not give what LETHE_SANDBOX_REQUIRED={settings.sandbox_required} asks for"
+        return Finding("sandbox", "wrong", lacks, " ".join(found.problems))
     seen = f"{backend}, started in {found.start_time_s:.1f} s, a run in {found.run_time_s:.2f} s"
     strict = sandbox_doctor.examine(backend=backend, required=REQUIRED_FOR_STRANGERS)
     if strict.problems:

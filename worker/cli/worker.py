@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from server.errors import InvalidInput
+from server.errors import HostFault, InvalidInput
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -30,11 +30,14 @@ def run_worker(
     which device it uses and how many shards it runs at a time. SIGTERM lets it give back what it has.
     """
     from server import logging
+    from worker.confinement import missing_here
     from worker.remote.settings import RemoteSettings, take_token
 
     _check_address(server, insecure=insecure)
     token = take_token().get_secret_value()
     settings = RemoteSettings()
+    if missing := missing_here(settings):
+        raise HostFault(" ".join(missing))
     logging.configure(as_json=settings.log_json)
     if settings.worker_metrics_port:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.scratch / "metrics")  # read at prometheus' import
