@@ -7,6 +7,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
+DRIVER_FOLDER = "/opt/driver"  # where a mount shows the libraries of a device's driver; the loader looks there
+
 
 class Isolation(StrEnum):
     """How far one run is kept from the next."""
@@ -55,7 +57,8 @@ class RunPolicy:
     frame_mib: refuse to start for an original model larger than this.
     max_abs_weight: larger weights are refused, so that inference stays finite.
     cpus: processors it may run on; empty leaves the host's choice.
-    devices, mounts: what an organiser adds to the view; both empty by default.
+    devices, mounts: what an organiser adds to the view; both empty by default. With a device, a run also sees copies
+        of the few files of /proc that drivers read, and may make the calls that they need.
     """
 
     wall_time_s: float = 60.0

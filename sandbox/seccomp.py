@@ -9,7 +9,7 @@ import platform
 import struct
 from collections.abc import Iterable
 
-from sandbox.syscalls import AARCH64, ALLOWED, CHECKED, X86_64
+from sandbox.syscalls import AARCH64, ALLOWED, CHECKED, FOR_DRIVERS, X86_64
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _JUMP_EQUAL = 0x15
@@ -49,7 +49,7 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
     """Return the filter's instructions for `machine` (default: this one).
 
     accelerator: a device node is shown, whose driver is driven by ioctl; then only the ioctls that
-    type into a terminal are refused.
+    type into a terminal are refused, and the calls in FOR_DRIVERS are allowed.
     Raises UnsupportedMachine for anything but x86_64 and aarch64.
     """
     name = machine or platform.machine()
@@ -66,7 +66,7 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
         program += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
     for call, body in _argument_rules(accelerator=accelerator):
         program += _for_call(CHECKED[call][column], body)
-    numbers = [pair[column] for pair in ALLOWED.values()]
+    numbers = [pair[column] for pair in (ALLOWED | FOR_DRIVERS if accelerator else ALLOWED).values()]
     for low, high in _ranges(number for number in numbers if number is not None):
         program += [(_JUMP_AT_LEAST, 0, 2, low), (_JUMP_GREATER, 1, 0, high), (_RETURN, 0, 0, _ALLOW)]
     program.append((_RETURN, 0, 0, _ERRNO | errno.ENOSYS))

@@ -22,7 +22,7 @@ from sandbox.backends.base import StartRequest, View, guest_environment
 from sandbox.backends.drop_root import shown_path
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable
-from sandbox.policy import RunPolicy
+from sandbox.policy import DRIVER_FOLDER, RunPolicy
 from sandbox.zygote_link import ZygoteLink
 
 INNER_UID = 1000
@@ -171,8 +171,11 @@ def _describe_view(arguments: _Arguments, request: StartRequest) -> None:
 
 def _environment(request: StartRequest) -> dict[str, str]:
     environment = guest_environment(request.policy)
-    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
-        environment["LD_LIBRARY_PATH"] = "/opt/python/lib"
+    shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
+    folders = ["/opt/python/lib"] if shared else []
+    folders += [DRIVER_FOLDER for mount in request.policy.mounts if mount.target == DRIVER_FOLDER]
+    if folders:
+        environment["LD_LIBRARY_PATH"] = ":".join(folders)
     return environment
 
 

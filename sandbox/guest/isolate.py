@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sandbox.guest import linux
+from sandbox.guest import driver_view, linux
 
 SCRATCH = "/scratch"
 SUBMISSION = "/submission"
@@ -53,12 +53,22 @@ def build_view(request: Mapping[str, Any], *, data: str, stage: str, policy: Map
     _show(f"{stage}/{request['code']}", SUBMISSION)
     if request["original"]:
         _show(f"{stage}/{request['original']}", f"{data}/{ORIGINAL}")
+    _mount_proc(Path(stage), shows_device=bool(policy["devices"]))
     linux.mount(
         "none", stage, kind="tmpfs", flags=linux.MS_RDONLY | _LOCKED_DOWN, options="size=4k,nr_inodes=1,mode=000"
     )
-    # Process entries only: no /proc/sys, no kernel counters, nothing of the host's machine.
-    linux.mount("proc", "/proc", kind="proc", flags=_LOCKED_DOWN | linux.MS_NOEXEC, options="subset=pid")
     linux.set_hostname("lethe")
+
+
+def _mount_proc(stage: Path, *, shows_device: bool) -> None:
+    """Show process entries only: no /proc/sys, no kernel counters, nothing of the host's machine.
+
+    The driver of a device reads a few files more. stage: covered for a while.
+    """
+    if shows_device:
+        driver_view.mount_proc(stage)
+    else:
+        linux.mount("proc", "/proc", kind="proc", flags=_LOCKED_DOWN | linux.MS_NOEXEC, options="subset=pid")
 
 
 def _show(source: str, target: str) -> None:

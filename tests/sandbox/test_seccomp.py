@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from sandbox.seccomp import UnsupportedMachine, build_filter
-from sandbox.syscalls import ALLOWED, CHECKED
+from sandbox.syscalls import ALLOWED, CHECKED, FOR_DRIVERS
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -64,6 +64,15 @@ def test_arguments_decide(machine: str) -> None:
     assert decide(machine, number["ioctl"], 1, 0x5412, accelerator=True) == 0x50000 | errno.EPERM
     assert decide(machine, number["ioctl"], 1, 0xC020462A, accelerator=True) == ALLOW
     assert decide(machine, number["prctl"], 22) == 0x50000 | errno.EPERM
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_calls_for_drivers_are_open_with_a_device_alone(machine: str) -> None:
+    column = MACHINES[machine][0]
+    assert FOR_DRIVERS.keys() == {"memfd_create"}
+    for pair in FOR_DRIVERS.values():
+        assert decide(machine, pair[column]) == 0x50000 | errno.ENOSYS
+        assert decide(machine, pair[column], accelerator=True) == ALLOW
 
 
 def test_other_tables_end_the_process() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
-from sandbox.policy import Isolation, RunPolicy
+from sandbox.policy import DRIVER_FOLDER, Isolation, Mount, RunPolicy
 from server.competitions.config_file import Limits
 from server.errors import HostFault
 from tests.worker.splits.conftest import competition
-from worker.gpu import device_files, on_gpu
+from worker.gpu import CUDA_HOST_MIB, device_files, driver_library, on_gpu, system_files
 from worker.splits.prepare import prepare_split
 
 
@@ -45,6 +45,37 @@ def test_the_competition_chooses_how_far_runs_are_kept_apart(folder: Path, isola
     limits = Limits.model_validate({"isolation": isolation})
     policy = on_gpu(RunPolicy(threads=3), limits, number=0, folder=folder)
     assert (policy.device, policy.isolation, policy.threads) == ("cuda", expected, 3)
+
+
+def test_what_a_context_takes_of_the_hosts_memory_is_added_to_the_runs(folder: Path) -> None:
+    policy = on_gpu(RunPolicy(memory_mib=500), Limits(), number=0, folder=folder)
+    assert policy.memory_mib == 500 + CUDA_HOST_MIB
+
+
+def test_a_run_is_shown_the_topology_file_by_file_and_no_counter(tmp_path: Path) -> None:
+    nodes = ("node0", "node1")
+    for name in (*(f"devices/system/node/{node}/{file}" for node in nodes for file in ("cpumap", "meminfo")), "x/y"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    shown = system_files(tmp_path)
+    assert [mount.target for mount in shown] == [f"/sys/devices/system/node/{node}/cpumap" for node in nodes]
+    assert [mount.source for mount in shown] == [str(tmp_path / mount.target[5:]) for mount in shown]
+
+
+def test_driver_that_the_loader_finds_by_itself_is_not_shown_again() -> None:
+    assert driver_library([Path("/nowhere")]) == ()
+
+
+def test_driver_behind_alternatives_is_shown_with_its_folder(tmp_path: Path) -> None:
+    """As Debian's packages lay it out: the name the loader finds leads through /etc, which a run has not."""
+    current, alternative = tmp_path / "nvidia/current", tmp_path / "etc"
+    current.mkdir(parents=True)
+    alternative.mkdir()
+    (current / "libcuda.so.1").symlink_to("libcuda.so.570.1")
+    (current / "libcuda.so.570.1").touch()
+    (alternative / "glx--libcuda.so.1").symlink_to(current / "libcuda.so.1")
+    (tmp_path / "libcuda.so.1").symlink_to(alternative / "glx--libcuda.so.1")
+    assert driver_library([tmp_path / "other", tmp_path]) == (Mount(str(current), DRIVER_FOLDER),)
 
 
 CODE = """
