@@ -1,6 +1,8 @@
 """The servers that every other test stands on."""
 
 import os
+import subprocess
+import sys
 
 import psycopg
 import pytest
@@ -11,6 +13,7 @@ from server.config import get_settings
 from server.db import make_engine
 from server.embedded.redis import RedisProcess
 from tests.support.postgres import PostgresServer
+from tests.support.processes import cpu_s
 
 
 def tables_of(url: str) -> list[str]:
@@ -33,6 +36,19 @@ def test_migrated_database_has_tables(migrated_url: str) -> None:
 def test_each_test_has_a_database_of_its_own(migrated_postgres_url: str, visit: int) -> None:
     with psycopg.connect(migrated_postgres_url) as connection:
         connection.execute("CREATE TABLE left_behind (visit int)")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processor_time_of_children_that_ended_is_not_lost() -> None:
+    """Children come and go all the while, as the processes of PostgreSQL do."""
+    command = "while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done"
+    with subprocess.Popen(["/bin/sh", "-c", command]) as shell:
+        try:
+            readings = [cpu_s(shell.pid) for _ in range(20)]
+        finally:
+            shell.kill()
+    assert readings == sorted(readings)
+    assert readings[-1] > readings[0]
 
 
 def test_postgres_is_not_run_by_root(postgres_server: PostgresServer) -> None:

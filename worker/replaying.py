@@ -9,7 +9,7 @@ import numpy as np
 from server.config import Settings
 from server.db import Database
 from server.errors import Conflict, HostFault, NotFound
-from server.evaluations import claims, repository
+from server.evaluations import claims, lease_repository, repository
 from server.evaluations.claims import ClaimedShard, Failure
 from server.models.competition import Visibility
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
@@ -107,7 +107,7 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
             raise Conflict(
                 f"Submission {submission_id} is {evaluation.state} on the {visibility} split; it has no score"
             )
-        found, submission, split, competition = repository.claim_context(session, evaluation.id)
+        found, submission, split, competition = lease_repository.context(session, evaluation.id)
         runs = [shard for shard in repository.shards_of(session, [found.id]) if shard.kind == ShardKind.RUNS.value]
 
         def given(shard: Shard) -> tuple[ClaimedShard, str, str]:

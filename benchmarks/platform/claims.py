@@ -9,10 +9,8 @@ server is a real one with its durability switched off, so that what is measured 
 import argparse
 import json
 import multiprocessing
-import os
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from statistics import median
 
 from benchmarks.platform.seeded import seed
@@ -21,7 +19,7 @@ from server.db import Database
 from server.evaluations import claims
 from server.migrate import upgrade
 from tests.support.postgres import PostgresServer
-from tests.support.processes import descendants
+from tests.support.processes import cpu_s
 
 
 def competition_file() -> CompetitionFile:
@@ -55,9 +53,9 @@ def main() -> None:
             database = Database(url)
             seed(database, competition_file(), teams=min(options.teams, length // 8), shards=length)
             database.dispose()
-            before = server_cpu_s(server)
+            before = cpu_s(server.pid)
             found = measure(url, options.processes, options.seconds)
-            found["server_cpu_ms_per_shard"] = round(1000 * (server_cpu_s(server) - before) / found.pop("shards"), 2)
+            found["server_cpu_ms_per_shard"] = round(1000 * (cpu_s(server.pid) - before) / found.pop("shards"), 2)
             print(json.dumps({"queued": length} | found), flush=True)
     finally:
         server.remove()
@@ -76,17 +74,6 @@ def measure(url: str, processes: int, seconds: float) -> dict[str, float]:
         "close_ms_median": round(1000 * median(closed), 2),
         "worker_cpu_ms_per_shard": round(1000 * sum(cpu_s for _, _, cpu_s in found) / len(claimed), 2),
     }
-
-
-def server_cpu_s(server: PostgresServer) -> float:
-    """Return the processor time that the server's processes have used, seconds. Unlike the clock, it does not count
-    what others do on the same cores."""
-    pids = [server.pid, *(pid for pid, _ in descendants(server.pid))]
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += sum(int(field) for field in (fields[11:15] if pid == server.pid else fields[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def work(url: str, index: int, seconds: float) -> tuple[list[float], list[float], float]:

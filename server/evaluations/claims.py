@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 
 from server.competitions.config_file import CompetitionFile, RunRules
 from server.db import moment, now
-from server.evaluations import queue_repository, repository, service
+from server.evaluations import lease_repository, queue_repository, repository, service
 from server.evaluations.seeds import run_seed
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, EvaluationState, RunLog, Shard, ShardAttempt, ShardKind, ShardState
-from server.models.submission import Fault, Stage, Submission
+from server.models.evaluation import Evaluation, RunLog, Shard, ShardKind, ShardState
+from server.models.submission import Fault, Submission
 from server.queue import EVALUATE_SHARD, Audience, send_after_commit
 
 
@@ -90,13 +90,8 @@ def claim(session: Session, *, worker: str, lease_s: float, splits: Sequence[str
     shard = queue_repository.take_fairest(session, worker=worker, lease_s=lease_s, splits=splits)
     if shard is None:
         return None
-    session.add(ShardAttempt(shard_id=shard.id, attempt=shard.attempt, worker=worker))
-    evaluation, submission, split, competition = repository.claim_context(session, shard.evaluation_id)
-    if evaluation.state == EvaluationState.QUEUED.value:
-        evaluation.state = EvaluationState.RUNNING.value
-        evaluation.started_at = now()
-    if submission.stage == Stage.QUEUED.value:
-        submission.stage = (Stage.SMOKE if shard.kind == ShardKind.SMOKE.value else Stage.RUNNING).value
+    evaluation, submission, split, competition = lease_repository.context(session, shard.evaluation_id)
+    lease_repository.begin(session, shard, evaluation, submission)
     return claimed_shard(shard, evaluation, submission, split, competition)
 
 
@@ -137,34 +132,40 @@ def split_key(slug: str, visibility: str) -> str:
 
 def heartbeat(session: Session, shard: ClaimedShard, *, lease_s: float, runs_done: int, wall_time_s: float) -> bool:
     """Say that the worker lives. Return False if the shard is no longer its own, or the submission's time is up."""
-    held = repository.hold_lease(
-        session, shard.shard_id, attempt=shard.attempt, lease_s=lease_s, runs_done=runs_done, wall_time_s=wall_time_s
+    runs = lease_repository.hold(
+        session,
+        shard.evaluation_id,
+        shard.shard_id,
+        attempt=shard.attempt,
+        lease_s=lease_s,
+        runs_done=runs_done,
+        wall_time_s=wall_time_s,
     )
-    return held and not _over_time(session, shard)
+    return runs is not None and not _is_over(shard, runs.wall_time_s)
 
 
 def close(
     session: Session, shard: ClaimedShard, *, result_key: str | None, result_sha256: str | None, wall_time_s: float
 ) -> bool:
     """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current."""
-    evaluation = repository.lock_evaluation(session, shard.evaluation_id)
-    closed = repository.leave_shard(
+    runs = lease_repository.close(
         session,
+        shard.evaluation_id,
         shard.shard_id,
         attempt=shard.attempt,
-        state=ShardState.DONE,
-        runs_done=shard.n_runs,
+        n_runs=shard.n_runs,
         wall_time_s=wall_time_s,
         result_key=result_key,
         result_sha256=result_sha256,
     )
-    if not closed:
+    if runs is None:
         return False
-    _end(session, shard, "done", runs_done=shard.n_runs)
-    if _over_time(session, shard):
+    if _is_over(shard, runs.wall_time_s):
         _fail_over_time(session, shard)
-    else:
-        service.advance(session, evaluation, session.get_one(Shard, shard.shard_id))
+    elif shard.kind is ShardKind.SMOKE:
+        service.queue_runs_after_smoke(session, shard.evaluation_id)
+    elif runs.unfinished_shards == 0:
+        service.ask_for_score(session, shard.evaluation_id)
     return True
 
 
@@ -215,7 +216,7 @@ def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
     taken = 0
     for row in queue_repository.leased_by(session, workers):
         repository.lock_evaluation(session, row.evaluation_id)
-        shard = claimed_shard(row, *repository.claim_context(session, row.evaluation_id))
+        shard = claimed_shard(row, *lease_repository.context(session, row.evaluation_id))
         taken += _requeue(session, shard, reason=reason, runs_done=row.runs_done, strikes=row.strikes)
     return taken
 
@@ -229,14 +230,14 @@ def held(session: Session, shard_id: int, *, attempt: int, worker: str) -> Claim
     if made is None or made.worker != worker:
         return None
     shard = session.get_one(Shard, shard_id)
-    found = claimed_shard(shard, *repository.claim_context(session, shard.evaluation_id))
+    found = claimed_shard(shard, *lease_repository.context(session, shard.evaluation_id))
     return replace(found, attempt=attempt)
 
 
 def held_by(session: Session, worker: str) -> ClaimedShard | None:
     """Return the shard that `worker` holds at this moment: the answer to its claim may have been lost."""
     row = next(iter(queue_repository.leased_by(session, [worker])), None)
-    return None if row is None else claimed_shard(row, *repository.claim_context(session, row.evaluation_id))
+    return None if row is None else claimed_shard(row, *lease_repository.context(session, row.evaluation_id))
 
 
 def is_current(session: Session, shard: ClaimedShard) -> bool:
@@ -289,13 +290,11 @@ def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any
 
 def is_over_time(session: Session, shard: ClaimedShard) -> bool:
     """Return whether the runs of the evaluation have together used up the competition's time."""
-    return _over_time(session, shard)
+    return _is_over(shard, repository.wall_time_used(session, shard.evaluation_id))
 
 
-def _over_time(session: Session, shard: ClaimedShard) -> bool:
-    if shard.kind is ShardKind.SMOKE:
-        return False
-    return repository.wall_time_used(session, shard.evaluation_id) > shard.competition.limits.wall_time_s
+def _is_over(shard: ClaimedShard, wall_time_s: float) -> bool:
+    return shard.kind is not ShardKind.SMOKE and wall_time_s > shard.competition.limits.wall_time_s
 
 
 def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
@@ -328,6 +327,6 @@ def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> 
 
 
 def _end(session: Session, shard: ClaimedShard, outcome: str, *, runs_done: int, detail: str = "") -> None:
-    repository.end_attempt(
+    lease_repository.end_attempt(
         session, shard.shard_id, attempt=shard.attempt, outcome=outcome, at=now(), runs_done=runs_done, detail=detail
     )

@@ -20,7 +20,6 @@ from server.models.evaluation import (
     ShardKind,
     ShardState,
 )
-from server.models.submission import Submission
 from server.queue import Audience
 
 
@@ -51,29 +50,6 @@ def lock_evaluation(session: Session, evaluation_id: str) -> Evaluation:
     ).one()
 
 
-def claim_context(session: Session, evaluation_id: str) -> tuple[Evaluation, Submission, Split, Competition]:
-    row = session.execute(
-        select(Evaluation, Submission, Split, Competition)
-        .join(Submission, Submission.id == Evaluation.submission_id)
-        .join(Split, Split.id == Evaluation.split_id)
-        .join(Competition, Competition.id == Split.competition_id)
-        .where(Evaluation.id == evaluation_id)
-    ).one()
-    return row
-
-
-def hold_lease(
-    session: Session, shard_id: int, *, attempt: int, lease_s: float, runs_done: int, wall_time_s: float
-) -> bool:
-    """Extend a lease. Return False if the attempt is no longer the current one."""
-    result = session.execute(
-        update(Shard)
-        .where(_is_current(shard_id, attempt))
-        .values(lease_expires_at=moment(lease_s), runs_done=runs_done, wall_time_s=wall_time_s)
-    )
-    return _changed(result)
-
-
 def leave_shard(
     session: Session,
     shard_id: int,
@@ -90,16 +66,6 @@ def leave_shard(
         current &= Shard.lease_expires_at < expired_before
     result = session.execute(update(Shard).where(current).values(state=state.value, lease_expires_at=None, **values))
     return _changed(result)
-
-
-def end_attempt(
-    session: Session, shard_id: int, *, attempt: int, outcome: str, at: datetime, runs_done: int = 0, detail: str = ""
-) -> None:
-    session.execute(
-        update(ShardAttempt)
-        .where(ShardAttempt.shard_id == shard_id, ShardAttempt.attempt == attempt, ShardAttempt.ended_at.is_(None))
-        .values(outcome=outcome, ended_at=at, runs_done=runs_done, detail=detail)
-    )
 
 
 def cancel_open_shards(session: Session, evaluation_id: str) -> None:
@@ -145,19 +111,6 @@ def most_tries_in_vain(session: Session, evaluation_id: str) -> int:
         .group_by(Shard.id)
     ).subquery()
     return session.scalar(select(func.max(tries.c.tries))) or 0
-
-
-def unfinished_runs(session: Session, evaluation_id: str) -> int:
-    """Return how many shards of runs are not done."""
-    return session.scalars(
-        select(func.count())
-        .select_from(Shard)
-        .where(
-            Shard.evaluation_id == evaluation_id,
-            Shard.kind == ShardKind.RUNS.value,
-            Shard.state != ShardState.DONE.value,
-        )
-    ).one()
 
 
 def wall_time_used(session: Session, evaluation_id: str) -> float:

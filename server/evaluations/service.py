@@ -102,20 +102,24 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
         telling.tell(session, submission.competition_id, "submission.failed", event)
 
 
-def advance(session: Session, evaluation: Evaluation, closed: Shard) -> None:
-    """Take the step that a closed shard allows: from smoke to runs, from the last run to scoring."""
+def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:
+    """Queue the runs of an evaluation whose smoke run went well."""
+    evaluation = repository.lock_evaluation(session, evaluation_id)
     submission = session.get_one(Submission, evaluation.submission_id)
-    if closed.kind == ShardKind.SMOKE.value:
-        split = session.get_one(Split, evaluation.split_id)
-        submission.stage = Stage.RUNNING.value
-        queue_runs(session, evaluation, submission, shard_runs=competition_config(session, split).shard_runs)
-    elif repository.unfinished_runs(session, evaluation.id) == 0:
-        evaluation.state = EvaluationState.SCORING.value
-        evaluation.finished_at = clock(session)  # the sweep goes by it; a worker's own clock may be wrong
-        split = session.get_one(Split, evaluation.split_id)
-        if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
-            submission.stage = Stage.SCORING.value
-        send_after_commit(session, SCORE_EVALUATION, evaluation.id)
+    split = session.get_one(Split, evaluation.split_id)
+    submission.stage = Stage.RUNNING.value
+    queue_runs(session, evaluation, submission, shard_runs=competition_config(session, split).shard_runs)
+
+
+def ask_for_score(session: Session, evaluation_id: str) -> None:
+    """Let an evaluation whose runs are all done be scored."""
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation.state = EvaluationState.SCORING.value
+    evaluation.finished_at = clock(session)  # the sweep goes by it; a worker's own clock may be wrong
+    split = session.get_one(Split, evaluation.split_id)
+    if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
+        session.get_one(Submission, evaluation.submission_id).stage = Stage.SCORING.value
+    send_after_commit(session, SCORE_EVALUATION, evaluation.id)
 
 
 def competition_config(session: Session, split: Split) -> CompetitionFile:

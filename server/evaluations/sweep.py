@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from server.evaluations import queue_repository, repository, service
+from server.evaluations import lease_repository, queue_repository, repository, service
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, MOST_HINTS, SCORE_EVALUATION, send_after_commit
@@ -68,7 +68,7 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
     )
     if not taken:
         return False
-    repository.end_attempt(
+    lease_repository.end_attempt(
         session, shard.id, attempt=attempt, outcome="lost", at=at, runs_done=runs_done, detail=detail
     )
     if again:
