@@ -93,7 +93,7 @@ def announce(
 def list_all_submissions(session: SessionDep, competition: Organised) -> list[SubmissionOut]:
     """List every team's submissions, the newest first."""
     everything = submissions.list_all(session, competition)
-    return [SubmissionOut.of(view) for view in submissions.view(session, everything)]
+    return [SubmissionOut.of(view) for view in submissions.view(session, everything, exact=True)]
 
 
 @organisers.post("/submissions/{submission_id}/acts", responses=problems(409))
@@ -112,7 +112,7 @@ def act_on_submission(
         acts.restore(session, submission, actor=account, reason=body.reason)
     session.flush()
     changed = submissions.of_competition(session, competition, submission_id)
-    return SubmissionOut.of(submissions.view(session, [changed])[0])
+    return SubmissionOut.of(submissions.view(session, [changed], exact=True)[0])
 
 
 @organisers.post("/teams/{team_id}/acts", status_code=DONE, responses=problems(409))

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from server.competitions.config_file import CompetitionFile
 from server.db import clock, new_id, now
 from server.evaluations import disclosure, repository
-from server.evaluations.progress import AttemptEntry, Progress
+from server.evaluations.progress import AttemptEntry, Progress, remaining_s
 from server.evaluations.versions import SCORER_VERSION
 from server.models.competition import Competition, Split, Team, Visibility
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
@@ -151,13 +151,11 @@ def _progress(
     first = min((attempt.started_at for attempt, shard in attempts if shard.kind == ShardKind.RUNS.value), default=None)
     end = evaluation.finished_at or now()
     elapsed = (end - first).total_seconds() if first else None
-    left = evaluation.n_runs - done
-    remaining = elapsed / done * left if elapsed and done and not evaluation.finished_at else None
     return Progress(
         runs_done=done,
         runs_total=evaluation.n_runs,
         elapsed_s=elapsed,
-        remaining_s=remaining,
+        remaining_s=None if evaluation.finished_at else remaining_s(elapsed, done, evaluation.n_runs),
         attempts=tuple(_entry(attempt, shard) for attempt, shard in attempts),
     )
 

@@ -3,7 +3,8 @@
 A receipt is canonical JSON (sorted keys, no spaces) with an Ed25519 signature over its bytes. The key is derived from
 the instance's secret key: every process of an instance signs alike, and nothing more has to be kept.
 
-Seeds stand in it only as an HMAC: who could compute a split's seed could cut the private split.
+Seeds stand in it only as an HMAC: who could compute a split's seed could cut the private split. Times of runs are given
+to the minute, since runs on hidden data could tell something by theirs.
 """
 
 import base64
@@ -11,6 +12,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -25,6 +27,7 @@ from server.competitions import service as competitions
 from server.config import Settings
 from server.errors import InvalidInput, NotFound, Violation
 from server.evaluations import repository as evaluation_repository
+from server.evaluations.progress import to_minute
 from server.evaluations.seeds import run_seed
 from server.leaderboard import service as boards
 from server.models.competition import Split, Visibility
@@ -124,7 +127,7 @@ def _body(
             "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
             "results": [_shard(shard) for shard in shards],
             "attempts": [_attempt(attempt, shard) for attempt, shard in attempts],
-            "wall_time_s": sum(shard.wall_time_s for shard in shards),
+            "wall_time_s": 60.0 * ceil(sum(shard.wall_time_s for shard in shards) / 60),
         },
         "score": {
             "final_score": score.final_score,
@@ -151,8 +154,8 @@ def _attempt(attempt: ShardAttempt, shard: Shard) -> dict[str, Any]:
         "kind": shard.kind,
         "attempt": attempt.attempt,
         "outcome": attempt.outcome,
-        "started_at": attempt.started_at.isoformat(),
-        "ended_at": attempt.ended_at.isoformat() if attempt.ended_at else None,
+        "started_at": to_minute(attempt.started_at).isoformat(),
+        "ended_at": to_minute(attempt.ended_at).isoformat() if attempt.ended_at else None,
     }
 
 

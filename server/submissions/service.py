@@ -11,9 +11,10 @@ from server.admin import audit
 from server.competitions import finals, lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.db import now
 from server.errors import Conflict, NotFound
 from server.evaluations import service as evaluations
-from server.evaluations.progress import Progress
+from server.evaluations.progress import Progress, shown_to_team
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team, Visibility
@@ -193,13 +194,19 @@ def list_all(session: Session, competition: Competition) -> Sequence[Submission]
     return repository.of_competition(session, competition.id)
 
 
-def view(session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True) -> list[SubmissionView]:
+def view(
+    session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True, exact: bool = False
+) -> list[SubmissionView]:
     """Return what the teams may see of their submissions, in the same order.
 
     ended_in_full: whether also how those went that have ended, which a list does not tell and which costs the most.
+    exact: with the progress as it is, which only organisers may see.
     """
     ids = [submission.id for submission in submissions if ended_in_full or submission.stage not in ENDED]
     progress = evaluations.progress(session, ids)
+    if not exact:
+        ended = {submission.id for submission in submissions if submission.stage in ENDED}
+        progress = {key: shown_to_team(found, is_over=key in ended, at=now()) for key, found in progress.items()}
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)
     return [

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from server.evaluations.progress import AttemptEntry
+from server.evaluations.progress import AttemptEntry, to_minute
 from server.models.submission import Stage
 from server.submissions.service import SubmissionView
 
@@ -49,7 +49,7 @@ def steps_of(view: SubmissionView) -> list[Step]:
 
 
 def events_of(view: SubmissionView) -> list[Event]:
-    """Return what happened after the submission was received, oldest first."""
+    """Return what happened after the submission was received, oldest first, and within a minute by the runs."""
     events = [event for entry in _attempts(view) for event in _events(entry)]
     if view.score:
         events.append(Event("Scored", view.score.computed_at, "past"))
@@ -57,7 +57,7 @@ def events_of(view: SubmissionView) -> list[Event]:
         events.append(Event("Cancelled", view.submission.finished_at, "bad"))
     elif view.submission.finished_at and view.submission.stage == Stage.FAILED:
         events.append(Event("Failed", view.submission.finished_at, "bad"))
-    return sorted(events, key=lambda event: event.at)[-NEWEST_SHOWN:]
+    return sorted(events, key=lambda event: to_minute(event.at))[-NEWEST_SHOWN:]
 
 
 def _attempts(view: SubmissionView) -> tuple[AttemptEntry, ...]:

@@ -142,7 +142,7 @@ def test_progress_and_the_story_of_lost_runs_are_told(server: Instance, ada: Vis
         )
         session.add(shard)
         session.flush()
-        began = now() - timedelta(minutes=1)
+        began = now() - timedelta(minutes=5)
         lost = {"attempt": 1, "outcome": "lost", "ended_at": began + timedelta(seconds=5)}
         for values in (lost, {"attempt": 2}):
             session.add(ShardAttempt(shard_id=shard.id, worker="secret-host-7", started_at=began, **values))
