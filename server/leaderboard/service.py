@@ -72,6 +72,11 @@ _boards: CostCache[tuple[Board, Board]] = CostCache()
 def board(session: Session, competition: Competition, visibility: Visibility, *, viewer: Account | None) -> Board:
     """Return the board as `viewer` may see it. Raises NotFound for a private board that is still sealed."""
     organiser = competitions.is_organiser(session, competition, viewer)
+    return board_for(session, competition, visibility, organiser=organiser)
+
+
+def board_for(session: Session, competition: Competition, visibility: Visibility, *, organiser: bool) -> Board:
+    """Return the board as organisers or as others may see it. Raises NotFound for a sealed one."""
     if visibility is Visibility.PRIVATE and not may_see_private(competition, organiser=organiser):
         raise NotFound(f"The private leaderboard of {competition.slug} is sealed until its organisers reveal it")
     bind, competition_id = session.get_bind(), competition.id
@@ -100,9 +105,9 @@ def may_see_private(competition: Competition, *, organiser: bool) -> bool:
     return is_revealed(competition) or (organiser and competition.state in SEALED_BUT_COMPUTED)
 
 
-def shake_up(session: Session, competition: Competition, private: Board, *, viewer: Account | None) -> dict[str, int]:
+def shake_up(session: Session, competition: Competition, private: Board, *, organiser: bool) -> dict[str, int]:
     """Return how many ranks each team rose (positive) or fell from the public to the private board."""
-    public = board(session, competition, Visibility.PUBLIC, viewer=viewer)
+    public = board_for(session, competition, Visibility.PUBLIC, organiser=organiser)
     moves = {}
     for row in private.rows:
         before = public.row_of(row.entry.team_id)

@@ -13,7 +13,7 @@ from server.submissions import repository
 
 @dataclass(frozen=True)
 class Quota:
-    """A team's quota at one moment."""
+    """A team's quota at one moment. used_total: counted only where there is a total."""
 
     per_day: int
     used_today: int
@@ -46,11 +46,12 @@ class Quota:
 def of(session: Session, team: Team | None, *, limits: Limits, at: datetime) -> Quota:
     """Return the quota of `team`, or of one that has submitted nothing yet."""
     midnight = day_of(at)
+    has_total = limits.submissions_total is not None
     return Quota(
         per_day=limits.submissions_per_day,
         used_today=repository.count_counted(session, team.id, since=midnight, before=midnight + DAY) if team else 0,
         total=limits.submissions_total,
-        used_total=repository.count_counted(session, team.id) if team else 0,
+        used_total=repository.count_counted(session, team.id) if team and has_total else 0,
         resets_at=midnight + DAY,
     )
 

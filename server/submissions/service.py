@@ -152,7 +152,11 @@ def accept(session: Session, competition: Competition, account: Account, checked
 
 def quota_of(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
     """Return what the caller's team has left."""
-    team = teams.team_of(session, competition, account)
+    return quota_of_team(session, competition, teams.team_of(session, competition, account), at=at)
+
+
+def quota_of_team(session: Session, competition: Competition, team: Team | None, *, at: datetime) -> Quota:
+    """Return what a team has left, or one that has submitted nothing yet."""
     return quota.of(session, team, limits=competitions.file_of(competition).limits, at=at)
 
 
@@ -185,7 +189,11 @@ def of_competition(session: Session, competition: Competition, submission_id: st
 
 def list_own(session: Session, competition: Competition, account: Account) -> Sequence[Submission]:
     """Return the submissions of the caller's team, the newest first."""
-    team = teams.team_of(session, competition, account)
+    return list_of_team(session, teams.team_of(session, competition, account))
+
+
+def list_of_team(session: Session, team: Team | None) -> Sequence[Submission]:
+    """Return a team's submissions, the newest first; nothing where there is no team yet."""
     return repository.of_team(session, team.id) if team else []
 
 

@@ -13,7 +13,7 @@ from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
 from server.models.competition import Visibility
 from server.web import board_view, figures
-from server.web.deps import Place, PlaceDep, ViewerDep
+from server.web.deps import Place, PlaceDep
 from server.web.rendering import figure, page
 from server.web.routing import page_router
 
@@ -28,7 +28,6 @@ def leaderboard_page(
     request: Request,
     session: SessionDep,
     place: PlaceDep,
-    viewer: ViewerDep,
     *,
     board: Visibility = Visibility.PUBLIC,
     q: Annotated[str, Query(max_length=60)] = "",
@@ -36,7 +35,7 @@ def leaderboard_page(
     part: str = "",
 ) -> Response:
     """Show one page of a board; with `part=rows` only its lines, which the page asks for while it is scrolled."""
-    shown = leaderboards.board(session, place.competition, board, viewer=viewer)
+    shown = leaderboards.board_for(session, place.competition, board, organiser=place.is_organiser)
     rows = shown.matching(q)
     pages = board_view.pages_of(rows)
     own_id = place.team.id if place.team else None
@@ -48,7 +47,7 @@ def leaderboard_page(
     next_url = page_url(page_number + 1, part="rows") if page_number < pages else ""
     moves = None
     if board is Visibility.PRIVATE:
-        moves = leaderboards.shake_up(session, place.competition, shown, viewer=viewer)
+        moves = leaderboards.shake_up(session, place.competition, shown, organiser=place.is_organiser)
     html = board_view.rows_html(shown, rows, number=page_number, next_url=next_url, own_team_id=own_id, moves=moves)
     if part == "rows":
         return HTMLResponse(html, headers={"Cache-Control": "private, no-cache"})
@@ -85,9 +84,9 @@ def charts_page(request: Request, place: PlaceDep) -> Response:
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/scores.json")
-def scores_figure(session: SessionDep, place: PlaceDep, viewer: ViewerDep) -> Response:
+def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
     """Send the best scores over time of the first teams, and of the reader's own."""
-    shown = leaderboards.board(session, place.competition, Visibility.PUBLIC, viewer=viewer)
+    shown = leaderboards.board_for(session, place.competition, Visibility.PUBLIC, organiser=place.is_organiser)
     names = {row.entry.team_id: row.entry.team for row in shown.rows if row.rank and row.rank <= CHARTED_TEAMS}
     names = dict(list(names.items())[:CHARTED_TEAMS])
     if place.team and shown.row_of(place.team.id):
@@ -104,10 +103,10 @@ def scores_figure(session: SessionDep, place: PlaceDep, viewer: ViewerDep) -> Re
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")
-def shake_up_figure(session: SessionDep, place: PlaceDep, viewer: ViewerDep) -> Response:
+def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
     """Send the public and the private rank of the first teams. Sealed until the reveal, like the board."""
-    private = leaderboards.board(session, place.competition, Visibility.PRIVATE, viewer=viewer)
-    moves = leaderboards.shake_up(session, place.competition, private, viewer=viewer)
+    private = leaderboards.board_for(session, place.competition, Visibility.PRIVATE, organiser=place.is_organiser)
+    moves = leaderboards.shake_up(session, place.competition, private, organiser=place.is_organiser)
     rows = [
         {"team": row.entry.team, "board": board, "rank": rank}
         for row in private.rows

@@ -1,5 +1,6 @@
 """A team's submissions: the list, and one of them with its live progress."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,17 +14,17 @@ from server.competitions import service as competitions
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.leaderboard import service as leaderboards
-from server.models.account import Account
 from server.models.competition import CompetitionState, Visibility
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
 from server.submissions import service as submissions
 from server.submissions.service import SubmissionView
+from server.teams import service as teams
 from server.web import live
 from server.web.cookies import Flash
 from server.web.csrf import csrf_token
-from server.web.deps import MemberDep, Place, PlaceDep, place_of
+from server.web.deps import MemberDep, Place, PlaceDep, place_of, require_viewer
 from server.web.excerpts import ExcerptLine, excerpt, file_of
 from server.web.failures import failure_of
 from server.web.organising.code_view import highlighted_files
@@ -42,24 +43,24 @@ def own_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -
 OwnSubmission = Annotated[Submission, Depends(own_submission)]
 
 
-@router.get("/competitions/{slug}/submissions")
-def submissions_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
-    listed = _listed(session, place, viewer)
+@router.get("/competitions/{slug}/submissions", dependencies=[Depends(require_viewer)])
+def submissions_page(request: Request, session: SessionDep, place: PlaceDep) -> Response:
+    listed = _listed(session, place)
     return page(
         request,
         "submissions.html",
         place=place,
         tab="submissions",
-        quota=submissions.quota_of(session, place.competition, viewer, at=now()),
+        quota=submissions.quota_of_team(session, place.competition, place.team, at=now()),
         in_progress=sum(view.submission.stage not in ENDED for view in listed["views"]),
         **listed,
     )
 
 
-@router.get("/competitions/{slug}/submissions/rows")
-def submissions_rows(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
+@router.get("/competitions/{slug}/submissions/rows", dependencies=[Depends(require_viewer)])
+def submissions_rows(request: Request, session: SessionDep, place: PlaceDep) -> Response:
     """Send the lines of the list, for a page that cannot listen."""
-    listed = _listed(session, place, viewer)
+    listed = _listed(session, place)
     is_last = all(view.submission.stage in ENDED for view in listed["views"])
     return part(request, "_submission_rows.html", is_last=is_last, **listed)
 
@@ -71,7 +72,7 @@ def submissions_events(request: Request, database: DatabaseDep, place: PlaceDep,
 
     def look() -> live.Frame:
         with database.read() as session:
-            listed = _listed(session, place, viewer)
+            listed = _listed(session, replace(place, team=teams.team_of(session, place.competition, viewer)))
             html = render(request, "_submission_rows.html", csrf=lambda: token, **listed)
         return live.Frame(html, all(view.submission.stage in ENDED for view in listed["views"]))
 
@@ -206,11 +207,11 @@ def choose_final(
     return redirect(request, f"/competitions/{submission.competition.slug}/submissions", flash=done)
 
 
-def _listed(session: Session, place: Place, viewer: Account) -> dict[str, Any]:
+def _listed(session: Session, place: Place) -> dict[str, Any]:
     """Return what the list of a team's submissions shows."""
     competition = place.competition
     split = competitions.split_of(session, competition, Visibility.PUBLIC)
-    views = submissions.view(session, submissions.list_own(session, competition, viewer), ended_in_full=False)
+    views = submissions.view(session, submissions.list_of_team(session, place.team), ended_in_full=False)
     chosen = {view.submission.id for view in views if view.submission.selected}
     return {
         "views": views,

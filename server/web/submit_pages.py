@@ -43,7 +43,7 @@ class Sent:
 @router.get("/competitions/{slug}/submit")
 def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
     at = now()
-    quota = submissions.quota_of(session, place.competition, viewer, at=at)
+    quota = submissions.quota_of_team(session, place.competition, place.team, at=at)
     closed_because = ""
     try:
         submissions.check_may_submit(session, place.competition, viewer, at=at)
@@ -131,7 +131,7 @@ def _refused(
 ) -> Response:
     with database.read() as session:
         place = place_of(session, competitions.get(session, slug, account=viewer), viewer)
-        quota = submissions.quota_of(session, place.competition, viewer, at=now())
+        quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
         return _form(request, place, quota=quota, error=error, sent=sent, status=error.status)
 
 

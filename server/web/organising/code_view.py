@@ -1,5 +1,7 @@
 """A submission's Python as an organiser reads it: highlighted, with line numbers."""
 
+from functools import lru_cache
+
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -21,7 +23,7 @@ def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[st
         files = _files(submissions.code_of(storage, submission), submission)
     except (NotFound, InvalidSubmission):  # removed since, or taken by rules that were wider
         return []
-    return [(name, _highlighted(content)) for name, content in files.items()]
+    return [(name, _highlighted(content[:LONGEST_CODE])) for name, content in files.items()]
 
 
 def _files(data: bytes, submission: Submission) -> dict[str, bytes]:
@@ -37,8 +39,9 @@ def _is_python(name: str) -> bool:
     return name.endswith(".py")
 
 
+@lru_cache(maxsize=64)  # 200 kB of code each at most; what is looked at is looked at again
 def _highlighted(content: bytes) -> Markup:
-    text = content[:LONGEST_CODE].decode("utf-8", "replace")
+    text = content.decode("utf-8", "replace")
     lines = highlight(text, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
     numbered = (f'<span class="linenos">{number}</span>{line}' for number, line in enumerate(lines, start=1))
     return Markup("\n".join(numbered))  # noqa: S704 (the formatter escapes)

@@ -11,17 +11,15 @@ from server.competitions import service as competitions
 from server.deps import SessionDep, StorageDep
 from server.errors import Conflict, NotFound
 from server.evaluations import paired
-from server.evaluations import service as evaluations
 from server.evaluations.paired import Paired
 from server.leaderboard import service as leaderboards
-from server.models.account import Account
 from server.models.competition import Visibility
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
 from server.models.submission import Submission
 from server.storage import Storage
 from server.submissions import service as submissions
 from server.web import figures
-from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failures import failure_of
 from server.web.organising import submissions_repository as repository
 from server.web.organising.code_view import highlighted_files
@@ -61,14 +59,9 @@ class Sight:
         return "?split=private" if self.visibility is Visibility.PRIVATE else ""
 
 
-def organised_submission(
-    submission_id: str, session: SessionDep, place: OrganiserPlaceDep, viewer: MemberDep
-) -> Submission:
+def organised_submission(submission_id: str, session: SessionDep, place: OrganiserPlaceDep) -> Submission:
     """Return the submission in the address, which is one of the competition's. Raises NotFound."""
-    submission = submissions.get_own(session, submission_id, viewer)
-    if submission.competition_id != place.competition.id:
-        raise NotFound(f"{place.competition.slug} has no submission {submission_id!r}")
-    return submission
+    return submissions.of_competition(session, place.competition, submission_id)
 
 
 OrganisedSubmission = Annotated[Submission, Depends(organised_submission)]
@@ -98,7 +91,6 @@ def depth_page(
     session: SessionDep,
     place: OrganiserPlaceDep,
     *,
-    viewer: MemberDep,
     storage: StorageDep,
     seen: SightDep,
 ) -> Response:
@@ -114,7 +106,6 @@ def depth_page(
         evaluation=evaluation,
         score=seen.score,
         epsilon_stored=seen.epsilon is not None,
-        progress=evaluations.progress(session, [submission.id]).get(submission.id),
         attempts=repository.attempts(session, evaluation.id) if evaluation else [],
         logs=repository.logs(session, submission.id),
         files=highlighted_files(storage, submission),
@@ -122,7 +113,7 @@ def depth_page(
         depth=depth,
         class_names=class_names(report_of(storage, place.competition.slug, seen.visibility)) if depth else [],
         may_see_private=_may_see_private(place),
-        others=_others(session, place, seen, viewer=viewer) if seen.score else [],
+        others=_others(session, place, seen) if seen.score else [],
     )
 
 
@@ -146,7 +137,6 @@ def comparison_page(
     session: SessionDep,
     place: OrganiserPlaceDep,
     *,
-    viewer: MemberDep,
     seen: SightDep,
     other: Annotated[str, Query(max_length=40)] = "",
 ) -> Response:
@@ -167,7 +157,7 @@ def comparison_page(
         second=second,
         wanted=wanted,
         missing=missing,
-        others=_others(session, place, seen, viewer=viewer),
+        others=_others(session, place, seen),
         both_have_epsilons=second is not None and seen.epsilon is not None and second.epsilon is not None,
         **context,
     )
@@ -211,17 +201,17 @@ def _depth(session: Session, storage: Storage, place: Place, seen: Sight) -> Dep
     return depth_of(storage, split, place.competition.slug, shards, epsilon=seen.epsilon)
 
 
-def _others(session: Session, place: Place, seen: Sight, *, viewer: Account) -> Sequence[tuple[str, str]]:
+def _others(session: Session, place: Place, seen: Sight) -> Sequence[tuple[str, str]]:
     """Return id and description of submissions that one may want beside this one: the board's best, the team's own."""
-    board = leaderboards.board(session, place.competition, seen.visibility, viewer=viewer)
+    board = leaderboards.board_for(session, place.competition, seen.visibility, organiser=True)
     best = [
         (row.entry.submission_id, f"{row.entry.team}, {row.entry.score:.5f}")
         for row in board.rows
         if row.entry.submission_id
     ]
     own = [
-        (submission.id, f"{seen.submission.team.name}, {score:.5f}, {submission.message or submission.filename}")
-        for submission, score in repository.scored_of_team(
+        (submission_id, f"{seen.submission.team.name}, {score:.5f}, {note}")
+        for submission_id, note, score in repository.scored_of_team(
             session, seen.submission.team_id, seen.visibility, most=MOST_OTHERS
         )
     ]

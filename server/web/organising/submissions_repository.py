@@ -95,11 +95,13 @@ def submission(session: Session, competition_id: str, submission_id: str) -> Sub
 
 def scored_of_team(
     session: Session, team_id: str, visibility: Visibility, *, most: int
-) -> Sequence[tuple[Submission, float]]:
-    """Return the newest submissions of a team that have a score which counts."""
+) -> Sequence[tuple[str, str, float]]:
+    """Return id, note (or name of the file) and score of a team's newest submissions with a score that counts."""
     table = _table(visibility)
     rows = session.execute(
-        select(Submission, table.final_score)
+        select(
+            Submission.id, func.coalesce(func.nullif(Submission.message, ""), Submission.filename), table.final_score
+        )
         .join(table, table.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
         .where(Submission.team_id == team_id, Evaluation.is_current.is_(True))

@@ -239,7 +239,7 @@ def test_the_page_asks_the_same_queries_for_any_number_of_submissions(
     def board(session: Session, competition: Competition, visibility: Visibility, **_: object) -> Board:
         return leaderboards.whole_board(session, competition, visibility)  # a kept one would hide its queries
 
-    monkeypatch.setattr(leaderboards, "board", board)
+    monkeypatch.setattr(leaderboards, "board_for", board)
     made = make(server, digits, "ada", 0.1)
     counts = []
     for number in range(3):
