@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from benchmarks.web.seed import PASSWORD
+from benchmarks.web.people import PASSWORD
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
