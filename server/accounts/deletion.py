@@ -7,11 +7,11 @@ the submissions, their code and their scores: a board from which entries vanish 
 from sqlalchemy.orm import Session
 
 from server.accounts import repository
-from server.accounts.passwords import verify_password
+from server.accounts.confirmation import confirm
 from server.accounts.service import DELETED, name_key
 from server.admin import audit
 from server.db import new_id, now
-from server.errors import Conflict, InvalidInput, Violation
+from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Team
 from server.teams import repository as team_repository
@@ -21,8 +21,7 @@ NO_HASH = ""  # which no password has
 
 def delete(session: Session, account: Account, *, password: str) -> None:
     """Delete `account`. Raises InvalidInput for a wrong password, or Conflict for who is still needed."""
-    if not verify_password(password, password_hash=account.password_hash):
-        raise InvalidInput("The password is wrong", violations=(Violation("password", "is wrong"),))
+    confirm(account, password)
     _check_is_not_needed(session, account)
     for team in repository.teams_of(session, account.id):
         _take_out_of(session, team_repository.locked(session, team.id), account)

@@ -7,6 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from server.accounts import repository, throttle
+from server.accounts.confirmation import confirm
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.admin import audit
 from server.db import now
@@ -66,8 +67,7 @@ def authenticate(session: Session, *, name: str, password: str, client: str) -> 
 def change_password(session: Session, account: Account, *, old: str, new: str) -> None:
     """Replace the password and end every browser session. API tokens stay. Raises InvalidInput."""
     check_password(new)
-    if not verify_password(old, password_hash=account.password_hash):
-        raise InvalidInput("The present password is wrong", violations=(Violation("old", "is wrong"),))
+    confirm(account, old, field="old")
     account.password_hash = hash_password(new)
     repository.revoke_web_sessions(session, account.id, now())
     audit.record(session, account, "account.password_changed", subject=account.id)
@@ -78,8 +78,7 @@ def change_mail(session: Session, account: Account, *, email: str, wants_mail: b
 
     The password is asked for, because the address is a way into the account.
     """
-    if not verify_password(password, password_hash=account.password_hash):
-        raise InvalidInput("The present password is wrong", violations=(Violation("password", "is wrong"),))
+    confirm(account, password)
     account.email, account.wants_mail = _checked_email(email), wants_mail
     audit.record(session, account, "account.mail_changed", subject=account.id)
 

@@ -39,7 +39,7 @@ def change_password(
         accounts.change_password(session, viewer, old=old, new=new)
     except AppError as error:
         wrong = {{"password": "new"}.get(v.field, v.field): v.message for v in error.violations}
-        return _page(request, session, viewer, status=422, wrong=wrong, error=error)
+        return _page(request, session, viewer, status=error.status, wrong=wrong, error=error)
     done = Flash("good", "The password is changed; every other browser is logged out.")
     return start_session(request, session, viewer, settings=settings, to="/account", flash=done)
 
@@ -104,7 +104,9 @@ def delete_account(request: Request, session: SessionDep, viewer: MemberDep, *, 
         deletion.delete(session, viewer, password=password)
     except AppError as error:
         wrong = {f"delete-{v.field}": v.message for v in error.violations}
-        return _page(request, session, viewer, status=error.status, wrong=wrong, stays_because=error.detail)
+        return _page(
+            request, session, viewer, status=error.status, wrong=wrong, error=error, stays_because=error.detail
+        )
     response = redirect(request, "/", flash=Flash("good", "Your account is deleted."))
     response.delete_cookie(SESSION_COOKIE, path="/")
     return response

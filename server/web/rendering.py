@@ -12,9 +12,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from server.db import now
+from server.errors import AppError
 from server.models.account import Role
 from server.web import formats
 from server.web.assets import get_assets
+from server.web.browsers import browser_name
 from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
 from server.web.csrf import csrf_token
 
@@ -49,6 +51,7 @@ def environment() -> Environment:
         share=formats.share,
         duration=formats.duration,
         ago=formats.ago,
+        browser=browser_name,
         when=formats.when,
         countdown=formats.countdown,
         size=formats.size,
@@ -95,6 +98,9 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
     response.headers["Cache-Control"] = "private, no-cache"
     response.headers.add_vary_header("Cookie")
     keep_seed(request, response)
+    error = context.get("error")
+    if isinstance(error, AppError) and error.retry_after_s is not None:
+        response.headers["Retry-After"] = str(error.retry_after_s)
     if FLASH_COOKIE in request.cookies:
         response.delete_cookie(FLASH_COOKIE, path="/")
     return response

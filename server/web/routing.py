@@ -73,10 +73,7 @@ def page_router(*, checks_csrf: bool = True, is_public: bool = False) -> APIRout
 
 def error_page(request: Request, error: AppError) -> Response:
     """Return the page that says what was wrong, and what can be done."""
-    response = page(request, "error.html", status=error.status, error=error)
-    if error.retry_after_s is not None:
-        response.headers["Retry-After"] = str(error.retry_after_s)
-    return response
+    return page(request, "error.html", status=error.status, error=error)
 
 
 def to_login(request: Request) -> Response:

@@ -177,8 +177,9 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setenv("LETHE_HOME", str(folder / "home"))
     for cache in CACHES:
         cache.cache_clear()
-    for limiter in (throttle.per_name, throttle.per_client, throttle.reset_requests, throttle.reset_links):
-        limiter.clear()
+    for limiter in vars(throttle).values():
+        if isinstance(limiter, throttle.Throttle):
+            limiter.clear()
     database = get_database()
     try:
         with TestClient(create_app(), base_url="http://localhost", raise_server_exceptions=False) as client:

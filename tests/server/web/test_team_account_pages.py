@@ -2,6 +2,7 @@
 
 import re
 
+from server.accounts import throttle
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor, text_of
@@ -142,3 +143,31 @@ def test_another_person_s_session_cannot_be_revoked(server: Instance, visitor: V
     server.account("ada")
     visitor.log_in("ada")
     assert visitor.post("/account/sessions/0000000000000000/revoke", page="/account").status_code == 404
+
+
+def test_guessing_the_present_password_is_slowed_down_wherever_it_is_asked(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    forms = (
+        ("/account/password", {"old": "a guess", "new": "a good new password"}),
+        ("/account/mail", {"email": "ada@example.org", "password": "a guess"}),
+        ("/account/delete", {"password": "a guess"}),
+    )
+    for place in range(throttle.per_account.limit):
+        assert visitor.post(*forms[place % 3], page="/account").status_code == 422
+    for path, values in forms:
+        right = {key: PASSWORD if value == "a guess" else value for key, value in values.items()}
+        answer = visitor.post(path, right, page="/account")
+        assert answer.status_code == 429
+        assert int(answer.headers["Retry-After"]) > 0
+        assert "10 wrong passwords within 15 min" in text_of(answer.text)
+    headers = server.headers(server.account("bob"))
+    assert server.client.post("/api/v1/me/deletion", headers=headers, json={"password": PASSWORD}).status_code == 204
+
+
+def test_a_right_password_makes_wrong_ones_forgotten(server: Instance, visitor: Visitor) -> None:
+    server.account("ada")
+    visitor.log_in("ada")
+    for password in (*["a guess"] * (throttle.per_account.limit - 1), PASSWORD, "a guess", PASSWORD):
+        answer = visitor.post("/account/mail", {"email": "", "password": password}, page="/account")
+    assert answer.status_code == 303
