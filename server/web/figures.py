@@ -2,6 +2,7 @@
 
 from typing import Any
 
+BIN_AXIS = {"format": "~g", "labelOverlap": "greedy", "labelSeparation": 14, "grid": False}
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
 
@@ -49,7 +50,7 @@ def score_over_time(rows: list[dict[str, Any]], *, oracle: float | None) -> dict
         alt.Chart(alt.Data(values=rows))
         .mark_line(interpolate="step-after", point={"size": 18})
         .encode(
-            x=alt.X("at:T", title=None, axis=alt.Axis(grid=False)),
+            x=alt.X("at:T", title=None, axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy")),
             y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
             color=alt.Color("team:N", title=None, sort=None, legend=alt.Legend(orient="right", symbolLimit=12)),
             tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
@@ -82,7 +83,7 @@ def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict
         alt.Chart(alt.Data(values=rows))
         .mark_bar(opacity=0.62, binSpacing=0)
         .encode(
-            x=alt.X("value:Q", bin=alt.Bin(maxbins=bins), title=title),
+            x=alt.X("value:Q", bin=alt.Bin(maxbins=bins), title=title, axis=BIN_AXIS),
             y=alt.Y("count():Q", stack=None, title="count", axis=alt.Axis(tickCount=4)),
             color=alt.Color("models:N", title=None, legend=alt.Legend(orient="top")),
         )
@@ -102,7 +103,7 @@ def epsilons(rows: list[dict[str, Any]], *, bins: int = 40) -> dict[str, Any]:
                 "value:Q",
                 bin=alt.Bin(maxbins=bins),
                 title="epsilon, nats",
-                axis=alt.Axis(format="~g", labelOverlap="greedy", labelSeparation=14, grid=False),
+                axis=BIN_AXIS,
             ),
             y=alt.Y("count():Q", stack=None, title="forget examples", axis=alt.Axis(tickCount=4, format="d")),
             tooltip=[alt.Tooltip("value:Q", bin=alt.Bin(maxbins=bins), title="epsilon"), "count():Q"],
