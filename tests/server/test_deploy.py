@@ -1,0 +1,157 @@
+"""What the files for operators name is there: metrics and their labels, settings, probes, commands, remedies."""
+
+import configparser
+import importlib
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import Counter, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from server.config import Settings
+from server.metrics import http
+from server.metrics.repository import Figures
+from server.metrics.service import _Instance
+from tests.support.instance import Instance
+from worker import metrics as of_workers
+
+ROOT = Path(__file__).parents[2]
+RULES = [
+    rule
+    for group in yaml.safe_load((ROOT / "docker" / "monitoring" / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+PANELS = json.loads((ROOT / "docker" / "monitoring" / "dashboard.json").read_text())["panels"]
+EXPRESSIONS = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
+OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all((ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text()))
+CONTAINERS = [
+    (f"{one['kind']} {one['metadata']['name']}", container)
+    for one in OBJECTS
+    if "template" in one.get("spec", {})
+    for container in one["spec"]["template"]["spec"]["containers"]
+]
+KNOWN_SETTINGS = {f"LETHE_{field}".upper() for field in Settings.model_fields}
+GIVEN_BY_PROMETHEUS = {"up": {"job"}}
+
+
+def exposed() -> dict[str, set[str]]:
+    """Return the labels of each series that a web server or a worker shows, by the series' name."""
+    found = {name: set(labels) for name, labels in GIVEN_BY_PROMETHEUS.items()}
+    for module in (http, of_workers):
+        for metric in vars(module).values():
+            if isinstance(metric, MetricWrapperBase):
+                found |= dict(series_of(metric))
+    figures = Figures(0, 0, 0, {"cpu": 1}, 0, {("cpu", "active"): 1}, 0)
+    for family in _Instance(figures).collect():
+        found[family.name] = {label for sample in family.samples for label in sample.labels}
+    return found
+
+
+def series_of(metric: MetricWrapperBase) -> Iterator[tuple[str, set[str]]]:
+    labels = set(metric._labelnames)
+    if isinstance(metric, Counter):
+        yield f"{metric._name}_total", labels
+    elif isinstance(metric, Histogram):
+        yield f"{metric._name}_bucket", labels | {"le"}
+        yield from ((f"{metric._name}_{end}", labels) for end in ("count", "sum"))
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_expression_names_series_and_labels_that_are_shown(expression: str) -> None:
+    known = exposed()
+    named = re.findall(r"\b(lethe_\w+|up)\b(?:\{([^}]*)\})?", expression)
+    assert named
+    for series, selector in named:
+        assert series in known
+        assert set(re.findall(r"(\w+)\s*=", selector)) <= known[series]
+    grouped = {label.strip() for group in re.findall(r"by \(([^)]*)\)", expression) for label in group.split(",")}
+    assert all(grouped <= known[series] for series, _ in named)
+
+
+def test_figures_of_the_instance_are_in_its_answer(server: Instance) -> None:
+    shown = set(re.findall(r"^# TYPE (lethe_\w+) ", server.client.get("/metrics").text, flags=re.MULTILINE))
+    figures = {family.name for family in _Instance(Figures(0, 0, 0, {}, 0, {}, 0)).collect()}
+    assert figures <= shown
+
+
+def test_every_alert_has_its_remedy() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    told = set(re.findall(r"^\| (Lethe\w+) \|", text, flags=re.MULTILINE))
+    assert {rule["alert"] for rule in RULES} == told
+
+
+@pytest.mark.parametrize(("name", "container"), CONTAINERS)
+def test_container_runs_something_of_the_project(name: str, container: dict[str, Any]) -> None:
+    program, *arguments = container["args"]
+    check_command(program, arguments)
+    own = {each["name"] for each in container["env"]}
+    assert own <= KNOWN_SETTINGS
+    assert "LETHE_ENVIRONMENT" in own
+
+
+def check_command(program: str, arguments: list[str]) -> None:
+    if program == "python":
+        compile(arguments[1], "command", "exec")
+        return
+    assert program in {entry.name for entry in entry_points(group="console_scripts")}
+    if "--factory" in arguments:
+        module, _, factory = arguments[arguments.index("--factory") + 1].partition(":")
+        assert callable(getattr(importlib.import_module(module), factory))
+    if "--app" in arguments:
+        assert importlib.util.find_spec(arguments[arguments.index("--app") + 1]) is not None
+
+
+def test_secret_is_described_by_settings_there_are() -> None:
+    comments = " ".join(re.findall(r"#(.*)", (ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text()))
+    assert set(re.findall(r"LETHE_[A-Z_]+[A-Z]", comments)) <= KNOWN_SETTINGS
+
+
+def test_probes_ask_what_the_server_answers(server: Instance) -> None:
+    probes = [
+        container[probe]["httpGet"]
+        for _, container in CONTAINERS
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+        if "httpGet" in container.get(probe, {})
+    ]
+    assert {probe["path"] for probe in probes} == {"/healthz", "/readyz"}
+    for probe in probes:
+        # As a probe asks: by the pod's address, and with no other header.
+        answer = server.client.get(probe["path"], headers={"Host": "10.0.0.7:8000"})
+        assert answer.status_code in (200, 503)
+        assert answer.headers["content-type"].startswith("application/")
+
+
+def test_service_and_scaler_point_at_what_there_is() -> None:
+    by_kind = {(one["kind"], one["metadata"]["name"]): one for one in OBJECTS}
+    for (kind, _), one in by_kind.items():
+        if kind == "Service":
+            labels = [
+                each["spec"]["template"]["metadata"]["labels"] for each in OBJECTS if each["kind"] == "Deployment"
+            ]
+            assert one["spec"]["selector"] in labels
+        if kind == "HorizontalPodAutoscaler":
+            target = one["spec"]["scaleTargetRef"]
+            assert (target["kind"], target["name"]) in by_kind
+            assert {metric["external"]["metric"]["name"] for metric in one["spec"]["metrics"]} <= exposed().keys()
+        if kind == "Deployment":
+            labels = one["spec"]["template"]["metadata"]["labels"]
+            assert one["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_unit_of_systemd_starts_a_worker_with_settings_there_are() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    text = (ROOT / "docs" / "deploy" / "lethe-worker.service").read_text()
+    unit.read_string(text)
+    service = unit["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    check_command(Path(program).name, arguments)
+    assert service["KillMode"] == "mixed"  # docs/workers.md: the main process alone is signalled
+    assert set(re.findall(r"Environment=(LETHE_\w+)=", text)) <= KNOWN_SETTINGS
