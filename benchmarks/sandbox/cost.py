@@ -14,16 +14,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.sandbox.frames import frame_rates
 from benchmarks.sandbox.subjects import NETWORKS, SUBMISSIONS, write_split
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 
 _ROOT = Path(__file__).parents[2]
+_HEADING = f"{'':58}{'bare':>10}{'sandbox':>10}{'ratio':>8}  target"
 
 
 @dataclass(frozen=True)
@@ -41,67 +43,57 @@ class Figure:
 
 
 def main() -> None:
-    """Measure, print a table and, where asked, write JSON."""
+    """Measure, print each figure as it comes and, where asked, write JSON."""
     parser = argparse.ArgumentParser(description="what the boundary costs")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--runs", type=int, default=20)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lethe-bench-") as folder:
-        figures = measure(Path(folder), runs=arguments.runs)
-    _print(figures)
+        print(_HEADING, flush=True)
+        figures = []
+        for figure in measure(Path(folder), runs=arguments.runs):
+            print(_line(figure), flush=True)
+            figures.append(figure)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1), encoding="utf-8")
 
 
-def measure(folder: Path, *, runs: int) -> list[Figure]:
-    """Return every figure."""
+def measure(folder: Path, *, runs: int) -> Iterator[Figure]:
+    """Yield every figure."""
     stage = folder / "stage"
     for name, source in SUBMISSIONS.items():
         (stage / name).mkdir(parents=True)
         (stage / name / "submission.py").write_text(source, encoding="utf-8")
-    figures = []
     for network in NETWORKS:
         data_dir = write_split(folder / network / "visible", network)
-        figures += _measure_network(network, data_dir, stage, runs=runs)
-    return figures
+        yield from _measure_network(network, data_dir, stage, runs=runs)
 
 
-def _measure_network(network: str, data_dir: Path, stage: Path, *, runs: int) -> list[Figure]:
+def _measure_network(network: str, data_dir: Path, stage: Path, *, runs: int) -> Iterator[Figure]:
     bare = _bare(data_dir, stage, runs=runs)
     began = time.perf_counter()
     policy = RunPolicy(wall_time_s=120, memory_mib=4096)
     with Launcher(SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=policy)).start() as sandbox:
         start_s = time.perf_counter() - began
         cold_s = start_s + _timed(lambda: _run(sandbox, stage, "short"))[0]
-        short = [_timed(lambda: _run(sandbox, stage, "short"))[0] for _ in range(runs)]
-        training = [_inner_time_s(_run(sandbox, stage, "training")) for _ in range(3)]
-        empty = [_timed(lambda: _run(sandbox, stage, "nothing")) for _ in range(runs)]
-        overhead_s = min(short) - bare["short"]
-        frame_mib = len(empty[0][1].weights or b"") / 2**20
-        figures = [
-            Figure(f"{network}: start to first weights, cold", bare["cold"], cold_s),
-            Figure(f"{network}: one short run, warm", bare["short"], min(short)),
-            Figure(
-                f"{network}: isolation of one run (the difference)",
-                None,
-                overhead_s,
-                target="0.15" if network == "mlp" else "0.5",
-            ),
-            Figure(
-                f"{network}: training loop, processor seconds", bare["training"], min(training), target="ratio 1.05"
-            ),
-            Figure(f"{network}: frame, MiB", None, frame_mib),
-        ]
+        yield Figure(f"{network}: start to first weights, cold", bare["cold"], cold_s)
+        short_s = min(_timed(lambda: _run(sandbox, stage, "short"))[0] for _ in range(runs))
+        yield Figure(f"{network}: one short run, warm", bare["short"], short_s)
+        target = "0.15" if network == "mlp" else "0.5"
+        yield Figure(f"{network}: isolation of one run (the difference)", None, short_s - bare["short"], target)
+        training_s = min(_inner_time_s(_run(sandbox, stage, "training")) for _ in range(3))
+        yield Figure(f"{network}: training loop, processor seconds", bare["training"], training_s, "ratio 1.05")
         if network == "mlp":
-            figures += _kill_figures(sandbox, stage)
-    return figures
+            yield from _kill_figures(sandbox, stage)
+            return
+    model = data_dir / "original_model.safetensors"
+    yield Figure(f"{network}: frame, MiB", None, model.stat().st_size / 2**20)
+    yield Figure(f"{network}: frames through pipe and checks, MiB/s", *frame_rates(model, frames=runs))
 
 
-def _kill_figures(sandbox: Sandbox, stage: Path) -> list[Figure]:
-    return [
-        Figure(f"time to end {what}", None, min(_kill_time_s(sandbox, stage, name) for _ in range(5)))
-        for what, name in (("an endless loop", "endless"), ("a fork bomb", "forks"))
-    ]
+def _kill_figures(sandbox: Sandbox, stage: Path) -> Iterator[Figure]:
+    for what, name in (("an endless loop", "endless"), ("a fork bomb", "forks")):
+        yield Figure(f"time to end {what}", None, min(_kill_time_s(sandbox, stage, name) for _ in range(5)))
 
 
 def _kill_time_s(sandbox: Sandbox, stage: Path, name: str) -> float:
@@ -145,12 +137,10 @@ def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, value
 
 
-def _print(figures: list[Figure]) -> None:
-    print(f"{'':58}{'bare':>10}{'sandbox':>10}{'ratio':>8}  target")
-    for figure in figures:
-        bare = "" if figure.bare is None else f"{figure.bare:.3f}"
-        ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-        print(f"{figure.name:58}{bare:>10}{figure.sandbox:>10.3f}{ratio:>8}  {figure.target}")
+def _line(figure: Figure) -> str:
+    bare = "" if figure.bare is None else f"{figure.bare:.3f}"
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+    return f"{figure.name:58}{bare:>10}{figure.sandbox:>10.3f}{ratio:>8}  {figure.target}"
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ def unlearning(net, retain, forget, validation):
     SAY
 """
 SUBMISSIONS = {
-    "nothing": "def unlearning(net, retain, forget, validation):\n    pass\n",
     "short": _TRAINING.replace("STEPS", "4 if small else 0").replace("SAY", ""),
     "training": _TRAINING.replace("STEPS", "1000 if small else 2").replace("SAY", "print(time.process_time() - began)"),
     "endless": "def unlearning(net, retain, forget, validation):\n    while True:\n        pass\n",
