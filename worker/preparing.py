@@ -19,7 +19,7 @@ from worker.results import model_outputs
 from worker.scoring_job import ORACLE, RETRAINED, score_outputs, summary
 from worker.split_exchange import SplitExchange
 from worker.splits.cut import Visibility
-from worker.splits.description import library_versions
+from worker.splits.description import library_versions, maker
 from worker.splits.prepare import begin_split, prepare_split
 from worker.splits.workspace import OnProgress, Progress
 from worker.starter_kit.build import store_kit
@@ -106,15 +106,11 @@ def exchange_of(context: WorkerContext, competition: CompetitionFile, visibility
 
 def _begin(context: WorkerContext, work: SplitWork, exchange: SplitExchange, tell: OnProgress) -> list[ShardToMake]:
     """Make what comes before the many models. Return the shards that others may make, none if this worker should."""
+    visibility, device = visibility_of(work.visibility), context.settings.worker_device
+    exchange.begin(maker(work.competition, visibility, device=device))
     exchange.fetch_published()
     exchange.fetch_all()
-    shards = begin_split(
-        work.competition,
-        visibility_of(work.visibility),
-        exchange.folder,
-        device=context.settings.worker_device,
-        progress=tell,
-    )
+    shards = begin_split(work.competition, visibility, exchange.folder, device=device, progress=tell)
     if shards:
         exchange.push_all()
     return shards

@@ -14,7 +14,7 @@ from server.competitions.model_shards import ShardToMake
 from server.storage import Storage
 from worker.local_splits import workplace
 
-RECIPE = "work/recipe.sha256"
+MAKER = "work/maker.txt"
 RECORDS = "work/records/"
 KINDS = ("retrained", "oracle", "originals")
 MODELS = tuple(f"{folder}/{kind}/" for folder in ("hidden", "work") for kind in KINDS)
@@ -47,8 +47,8 @@ class SplitExchange:
         if self.storage.is_local:
             return
         names = self._names(self._shared)
-        if RECIPE in names:
-            self._drop_another_recipe()
+        if MAKER in names:
+            self._drop_another_makers()
         missing = [name for name in names if wanted(name) and not self._is_here(name)]
         self._download(self._shared, sorted(missing, key=_records_last))
 
@@ -83,6 +83,16 @@ class SplitExchange:
         own = (*_own_names(shard), f"{RECORDS}{shard.kind}-{shard.position:05d}.json")
         self.push(lambda name: name.startswith(own))
 
+    def begin(self, maker: str) -> None:
+        """Throw away what others have made below another recipe, or on another kind of device, before the first fetch.
+
+        What lies there is taken over by its records alone, which do not tell one recipe from another.
+        """
+        if self.storage.is_local or MAKER not in self._names(self._shared):
+            return
+        if self.storage.read(f"{self._shared}/{MAKER}").decode() != maker:
+            self.clear()
+
     def clear(self) -> None:
         """Remove what only an unfinished preparation needs."""
         if not self.storage.is_local:
@@ -103,9 +113,9 @@ class SplitExchange:
         """A finished file is compared by its hash when it is used; a checkpoint or record may have been replaced."""
         return not name.startswith("work/") and (self.folder / name).is_file()
 
-    def _drop_another_recipe(self) -> None:
-        mine = self.folder / RECIPE
-        if mine.is_file() and mine.read_bytes() != self.storage.read(f"{self._shared}/{RECIPE}"):
+    def _drop_another_makers(self) -> None:
+        mine = self.folder / MAKER
+        if mine.is_file() and mine.read_bytes() != self.storage.read(f"{self._shared}/{MAKER}"):
             shutil.rmtree(self.folder)
 
     def _download(self, prefix: str, names: Iterable[str]) -> None:

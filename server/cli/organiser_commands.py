@@ -19,6 +19,13 @@ Slug = Annotated[str, typer.Argument(help="The competition's name.", metavar="CO
 File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
 Why = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit log.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay until both splits are ready.")]
+AnyDevice = Annotated[
+    bool,
+    typer.Option(
+        "--any-device",
+        help="Do not wait for the kind of worker that has begun a split: another kind begins it anew.",
+    ),
+]
 
 commands = typer.Typer(help="Make and run competitions (for organisers).", no_args_is_help=True)
 
@@ -47,10 +54,12 @@ def create(file: File, url: Url = None, as_json: Json = False) -> None:
 
 
 @commands.command()
-def prepare(competition: Slug, wait: Wait = False, url: Url = None, as_json: Json = False) -> None:
+def prepare(
+    competition: Slug, wait: Wait = False, any_device: AnyDevice = False, url: Url = None, as_json: Json = False
+) -> None:
     """Prepare both splits: original models, retrained models, their outputs. Asked again, what failed."""
     with connected(url) as client:
-        found = client.prepare(competition)
+        found = client.prepare(competition, any_device=any_device)
         if wait:
             found = _prepared(client, competition, quiet=as_json)
     _print_organised(found, as_json=as_json)

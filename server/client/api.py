@@ -158,8 +158,8 @@ class LetheClient:
             "POST", "/competitions", content=toml.encode(), headers={"Content-Type": "application/toml"}
         )
 
-    def prepare(self, slug: str) -> JsonObject:
-        return self._object("POST", f"/competitions/{slug}/prepare")
+    def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:
+        return self._object("POST", f"/competitions/{slug}/prepare", params={"any_device": any_device})
 
     def preparation(self, slug: str) -> JsonObject:
         """Return the competition as its organisers see it, with the state of both splits."""

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
-from server.competitions import preparation
+from server.competitions import preparation, waiting
 from server.competitions.config_file import CompetitionFile
 from server.competitions.preparation import SplitWork
 from server.db import moment
@@ -57,7 +57,7 @@ def divide(
     device, versions: what made the split's first files, and so must make the others.
     """
     n_models = sum(shard.n_models for shard in shards)
-    stage = f"training {n_models} models in {len(shards)} parts"
+    stage = waiting.training_stage(n_models, len(shards))
     if not preparation.let_go(session, work, stage=stage, device=device, versions=versions):
         return False
     session.add_all(ModelShard(split_id=work.split_id, **vars(shard)) for shard in shards)
@@ -146,24 +146,28 @@ def hand_over(session: Session, work: ShardWork) -> bool:
 
 
 def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
-    """Take back the shards whose worker is silent, and tell of those that nobody took. Return how many were lost."""
+    """Take back the shards whose worker is silent, and tell of those that nobody took, workers and organisers alike.
+
+    Return how many were lost.
+    """
     expired = session.scalars(
         select(ModelShard).where(_in(ModelShardState.LEASED), ModelShard.lease_expires_at < at)
     ).all()
     lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
-    waiting = session.scalar(
+    queued = session.scalar(
         select(func.count())
         .select_from(ModelShard)
         .where(_in(ModelShardState.QUEUED), ModelShard.queued_at < at - FORGOTTEN_AFTER)
     )
-    send_after_commit(session, PREPARE_SHARD, times=waiting or 0)
+    send_after_commit(session, PREPARE_SHARD, times=queued or 0)
+    waiting.tell(session, at)
     return lost
 
 
 def _divided(session: Session, competitions: Sequence[str] | None) -> Sequence[Split]:
     """Return the splits that have queued shards."""
-    waiting = select(ModelShard.split_id).where(_in(ModelShardState.QUEUED))
-    statement = select(Split).where(Split.id.in_(waiting), Split.state == SplitState.PREPARING.value)
+    queued = select(ModelShard.split_id).where(_in(ModelShardState.QUEUED))
+    statement = select(Split).where(Split.id.in_(queued), Split.state == SplitState.PREPARING.value)
     if competitions is not None:
         served = select(Competition.id).where(Competition.slug.in_(competitions))
         statement = statement.where(Split.competition_id.in_(served))

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from server.admin import audit
-from server.competitions import lifecycle, repository
+from server.competitions import lifecycle, repository, waiting
 from server.competitions.config_file import CompetitionFile, parse_competition
 from server.competitions.service import check_trust
 from server.errors import Conflict, InvalidInput, Violation
@@ -44,7 +44,7 @@ def rewrite(session: Session, competition: Competition, text: str, *, actor: Acc
     competition.opens_at, competition.closes_at = file.opens_at, file.closes_at
     competition.config, competition.source = file.model_dump(mode="json"), text
     for split in splits:
-        split.state, split.stage, split.error, split.progress = SplitState.PENDING.value, "", "", 0.0
+        waiting.let_go(split)
         repository.forget_model_shards(session, split.id)
     audit.record(session, actor, "competition.rewritten", competition=competition, subject=competition.slug)
     return competition

@@ -84,9 +84,14 @@ def show_split_report(visibility: Visibility, competition: Organised, storage: S
 
 
 @router.post("/{slug}/prepare", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 403, 404, 409))
-def prepare(session: SessionDep, competition: Organised, account: CurrentAccount) -> OrganisedCompetition:
-    """Queue the preparation of both splits; asked again, of those that failed. For organisers."""
-    return _organised(session, service.prepare(session, competition, actor=account))
+def prepare(
+    session: SessionDep, competition: Organised, account: CurrentAccount, *, any_device: bool = False
+) -> OrganisedCompetition:
+    """Queue the preparation of both splits; asked again, of those that failed. For organisers.
+
+    any_device: let go of the kind of worker that has begun the splits in the making; another kind begins them anew.
+    """
+    return _organised(session, service.prepare(session, competition, actor=account, any_device=any_device))
 
 
 @router.post("/{slug}/open", responses=problems(401, 403, 404, 409))

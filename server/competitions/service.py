@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from server import queue
 from server.admin import audit
-from server.competitions import lifecycle, repository
+from server.competitions import lifecycle, repository, waiting
 from server.competitions.config_file import CompetitionFile, parse_competition
 from server.db import now
 from server.errors import Conflict, NotAllowed, NotFound, Violation
@@ -108,9 +108,12 @@ def split_of(session: Session, competition: Competition, visibility: Visibility)
     return split
 
 
-def prepare(session: Session, competition: Competition, *, actor: Account | None) -> Competition:
+def prepare(
+    session: Session, competition: Competition, *, actor: Account | None, any_device: bool = False
+) -> Competition:
     """Queue the preparation of both splits. Asked again, it tries failed ones again, and has every file of the ready
-    ones checked and what is damaged made anew; the competition goes on meanwhile. Raises Conflict once it is over."""
+    ones checked and what is damaged made anew; the competition goes on meanwhile. any_device: let go of the kind of
+    worker that has begun those in the making; another kind begins them anew. Raises Conflict once it is over."""
     competition = repository.locked(session, competition.id)
     if competition.state == CompetitionState.DRAFT:
         lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
@@ -118,9 +121,13 @@ def prepare(session: Session, competition: Competition, *, actor: Account | None
         raise Conflict(f"{competition.slug} is {competition.state}; its splits are no longer prepared")
     for split in repository.splits(session, competition.id):
         if split.state in (SplitState.FAILED, SplitState.READY):
-            again = "checking every file" if split.state == SplitState.READY else ""
-            split.state, split.stage, split.error = SplitState.PENDING.value, again, ""
-            split.progress, split.lease_expires_at = 0.0, None
+            if split.state == SplitState.FAILED:
+                waiting.let_go(split)
+            else:
+                split.state, split.stage, split.progress = SplitState.PENDING.value, "checking every file", 0.0
+            repository.forget_model_shards(session, split.id)
+        elif any_device and split.state == SplitState.PREPARING:
+            waiting.let_go(split)
             repository.forget_model_shards(session, split.id)
         if split.state == SplitState.PENDING:
             queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)

@@ -264,3 +264,28 @@ def test_a_host_without_room_gives_its_shard_back(
         first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
     assert first is not None
     assert (first.state, first.strikes, first.error) == (ModelShardState.QUEUED, 1, "OSError: no space left on device")
+
+
+def test_models_of_a_recipe_that_was_replaced_are_not_taken_over_by_other_hosts(
+    database: Database, host: Host, tmp_path: Path
+) -> None:
+    """Data, network and records are the same: only the recipe tells the old models from the new."""
+    url = f"memory://{tmp_path.name}"
+    split_id = begin(database, competition())
+    assert preparing.prepare(host("a", url=url), split_id)
+    assert make_shard(host("b", url=url))
+    changed = competition(training={"epochs": 5})
+    with database.write() as session:
+        session.scalars(select(Competition)).one().config = changed.model_dump(mode="json")
+        split = session.scalars(select(Split)).one()
+        split.state, split.attempt = SplitState.PENDING.value, split.attempt + 1
+        for shard in session.scalars(select(ModelShard)):
+            session.delete(shard)
+    assert preparing.prepare(host("c", url=url), split_id)
+    while make_shard(host("d", url=url)):
+        pass
+    assert preparing.prepare(host("a", url=url), split_id)
+    storage = host("e", url=url).storage
+    published = {name.removeprefix("splits/small/public/"): storage.read(name) for name in storage.keys("splits")}
+    assert published.pop("manifest.json")
+    assert published == alone(changed, tmp_path / "alone")

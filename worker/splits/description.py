@@ -48,6 +48,15 @@ def fingerprint(competition: CompetitionFile, visibility: Visibility) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def maker(competition: CompetitionFile, visibility: Visibility, *, device: str) -> str:
+    """Return what an unfinished split is made from and by: recipe, kind of device, release of torch.
+
+    Devices and releases of torch round differently, so what others have begun is not gone on with, but made anew.
+    """
+    release = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+    return f"{fingerprint(competition, visibility)} {device} torch {release}"
+
+
 def library_versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),

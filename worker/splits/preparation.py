@@ -18,7 +18,7 @@ from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.cut import Cut, Visibility, cut_dataset
 from worker.splits.datasets.image_dataset import ImageDataset
 from worker.splits.datasets.registry import open_dataset
-from worker.splits.description import fingerprint, library_versions, network_description, recipe_of
+from worker.splits.description import fingerprint, library_versions, maker, network_description, recipe_of
 from worker.splits.files import write_json, write_tensors, write_text
 from worker.splits.manifest import NETWORK_PATH as NETWORK
 from worker.splits.manifest import EvaluationSettings, Manifest
@@ -51,7 +51,12 @@ class Preparation:
         self.competition, self.visibility, self.out = competition, visibility, out
         self.device = device
         self.progress = progress
-        self.workspace = Workspace(out, fingerprint=fingerprint(competition, visibility), progress=progress)
+        self.workspace = Workspace(
+            out,
+            fingerprint=fingerprint(competition, visibility),
+            maker=maker(competition, visibility, device=device),
+            progress=progress,
+        )
 
     def steps(self) -> list[Step]:
         """Return every step, in an order in which each finds what it reads. The data steps must have been made."""

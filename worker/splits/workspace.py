@@ -46,23 +46,25 @@ class Step:
 class Workspace:
     """The folder of one split while it is prepared."""
 
-    def __init__(self, split_dir: Path, *, fingerprint: str, progress: OnProgress) -> None:
+    def __init__(self, split_dir: Path, *, fingerprint: str, maker: str, progress: OnProgress) -> None:
+        """fingerprint: of the recipe. maker: of the recipe and of what makes the split from it."""
         self.split_dir = split_dir
         self.work_dir = split_dir / "work"
         self.fingerprint = fingerprint
+        self.maker = maker
         self.progress = progress
         self._records: dict[str, StepRecord] = {}
         self._hashes: dict[str, str] = {}
 
     def open(self) -> None:
-        """Take over what an earlier preparation finished; throw away what another recipe made."""
+        """Take over what an earlier preparation finished; throw away what another recipe or kind of device made."""
         manifest = self._old_manifest()
         if manifest and manifest.fingerprint == self.fingerprint:
             self._records = dict(manifest.steps)
-        elif (self.split_dir / MANIFEST).exists() or self._read_fingerprint() not in ("", self.fingerprint):
+        elif (self.split_dir / MANIFEST).exists() or self._read_maker() not in ("", self.maker):
             self._start_anew()
         self.work_dir.mkdir(parents=True, exist_ok=True)
-        write_text(self._fingerprint_file, self.fingerprint)
+        write_text(self._maker_file, self.maker)
 
     def run(self, step: Step) -> dict[str, Any]:
         """Make the step unless it is whole; return what it measured when it was made."""
@@ -103,12 +105,12 @@ class Workspace:
         shutil.rmtree(self.work_dir, ignore_errors=True)
 
     @property
-    def _fingerprint_file(self) -> Path:
-        return self.work_dir / "recipe.sha256"
+    def _maker_file(self) -> Path:
+        return self.work_dir / "maker.txt"
 
-    def _read_fingerprint(self) -> str:
+    def _read_maker(self) -> str:
         try:
-            return self._fingerprint_file.read_text(encoding="utf-8").strip()
+            return self._maker_file.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             return ""
 
@@ -122,7 +124,11 @@ class Workspace:
             return None
 
     def _start_anew(self) -> None:
-        self.progress(Progress("check", 0, 1, f"{self.split_dir}: made by another recipe or unreadable; made anew"))
+        self.progress(
+            Progress(
+                "check", 0, 1, f"{self.split_dir}: made by another recipe, device or torch, or unreadable: made anew"
+            )
+        )
         for name in ("visible", "hidden", "sample", "work"):
             shutil.rmtree(self.split_dir / name, ignore_errors=True)
         (self.split_dir / MANIFEST).unlink(missing_ok=True)

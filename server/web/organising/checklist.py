@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from server.competitions import finals
+from server.competitions import finals, waiting
 from server.competitions import service as competitions
 from server.competitions.finals import Rescoring
 from server.db import now
@@ -20,6 +20,8 @@ STEPS = {
     S.PROVISIONAL: ("reveal", "Reveal the private leaderboard"),
     S.FINAL: ("archive", "Archive"),
 }
+
+ON_ANY_DEVICE = ("prepare-on-any-device", "Begin anew with whatever workers there are")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def checklist(session: Session, competition: Competition) -> Checklist:
     splits = list(competitions.splits(session, competition))
     rescoring = finals.rescoring(session, competition) if competition.state in (S.CLOSED, S.PROVISIONAL) else None
     act, label = STEPS.get(S(competition.state), ("", ""))
+    if competition.state == S.PREPARING and any(waiting.is_waiting(split) for split in splits):
+        act, label = ON_ANY_DEVICE
     return Checklist(act, label, _checks(session, competition, splits, rescoring), rescoring)
 
 

@@ -21,7 +21,7 @@ from server.web.competition_pages import STARTER_TOML, timeline_of
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, OrganiserPlaceDep, Place, StaffDep, require_staff
 from server.web.organising import dashboard_repository, submissions_repository
-from server.web.organising.checklist import checklist
+from server.web.organising.checklist import ON_ANY_DEVICE, checklist
 from server.web.organising.forms import needed
 from server.web.organising.submissions_repository import LINES
 from server.web.rendering import page, part, redirect, render
@@ -99,7 +99,7 @@ def move(
     reason: Reason = "",
 ) -> Response:
     """Take the competition's next step. Opening, closing and revealing by hand need a reason."""
-    if act != "prepare":
+    if not act.startswith("prepare"):
         needed(reason)
     done = _move(session, place, viewer, act=act, reason=reason.strip())
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", done))
@@ -181,6 +181,9 @@ def _move(session: Session, place: Place, viewer: Account, *, act: str, reason: 
     if act == "prepare":
         competitions.prepare(session, competition, actor=viewer)
         return "The splits are being prepared."
+    if act == ON_ANY_DEVICE[0]:
+        competitions.prepare(session, competition, actor=viewer, any_device=True)
+        return "The splits are begun anew by whatever workers there are."
     if act == "open":
         competitions.open_now(session, competition, actor=viewer, reason=reason)
         return "The competition is open."

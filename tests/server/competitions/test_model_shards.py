@@ -10,8 +10,9 @@ from server.competitions import model_shards, preparation
 from server.competitions.model_shards import ShardToMake, ShardWork
 from server.competitions.preparation import PreparedSplit, SplitWork
 from server.db import clock
-from server.models.competition import Split, SplitState
+from server.models.competition import Competition, Split, SplitState
 from server.models.preparing import ModelShard, ModelShardState
+from server.web.organising.checklist import checklist
 from server.workers.fitness import WorkerFacts
 from tests.support.instance import Instance, competition_toml
 
@@ -203,3 +204,48 @@ def test_a_model_that_did_not_learn_ends_every_shard_and_the_organiser_may_try_a
         anew = preparation.claim(session, divided.split_id, lease_s=60)
     assert anew is not None
     assert not anew.is_divided
+
+
+def test_shards_that_nobody_takes_say_which_kind_of_worker_they_wait_for(both: Instance, divided: SplitWork) -> None:
+    assert claim(both, facts(device="cuda")) is None
+    sweep(both, later_s=30)
+    assert split_of(both, divided).stage == "training 5 models in 3 parts"
+    sweep(both, later_s=61)
+    assert split_of(both, divided).stage == "no cpu, torch 2.11 worker comes: start one, or prepare --any-device"
+    claimed(both, lease_s=600)
+    sweep(both, later_s=61)
+    assert split_of(both, divided).stage == "training 5 models in 3 parts"
+
+
+def test_an_end_that_nobody_makes_waits_likewise(both: Instance, divided: SplitWork) -> None:
+    for _ in SHARDS:
+        with both.database.write() as session:
+            model_shards.close(session, claimed(both))
+    sweep(both, later_s=61)
+    assert split_of(both, divided).stage.startswith("no cpu, torch 2.11 worker comes")
+
+
+def test_on_any_device_another_kind_begins_anew_and_the_first_has_lost(
+    both: Instance, olga: dict[str, str], divided: SplitWork
+) -> None:
+    held = claimed(both)
+    both.client.post("/api/v1/competitions/digits/prepare", headers=olga)
+    with both.database.write() as session:
+        assert preparation.claim(session, divided.split_id, lease_s=60, device="cuda") is None
+    both.client.post("/api/v1/competitions/digits/prepare?any_device=true", headers=olga)
+    with both.database.write() as session:
+        assert not model_shards.close(session, held)
+        work = preparation.claim(session, divided.split_id, lease_s=60, device="cuda")
+        assert work is not None
+        assert not work.is_divided
+        assert not preparation.finish(session, divided, PREPARED)
+
+
+def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, divided: SplitWork) -> None:
+    with both.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        assert checklist(session, competition).act == "prepare"
+        model_shards.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3)
+        steps = checklist(session, competition)
+        assert steps.act == "prepare-on-any-device"
+        assert any(check.detail.startswith("no cpu, torch 2.11 worker comes") for check in steps.checks)

@@ -289,3 +289,19 @@ def test_who_knows_all_but_the_seed_cannot_train_the_same_models(
         first = load_file(tmp_path / str(seed) / "hidden/retrained/models-00000.safetensors")
         models.append(first["layers.0.weight"] if "layers.0.weight" in first else next(iter(first.values())))
     assert not torch.equal(*models)
+
+
+def test_what_another_kind_of_device_or_release_of_torch_began_is_made_anew(
+    tmp_path: Path, make_competition: MakeCompetition
+) -> None:
+    begin_split(make_competition(), "public", tmp_path, share_from_s=0)
+    prepare_shard(make_competition(), "public", tmp_path, kind="retrained", shard=0)
+    models = tmp_path / "hidden/retrained/models-00000.safetensors"
+    assert models.exists()
+    maker = tmp_path / "work/maker.txt"
+    assert " cpu torch " in maker.read_text()
+    maker.write_text(maker.read_text().replace(" cpu ", " cuda "))
+    said: list[str] = []
+    begin_split(make_competition(), "public", tmp_path, share_from_s=0, progress=lambda made: said.append(made.message))
+    assert not models.exists()
+    assert any("another recipe, device or torch" in message for message in said)
