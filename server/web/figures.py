@@ -34,7 +34,12 @@ def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
         alt.Chart(alt.Data(values=rows))
         .mark_bar()
         .encode(
-            x=alt.X("day:O", sort=None, title=None, axis=alt.Axis(labelAngle=0, grid=False)),
+            x=alt.X(
+                "day:O",
+                sort=None,
+                title=None,
+                axis=alt.Axis(labelAngle=0, grid=False, labelOverlap="greedy", labelSeparation=8),
+            ),
             y=alt.Y("count:Q", title="failures", axis=alt.Axis(tickCount=4, format="d")),
             color=alt.Color("fault:N", title="fault", legend=alt.Legend(orient="top")),
             tooltip=["day:O", "fault:N", "count:Q"],
@@ -52,7 +57,7 @@ def score_over_time(rows: list[dict[str, Any]], *, oracle: float | None) -> dict
         .encode(
             x=alt.X("at:T", title=None, axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy")),
             y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
-            color=alt.Color("team:N", title=None, sort=None, legend=alt.Legend(orient="right", symbolLimit=12)),
+            color=alt.Color("team:N", title=None, sort=None, legend=alt.Legend(symbolLimit=12)),
             tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
         )
     )

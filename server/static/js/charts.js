@@ -12,7 +12,9 @@
     return colour;
   };
 
-  const config = () => {
+  const NARROW_PX = 480;
+
+  const config = (width) => {
     const [text, soft, line, accent, warn, note] = ["text", "soft", "line", "accent", "warn", "note"].map(read);
     const font = getComputedStyle(document.body).fontFamily;
     return {
@@ -23,7 +25,10 @@
         labelColor: soft, titleColor: soft, gridColor: line, domainColor: line, tickColor: line,
         labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500,
       },
-      legend: { labelColor: text, titleColor: soft, labelFontSize: 12, titleFontSize: 12 },
+      legend: {
+        labelColor: text, titleColor: soft, labelFontSize: 12, titleFontSize: 12,
+        ...(width < NARROW_PX ? { orient: "bottom", columns: 2 } : {}),  // beside the lines it would take half of the width
+      },
       title: { color: text },
       text: { color: soft },
       rule: { color: accent },
@@ -43,7 +48,7 @@
       await vegaEmbed(place, spec, {
         actions: false,
         ast: true,
-        config: config(),
+        config: config(place.clientWidth),
         defaultStyle: false,
         expr: vegaExpressionInterpreter,
         renderer: "canvas",

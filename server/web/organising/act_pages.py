@@ -57,7 +57,7 @@ def act_on_submissions(
     refused = [words for one in chosen if (words := _try(session, one, act=act, actor=viewer, reason=reason))]
     done = f"{len(chosen) - len(refused)} {DONE[act]}."
     flash = Flash("warn" if refused else "good", " ".join((done, *refused[:3])))
-    return redirect(request, _back(request, place.competition.slug), flash=flash)
+    return redirect(request, _back(request, place.competition.slug, chosen), flash=flash)
 
 
 @router.post("/organise/{slug}/teams/{team_id}")
@@ -133,7 +133,9 @@ def _try(session: Session, submission: Submission, *, act: str, actor: Account, 
     return ""
 
 
-def _back(request: Request, slug: str) -> str:
-    """Return the list that the form stood on, with its filters."""
-    query = request.query_params.get("list", "")
+def _back(request: Request, slug: str, chosen: list[Submission]) -> str:
+    """Return the page that the form stood on: one submission's, or the list with its filters."""
+    query = request.query_params.get("list")
+    if query is None and len(chosen) == 1:
+        return f"/organise/{slug}/submissions/{chosen[0].id}"
     return f"/organise/{slug}/submissions" + (f"?{query}" if query and len(query) < 400 else "")
