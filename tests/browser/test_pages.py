@@ -1,71 +1,75 @@
-"""Every page in a real browser: nothing serious for axe, nothing in the console, no sideways scrolling."""
+"""Every page in a real browser: nothing serious for axe, nothing in the console, no sideways scrolling, a title."""
 
+import re
 from collections.abc import Callable
 
 import pytest
+from fastapi.routing import iter_route_contexts
 
+from server.web.router import router
 from tests.browser.conftest import Person
+from tests.browser.walk import NO_PAGES, WALK, Visit, prepare
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-VISITOR = ("/", "/login", "/register", "/forgot", "/competitions/digits", "/competitions/digits/leaderboard")
-PARTICIPANT = (
-    "/competitions/digits",
-    "/competitions/digits/leaderboard",
-    "/competitions/digits/leaderboard?q=heron",
-    "/competitions/digits/submit",
-    "/competitions/digits/submissions",
-    "/competitions/digits/team",
-    "/account",
-    "/submissions/{running}",
-    "/submissions/{failed}",
-    "/submissions/{scored}",
-    "/submissions/{scored}/source",
-    "/submissions/{scored}/receipt",
-)
-ORGANISER = (
-    "/organise",
-    "/organise/new",
-    "/organise/digits",
-    "/organise/digits/submissions",
-    "/organise/digits/submissions/{scored}",
-    "/organise/digits/teams",
-    "/organise/digits/audit",
-    "/organise/digits/submissions/{scored}/compare?other=s41",
-    "/organise/digits/rejudgings",
-    "/organise/digits/limits",
-    "/organise/digits/splits/public",
-    "/organise/digits/exports",
-)
-ADMINISTRATOR = ("/people",)
-WHO = (("", VISITOR), ("ada", PARTICIPANT), ("grace", ORGANISER), ("margaret", ADMINISTRATOR))
-LOOKS = (
-    {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
-)
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "360px"])
-@pytest.mark.parametrize(("name", "paths"), WHO, ids=["visitor", "participant", "organiser", "administrator"])
-def test_every_page_is_accessible_and_quiet(
-    person: Callable[..., Person], name: str, paths: tuple[str, ...], look: dict[str, object]
-) -> None:
-    somebody = person(name, **look)
+def test_no_page_is_left_out_of_the_walk() -> None:
+    pages = {
+        context.path
+        for context in iter_route_contexts(router.routes)
+        if context.path and "GET" in (context.methods or ()) and not context.path.endswith(NO_PAGES)
+    }
+    walked = {visit.route for visits in WALK.values() for visit in visits}
+    assert pages == walked - {"/nowhere"}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_quiet_and_fits(person: Callable[..., Person], scheme: str) -> None:
+    somebody = person(color_scheme=scheme, viewport=WIDE)
     seeded = somebody.site.seeded
-    ids = {
+    ids = prepare() | {
         "running": seeded.running_submission_id,
         "failed": seeded.failed_submission_id,
         "scored": seeded.scored_submission_id,
     }
     faults: list[str] = []
-    for path in paths:
-        page = somebody.go(path.format(**ids))
-        page.wait_for_load_state("load")
-        faults += [f"{path} {fault}" for fault in somebody.accessibility_faults()]
-        width = page.evaluate("document.documentElement.scrollWidth")
-        if width > page.viewport_size["width"]:  # type: ignore[index]
-            faults.append(f"{path} scrolls sideways: {width}")
-        faults += [f"{path} {complaint}" for complaint in somebody.complaints]
-        somebody.complaints.clear()
+    for name, visits in WALK.items():
+        somebody.context.clear_cookies()
+        if name:
+            somebody.log_in(name)
+        for visit in visits:
+            path = visit.path(ids)
+            faults += [f"{name} {path}: {fault}" for fault in found_on(somebody, visit, path)]
     assert faults == []
+
+
+def found_on(somebody: Person, visit: Visit, path: str) -> list[str]:
+    """Return what is wrong with one page, wide and narrow."""
+    page = somebody.page
+    page.set_viewport_size(WIDE)
+    somebody.complaints.clear()
+    answer = page.goto(somebody.site.url + path)
+    faults = [] if answer and answer.status == visit.status else [f"answered {answer.status if answer else None}"]
+    if not re.fullmatch(visit.title, page.title()):
+        faults.append(f"is called {page.title()!r}")
+    faults += somebody.accessibility_faults()
+    page.set_viewport_size(NARROW)
+    faults += [f"{fault} (narrow)" for fault in somebody.accessibility_faults()]
+    if (width := page.evaluate("document.documentElement.scrollWidth")) > NARROW["width"]:
+        faults.append(f"scrolls sideways: {width}")
+    refusal = f"status of {visit.status} "  # the browser notes that the page itself is a refusal, which was meant
+    return faults + [complaint for complaint in somebody.complaints if visit.status == 200 or refusal not in complaint]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_on_a_telephone_no_list_of_submissions_hides_anything(person: Callable[..., Person]) -> None:
+    somebody = person("ada", viewport=NARROW)
+    for name, path in (("ada", "/competitions/digits/submissions"), ("grace", "/organise/digits/submissions")):
+        somebody.context.clear_cookies()
+        somebody.log_in(name)
+        page = somebody.go(path)
+        assert page.locator(".table-wrap").evaluate("box => box.scrollWidth <= box.clientWidth"), path
+        assert page.get_by_role("row").count() > 5, path

@@ -1,0 +1,121 @@
+"""Every page there is, who looks at it, and what its title says there."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from server.accounts import recovery
+from server.accounts import service as accounts
+from server.admin import rejudging
+from server.admin.rejudging_sets import Chosen
+from server.competitions import service as competitions
+from server.deps import get_database
+from server.models.competition import Visibility
+from server.teams import joining
+from server.teams import service as teams
+from server.web.competition_pages import STARTER_TOML
+
+DIGITS, RUN = "Forget these digits · Lethe", "submission.py · Lethe"
+SLUG, SUBMISSION = "/competitions/{slug}", "/submissions/{submission_id}"
+ORGANISED = "/organise/{slug}"
+ONE = f"{ORGANISED}/submissions/{{submission_id}}"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One page as one reader sees it. route: as the application declares it; asked: what the address has beyond."""
+
+    route: str
+    title: str
+    slug: str = "digits"
+    submission: str = "scored"
+    query: str = ""
+    status: int = 200
+
+    def path(self, ids: dict[str, str]) -> str:
+        values = {"slug": self.slug, "submission_id": ids.get(self.submission, ""), "visibility": "public"}
+        return (self.route + self.query).format(**values, **ids)
+
+
+VISITOR = (
+    Visit("/", "Competitions · Lethe"),
+    Visit("/login", "Log in · Lethe"),
+    Visit("/register", "Register · Lethe"),
+    Visit("/forgot", "Forgotten password · Lethe"),
+    Visit("/reset", "New password · Lethe", query="?token={reset_token}"),
+    Visit("/reset", "This link does not work · Lethe", query="?token=none", status=404),
+    Visit("/api/docs", "HTTP API · Lethe"),
+    Visit(SLUG, DIGITS),
+    Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
+    Visit("/nowhere", "There is no such thing · Lethe", status=404),
+)
+PARTICIPANT = (
+    Visit(SLUG, DIGITS),
+    Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
+    Visit(f"{SLUG}/leaderboard", f"2 lines found · Public leaderboard · {DIGITS}", query="?q=calm"),
+    Visit(f"{SLUG}/leaderboard/charts", f"Charts · {DIGITS}"),
+    Visit(f"{SLUG}/submit", f"Submit · {DIGITS}"),
+    Visit(f"{SLUG}/submissions", rf"My submissions \(1 in progress\) · {DIGITS}"),
+    Visit(f"{SLUG}/team", f"Team · {DIGITS}"),
+    Visit(f"{SLUG}/team/join", f"Team · {DIGITS}", query="?token={invitation_token}"),
+    Visit("/account", "Account · Lethe"),
+    Visit(SUBMISSION, f"[0-9]+ of 512 runs · {RUN}", submission="running"),
+    Visit(SUBMISSION, f"Failed · {RUN}", submission="failed"),
+    Visit(SUBMISSION, f"Scored [0-9.]+ · {RUN}"),
+    Visit(f"{SUBMISSION}/source", f"Code of {RUN}"),
+    Visit(f"{SUBMISSION}/receipt", f"Receipt, [0-9.]+ · {DIGITS}"),
+    Visit("/organise", "You may not do this · Lethe", status=403),
+)
+ORGANISER = (
+    Visit("/organise", "1 warning · Dashboard · Lethe"),
+    Visit("/organise/new", "New competition · Lethe"),
+    Visit(ORGANISED, f"Open · {DIGITS}"),
+    Visit(ORGANISED, "Draft · .* · Lethe", slug="draft"),
+    Visit(f"{ORGANISED}/submissions", f"Submissions · {DIGITS}"),
+    Visit(f"{ORGANISED}/submissions", f"Some submissions · {DIGITS}", query="?stage=failed&error_class=none-such"),
+    Visit(ONE, f"Scored · .* · {DIGITS}"),
+    Visit(f"{ONE}/compare", f"ada against .* · {DIGITS}", query="?other=s41"),
+    Visit(f"{ORGANISED}/teams", f"People and teams · {DIGITS}"),
+    Visit(f"{ORGANISED}/audit", f"Audit log · {DIGITS}"),
+    Visit(f"{ORGANISED}/rejudgings", f"Re-judging · {DIGITS}"),
+    Visit(f"{ORGANISED}/rejudgings/{{rejudging_id}}", f"0 of [0-9]+ · Re-judging · {DIGITS}"),
+    Visit(f"{ORGANISED}/limits", f"Limits · {DIGITS}"),
+    Visit(f"{ORGANISED}/words", f"Description · {DIGITS}"),
+    Visit(f"{ORGANISED}/splits/{{visibility}}", f"Public split · {DIGITS}"),
+    Visit(f"{ORGANISED}/exports", f"Exports · {DIGITS}"),
+    Visit(f"{ORGANISED}/edit", "File · .* · Lethe", slug="draft"),
+)
+ADMINISTRATOR = (Visit("/people", "People · Lethe"),)
+WALK = {"": VISITOR, "ada": PARTICIPANT, "grace": ORGANISER, "margaret": ADMINISTRATOR}
+
+# Answers of page routers that are no pages: what scripts ask for, what is downloaded, streams.
+NO_PAGES = (
+    ".json",
+    "/events",
+    "/live",
+    "/rows",
+    "/progress",
+    "/code",
+    "/starter.py",
+    "/exports/{name}",
+    "/{path:path}",
+)
+
+
+def prepare() -> dict[str, str]:
+    """Make what the seeded instance lacks: a draft, a re-judging, an invitation, a link for a new password."""
+    with get_database().write() as session:
+        grace, ada, brisk = (accounts.find(session, name) for name in ("grace", "ada", "brisk-river"))
+        competitions.create(session, STARTER_TOML.read_text().replace('"my-competition"', '"draft"'), organiser=grace)
+        digits = competitions.get(session, "digits", account=grace)
+        made = rejudging.start(
+            session,
+            digits,
+            visibility=Visibility.PUBLIC,
+            chosen=Chosen(team_id="t0"),
+            changed="scorer",
+            actor=grace,
+            reason="the cap was wrong",
+        )
+        invited = joining.invite(session, teams.own_team(session, digits, brisk), actor=brisk)
+        reset = recovery.issue(session, ada, actor=None, lifetime=timedelta(hours=1))
+        return {"rejudging_id": made.id, "invitation_token": invited.token or "", "reset_token": reset.token}
