@@ -92,6 +92,19 @@ class Runs:
                     "outcome": "running" if leased else "done",
                 }
 
+    def workers(self) -> Iterator[Row]:
+        for name, state in (("worker-1", "active"), ("worker-2", "draining")):
+            yield {
+                "name": name,
+                "state": state,
+                "device": "cpu",
+                "memory_mib": 15_900,
+                "versions": {"torch": "2.9.1", "python": "3.11"},
+                "refusals": {},
+                "started_at": self.at - timedelta(days=2),
+                "seen_at": self.at,
+            }
+
     def logs(self) -> Iterator[Row]:
         """Yield what the smoke run printed, and one run on hidden data."""
         for submission in self.looked_at:

@@ -18,6 +18,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
+from server.models.worker import Worker
 from server.storage import Storage, content_key
 
 BATCH = 5000
@@ -88,6 +89,7 @@ def _tables(people: People, sent: Sent, runs: Runs) -> Iterator[tuple[type[Base]
     yield Shard, runs.shards()
     yield ShardAttempt, runs.attempts()
     yield RunLog, runs.logs()
+    yield Worker, runs.workers()
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
