@@ -40,10 +40,13 @@ class ZygoteLink:
 
     def __init__(self, backend: Starter, request: StartRequest) -> None:
         """Start the zygote and wait until it has read its data."""
-        self._diagnostics = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the zygote lives
-        self._control, guest_end = _control_pair()
-        with guest_end:
-            self._process = backend.start(request, control=guest_end, diagnostics=self._diagnostics)
+        with contextlib.ExitStack() as opened:
+            self._diagnostics = opened.enter_context(tempfile.TemporaryFile())
+            self._control, guest_end = _control_pair()
+            opened.enter_context(self._control)
+            with guest_end:
+                self._process = backend.start(request, control=guest_end, diagnostics=self._diagnostics)
+            opened.pop_all()  # it started: both stay open as long as the zygote lives
         self._token = 0
         try:
             self._control.sendall(json.dumps(_config(request.policy, backend.view(request))).encode())
