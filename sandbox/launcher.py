@@ -21,6 +21,7 @@ from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
 from sandbox.host_files import layout_of, lines_of_files, open_to_others, staged_original
+from sandbox.neutral import NeutralView, remove_left_views
 from sandbox.notebook_stream import CheckpointReader
 from sandbox.policy import Isolation, RunPolicy
 from sandbox.requests import EntryPoint, RunRequest, RunResult, SandboxSpec
@@ -41,7 +42,12 @@ class Launcher:
             raise InvalidRequest(f"unknown back-end {spec.backend!r}; there are {', '.join(BACKENDS)}")
         if spec.production and spec.backend == "plain":
             raise BackendUnavailable("the back-end 'plain' has no boundary and is for tests: set backend='bubblewrap'")
-        self._spec = replace(spec, data_dir=spec.data_dir.resolve(), stage_dir=spec.stage_dir.resolve())
+        self._spec = replace(
+            spec,
+            data_dir=spec.data_dir.resolve(),
+            stage_dir=spec.stage_dir.resolve(),
+            neutral_dirs=tuple(folder.resolve() for folder in spec.neutral_dirs),
+        )
 
     def start(self) -> "Sandbox":
         """Start a sandbox: a zygote with the split's data in memory, waiting for runs."""
@@ -62,9 +68,14 @@ class Sandbox:
         self._link: Link | None = None
         self._kept: tuple[tuple[object, ...], RunProcess] | None = None
         self._runs = 0
+        self._view: NeutralView | None = None
         try:
+            if spec.neutral_dirs:
+                remove_left_views(spec.neutral_dirs)
+                self._view = NeutralView(spec.data_dir, spec.neutral_dirs)
             if os.geteuid() == 0:
-                open_to_others((spec.stage_dir, spec.data_dir, *spec.data_dir.rglob("*")))
+                data_dir = self._data_dir
+                open_to_others((spec.stage_dir, data_dir, *data_dir.rglob("*")))
             self.achieved = controls_of(
                 self._backend,
                 roots=self._roots,
@@ -90,11 +101,17 @@ class Sandbox:
         """The protections and the policy as plain JSON values, for the receipt of every result."""
         return {**self.achieved.to_dict(), "policy": self._spec.policy.to_dict()}
 
+    @property
+    def _data_dir(self) -> Path:
+        return self._view.folder if self._view is not None else self._spec.data_dir
+
     def close(self) -> None:
         """End the zygote and all that it started; give the slot back."""
         if self._kept is not None:
             self._kept[1].close()
         self._give_up_link()
+        if self._view is not None:
+            self._view.close()
         if self._slot is not None:
             self._slot.release()
 
@@ -207,7 +224,7 @@ class Sandbox:
             return self._link
         self._give_up_link()
         request = StartRequest(
-            data_dir=self._spec.data_dir,
+            data_dir=self._data_dir,
             stage_dir=self._spec.stage_dir,
             policy=self._spec.policy,
             uid=self._slot.uid if self._slot else None,

@@ -32,6 +32,8 @@ class SandboxSpec:
     data_dir: a split's visible folder, shown read-only at /data.
     stage_dir: where the host puts unpacked submissions; a run sees only its own, at /submission.
     uid_slot: the slot whose user root drops to; None takes the first free one.
+    neutral_dirs: folders in which the data may lie under a random name, since a run can read the folders' names; the
+        first that takes hard links to it is used. None: the data is shown from where it lies.
     production: refuse back-ends without a boundary.
     delegated_group: a version 2 control group that this user may make groups in.
     required_controls: protections without which the sandbox does not start (not asked of 'plain').
@@ -42,6 +44,7 @@ class SandboxSpec:
     policy: RunPolicy = field(default_factory=RunPolicy)
     backend: str = "bubblewrap"
     uid_slot: int | None = None
+    neutral_dirs: tuple[Path, ...] = ()
     production: bool = True
     delegated_group: Path | None = None
     required_controls: frozenset[Control] = REQUIRED_EVERYWHERE

@@ -27,6 +27,7 @@ from worker.split_cache import SplitCache
 log = structlog.get_logger()
 WARM_SANDBOXES = 2
 WARM_SPLITS = 2
+SHOWN = "shown"  # the key in local storage below which nothing is kept
 
 
 @dataclass(kw_only=True)
@@ -54,6 +55,11 @@ class RunningContext:
         """Where this process unpacks submissions for its sandboxes."""
         return self.settings.scratch / "stage" / str(os.getpid())
 
+    @property
+    def neutral_dirs(self) -> tuple[Path, ...]:
+        """Where the data of sandboxes may lie under names that tell runs nothing."""
+        return (self.settings.scratch / "shown",)
+
     def sandbox(self, data_dir: Path, policy: RunPolicy) -> Sandbox:
         """Return a warm sandbox on `data_dir`, starting one if there is none."""
         key = (data_dir, policy)
@@ -69,6 +75,7 @@ class RunningContext:
                 backend=self.settings.sandbox_backend,
                 production=self.settings.environment == "production",
                 required_controls=required_controls(self.settings),
+                neutral_dirs=self.neutral_dirs,
             )
             with metrics.SANDBOX_START_SECONDS.time():
                 found = Launcher(spec).start()
@@ -102,6 +109,12 @@ class WorkerContext(RunningContext):
 
     database: Database
     storage: Storage
+
+    @property
+    def neutral_dirs(self) -> tuple[Path, ...]:
+        """Also beside local storage, whose file system may be another than that of the scratch folder."""
+        beside = (self.storage.local_folder(SHOWN),) if self.storage.is_local else ()
+        return (*super().neutral_dirs, *beside)
 
 
 @lru_cache
