@@ -55,7 +55,11 @@ def score_over_time(rows: list[dict[str, Any]], *, oracle: float | None) -> dict
         alt.Chart(alt.Data(values=rows))
         .mark_line(interpolate="step-after", point={"size": 18})
         .encode(
-            x=alt.X("at:T", title=None, axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy")),
+            x=alt.X(
+                "at:T",
+                title=None,
+                axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy", labelSeparation=8),
+            ),
             y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
             color=alt.Color("team:N", title=None, sort=None, legend=alt.Legend(symbolLimit=12)),
             tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
@@ -70,15 +74,38 @@ def score_over_time(rows: list[dict[str, Any]], *, oracle: float | None) -> dict
 
 
 def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Public and private rank of each team, joined by a line. rows: team, board, rank."""
+    """Public and private rank of each team, joined by a line. rows: team, board, rank, own (yes: the reader's)."""
     alt = _altair()
+    is_own = alt.datum.own == "yes"
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("board:N", sort=["public", "private"], title=None, axis=alt.Axis(labelAngle=0, grid=False)),
-        y=alt.Y("rank:Q", scale=alt.Scale(reverse=True, zero=False), title="rank", axis=alt.Axis(format="d")),
+        x=alt.X(
+            "board:N",
+            sort=["public", "private"],
+            title=None,
+            scale=alt.Scale(type="point", padding=0.8),  # room for the names
+            axis=alt.Axis(labelAngle=0, grid=False, orient="top", domain=False, ticks=False),
+        ),
+        y=alt.Y(
+            "rank:Q",
+            scale=alt.Scale(reverse=True, zero=False, nice=False, padding=8),
+            title="rank",
+            axis=alt.Axis(format="d", grid=False),
+        ),
         detail="team:N",
         tooltip=["team:N", "board:N", "rank:Q"],
     )
-    return _sized(alt.layer(base.mark_line(opacity=0.7), base.mark_circle(size=40)), height=360)
+    thick, clear = (
+        alt.condition(is_own, alt.value(3), alt.value(1.25)),
+        alt.condition(is_own, alt.value(1), alt.value(0.5)),
+    )
+    layers = [
+        base.mark_line().encode(strokeWidth=thick, opacity=clear),
+        base.mark_circle(size=36).encode(opacity=clear),
+    ]
+    for board, align, dx in (("public", "right", -8), ("private", "left", 8)):
+        names = base.mark_text(align=align, dx=dx, fontSize=11).transform_filter(alt.datum.board == board)
+        layers.append(names.encode(text="team:N", opacity=alt.condition(is_own, alt.value(1), alt.value(0.8))))
+    return _sized(alt.layer(*layers), height=max(160, 16 * len(rows) // 2))
 
 
 def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict[str, Any]:

@@ -104,13 +104,14 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
 
 @router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")
 def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
-    """Send the public and the private rank of the first teams. Sealed until the reveal, like the board."""
+    """Send the public and the private rank of the first teams, and of the reader's own. Sealed until the reveal."""
     private = leaderboards.board_for(session, place.competition, Visibility.PRIVATE, organiser=place.is_organiser)
     moves = leaderboards.shake_up(session, place.competition, private, organiser=place.is_organiser)
+    own_id = place.team.id if place.team else None
     rows = [
-        {"team": row.entry.team, "board": board, "rank": rank}
+        {"team": row.entry.team, "board": board, "rank": rank, "own": "yes" if row.entry.team_id == own_id else "no"}
         for row in private.rows
-        if row.rank and row.rank <= SLOPED_TEAMS and row.entry.team_id in moves
+        if row.rank and row.entry.team_id in moves and (row.rank <= SLOPED_TEAMS or row.entry.team_id == own_id)
         for board, rank in (("public", row.rank + moves[row.entry.team_id]), ("private", row.rank))
     ]
     return figure(figures.slope(rows))

@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from server.accounts import service as accounts
 from server.competitions import service as competitions
 from server.models.account import Role
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition, Membership, Visibility
+from server.web import leaderboard_pages
 from server.web.board_view import LINES
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
@@ -133,6 +135,26 @@ def test_the_shake_up_is_shown_with_words_for_its_arrows(server: Instance, visit
         ("fell", "public", 1),
         ("fell", "private", 2),
     }
+
+
+def test_the_readers_own_team_stands_out_in_the_shake_up_however_far_down(
+    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaderboard_pages, "SLOPED_TEAMS", 1)
+    competition = server.competition(state="final")
+    server.account("ada")
+    visitor.log_in("ada")
+    with server.database.write() as session:
+        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        ada = accounts.find(session, "ada")
+        for name, score in (("first", 0.3), ("second", 0.2), ("mine", 0.1)):
+            team = add_team(session, competition, name)
+            scored(session, team, public, score)
+            scored(session, team, private, score)
+        session.add(Membership(team_id=team.id, account_id=ada.id, competition_id=competition.id))
+    rows = visitor.get(f"{BOARD}/figures/shake-up.json").json()["data"]["values"]
+    assert {(row["team"], row["own"]) for row in rows} == {("first", "no"), ("mine", "yes")}
 
 
 def test_the_shake_up_is_sealed_before_the_reveal(server: Instance, visitor: Visitor) -> None:
