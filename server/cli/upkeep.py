@@ -21,7 +21,7 @@ def register_commands(app: typer.Typer) -> None:
 def gc(
     delete: Annotated[bool, typer.Option("--delete", help="Remove it. Without this, only say what would go.")] = False,
 ) -> None:
-    """Say what nothing refers to any more; with --delete, remove it, and rows that are past their time."""
+    """Say what nothing refers to any more, and how many rows are past their time; with --delete, remove both."""
     from server.config import get_settings
     from server.db import Database, clock
     from server.storage import Storage
@@ -32,9 +32,8 @@ def gc(
     storage = Storage(settings.resolved_storage_url)
     try:
         found = garbage.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
-        if delete:
-            with database.write() as session:
-                expired = retention.expire(session, at=clock(session), keep_logs_days=settings.keep_logs_days)
+        with database.write() if delete else database.read() as session:  # a read is never committed
+            expired = retention.expire(session, at=clock(session), keep_logs_days=settings.keep_logs_days)
     finally:
         database.dispose()
     table = Table("file", "bytes", "why", box=None)
@@ -44,10 +43,11 @@ def gc(
         console.print(table)
     total = sum(one.file.size for one in found)
     console.print(f"{len(found)} files, {total:,} bytes, that nothing refers to{': removed' if delete else ''}.")
-    if delete:
-        console.print(f"Rows removed: {expired.run_logs} logs of runs, {expired.web_sessions} ended log-ins.")
-    elif found:
-        console.print("Nothing was removed; `lethe gc --delete` removes them.")
+    ended = f"{expired.web_sessions} ended log-ins, {expired.api_tokens} tokens"
+    rows = f"{expired.run_logs} logs of runs, {ended}, {expired.messages} messages sent or given up"
+    console.print(f"Rows {'removed' if delete else 'past their time'}: {rows}.")
+    if not delete:
+        console.print("Nothing was removed; `lethe gc --delete` removes what there is.")
 
 
 def migrate() -> None:

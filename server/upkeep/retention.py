@@ -1,4 +1,4 @@
-"""What is not kept for ever: logs of runs, ended log-ins, workers that went away."""
+"""What is not kept for ever: logs of runs, ended log-ins, messages sent or given up, workers that went away."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,8 +9,11 @@ from sqlalchemy.orm import Session
 
 from server.models.account import ApiToken, WebSession
 from server.models.evaluation import RunLog
+from server.models.notification import Delivery, DeliveryState, Mail
 from server.workers import repository as workers
 from server.workers.service import FORGOTTEN_AFTER_S
+
+KEEP_MESSAGES = timedelta(days=30)  # who was told what, for as long as anybody asks
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Expired:
     run_logs: int
     web_sessions: int
     api_tokens: int
+    messages: int  # mails and deliveries to webhooks
 
 
 def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
@@ -30,7 +34,13 @@ def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
         run_logs=_removed(session.execute(delete(RunLog).where(RunLog.created_at < old_logs))) if keep_logs_days else 0,
         web_sessions=_removed(session.execute(delete(WebSession).where(WebSession.expires_at < at))),
         api_tokens=_removed(session.execute(delete(ApiToken).where(ApiToken.expires_at < at))),
+        messages=_settled(session, Mail, at=at) + _settled(session, Delivery, at=at),
     )
+
+
+def _settled(session: Session, table: type[Mail | Delivery], *, at: datetime) -> int:
+    old = table.state != DeliveryState.WAITING.value, table.created_at < at - KEEP_MESSAGES
+    return _removed(session.execute(delete(table).where(*old)))
 
 
 def _removed(result: object) -> int:

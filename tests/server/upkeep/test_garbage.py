@@ -5,12 +5,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
+from typer.testing import CliRunner
 
+from server.cli.main import app
 from server.db import Database, now
 from server.errors import QuotaExceeded
 from server.models.account import Role
 from server.models.competition import Competition
 from server.models.evaluation import RunLog, Shard
+from server.models.notification import Delivery, DeliveryState, Mail
 from server.storage import Storage, content_key
 from server.submissions import service as submissions
 from server.submissions.service import Upload
@@ -83,6 +87,38 @@ def test_only_old_logs_expire(database: Database, competition: Competition, subm
         assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
         assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
         assert [row.run for row in session.query(RunLog)] == [1]
+
+
+def test_messages_that_were_sent_or_given_up_go_and_those_that_wait_stay(server: Instance) -> None:
+    competition = server.competition()
+    at = now()
+    with server.database.write() as session:
+        for state in DeliveryState:
+            for days in (29, 31):
+                row = {"id": f"{state.value} {days}", "state": state.value, "created_at": at - timedelta(days)}
+                session.add(Mail(**row, address="ada@example.org", subject="", body=""))
+                session.add(Delivery(**row, competition_id=competition.id, event="submission.scored", payload={}))
+    with server.database.write() as session:
+        assert retention.expire(session, at=at, keep_logs_days=90).messages == 4
+        for table in (Mail, Delivery):
+            kept = set(session.scalars(select(table.id)))
+            assert kept == {"waiting 29", "waiting 31", "sent 29", "failed 29"}
+
+
+def test_command_counts_rows_first_and_removes_them_when_told(server: Instance) -> None:
+    with server.database.write() as session:
+        old = now() - timedelta(days=31)
+        session.add(Mail(address="ada@example.org", subject="", body="", state="sent", created_at=old))
+    for words, said, left in (
+        (["gc"], "1 messages sent or given up", 1),
+        (["gc", "--delete"], "1 messages sent or given up", 0),
+        (["gc"], "0 messages sent or given up", 0),
+    ):
+        told = CliRunner().invoke(app, words)
+        assert told.exit_code == 0
+        assert said in " ".join(told.stdout.split())
+        with server.database.read() as session:
+            assert session.query(Mail).count() == left
 
 
 def test_content_that_the_quota_refused_is_removed(server: Instance) -> None:
