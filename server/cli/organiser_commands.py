@@ -1,6 +1,7 @@
 """`lethe competition …`: an organiser's acts, over HTTP."""
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -139,10 +140,14 @@ def _print_plan(file: CompetitionFile) -> None:
         (
             ("title", file.title),
             ("opens", file.opens_at.isoformat()),
-            ("closes", file.closes_at.isoformat()),
+            ("closes", file.closes_at.isoformat() + _if_past(file.closes_at)),
             ("dataset", file.dataset.name),
             ("network", file.network.name),
             ("runs", file.n_models),
             ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),
         )
     )
+
+
+def _if_past(closes_at: datetime) -> str:
+    return " (past: no competition opens after its close, so move the date)" if closes_at <= datetime.now(UTC) else ""

@@ -1,14 +1,16 @@
 import json
 import stat
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from server.cli import settings_file
 from server.cli.submission_commands import exit_status
+from server.db import now
 from server.models.account import Role
 from tests.server.cli.conftest import URL, Run, answer, told
-from tests.support.instance import GOOD_CODE, PASSWORD, Instance
+from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml
 
 
 @pytest.fixture
@@ -193,3 +195,16 @@ def test_a_damaged_config_file_is_named(lethe: Run) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("{")
     assert "tokens.json" in told(lethe("whoami"))
+
+
+@pytest.mark.parametrize(("from_now", "is_past"), [(timedelta(days=-1), True), (timedelta(days=1), False)])
+def test_a_competition_file_that_nobody_could_open_any_more_is_told_of(
+    lethe: Run, tmp_path: Path, from_now: timedelta, is_past: bool
+) -> None:
+    closes_at = now() + from_now
+    file = tmp_path / "digits.toml"
+    file.write_text(competition_toml("digits", opens_at=closes_at - timedelta(days=9), closes_at=closes_at))
+    shown = lethe("competition", "validate", str(file))
+    assert shown.exit_code == 0
+    assert "the file is in order" in shown.stdout
+    assert ("past:" in shown.stdout) is is_past
