@@ -103,7 +103,7 @@ def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
         base.mark_circle(size=36).encode(opacity=clear),
     ]
     for board, align, dx in (("public", "right", -8), ("private", "left", 8)):
-        names = base.mark_text(align=align, dx=dx, fontSize=11).transform_filter(alt.datum.board == board)
+        names = base.mark_text(align=align, dx=dx, fontSize=11, limit=130).transform_filter(alt.datum.board == board)
         layers.append(names.encode(text="team:N", opacity=alt.condition(is_own, alt.value(1), alt.value(0.8))))
     return _sized(alt.layer(*layers), height=max(160, 16 * len(rows) // 2))
 
