@@ -29,10 +29,25 @@ def network_description(competition: CompetitionFile, dataset: ImageDataset) -> 
         "input_shift": dataset.input_shift,
     }
     try:
-        build(description)
+        outputs = _outputs(description)
     except (ValueError, TypeError) as error:
         raise InvalidSplit(f"[network]: {error}") from error
+    except Exception as error:  # an organiser's own module may raise anything, and networks fail on pictures too small
+        raise InvalidSplit(f"[network]: {type(error).__name__}: {error}") from error
+    if not isinstance(outputs, torch.Tensor) or outputs.shape != (2, dataset.n_classes):
+        found = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise InvalidSplit(
+            f"[network]: {description['name']} must give [images, {dataset.n_classes}] logits, in training too; "
+            f"for two images it gives {found}"
+        )
     return description
+
+
+def _outputs(description: dict[str, Any]) -> object:
+    """Return what the network gives for two black pictures while it is trained."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        outputs: object = build(description).train()(torch.zeros(2, *description["input_shape"]))
+    return outputs
 
 
 def recipe_of(competition: CompetitionFile) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from server.competitions.config_file import Training
 from worker.splits.recipe import class_weights, learning_rate, make_optimizer, set_learning_rate
 from worker.splits.seeds import torch_generator
-from worker.splits.training import OnEpoch, State, TrainingJob, untrained
+from worker.splits.training import OnEpoch, State, TrainingJob, batches_of, untrained
 
 ENSEMBLE_SIZE = 64  # always this many side by side, so that a model's bits do not depend on its company
 GROUPED_PIXELS = 256
@@ -64,7 +64,7 @@ def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch
     forward = _mlp_forward if job.network["name"] == "mlp" else _small_cnn_forward
     for epoch in range(job.recipe.epochs):
         orders = torch.stack([torch.randperm(len(job.labels), generator=generator) for generator in generators])
-        for number, batch in enumerate(torch.split(orders, job.recipe.batch_size, dim=1)):
+        for number, batch in enumerate(batches_of(orders, job.recipe.batch_size)):
             step = epoch * job.steps_per_epoch + number
             rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
             set_learning_rate(optimizer, rate)

@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate
-from worker.splits.training import ModelTraining, OnEpoch, State, TrainingJob, stack_states, untrained
+from worker.splits.training import (
+    ModelTraining,
+    OnEpoch,
+    State,
+    TrainingJob,
+    batches_of,
+    stack_states,
+    untrained,
+)
 
 MODELS_AT_ONCE = 8
 WARM_UP_STEPS = 3
@@ -109,7 +117,7 @@ class GraphedTraining:
             order = torch.randperm(len(job.labels), generator=training.generator).pin_memory()
             with torch.cuda.stream(self.stream):
                 order = order.to(job.device, non_blocking=True)
-            for number, batch in enumerate(torch.split(order, job.recipe.batch_size)):
+            for number, batch in enumerate(batches_of(order, job.recipe.batch_size)):
                 step = training.epoch * job.steps_per_epoch + number
                 rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
                 with torch.cuda.stream(self.stream):
@@ -127,7 +135,7 @@ class GraphedTraining:
             self.checkpoints.after_epoch(self.training, self.index)
 
     def _step(self, batch: Tensor) -> None:
-        if len(batch) < self.job.recipe.batch_size:  # the last of an epoch: too rare to be worth a graph
+        if len(batch) != self.job.recipe.batch_size:  # the last of an epoch: too rare to be worth a graph
             self.training.step(batch)
             return
         self.images.copy_(augment(self.job.recipe, self.job.inputs_at(batch), self.training.generator))

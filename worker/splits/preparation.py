@@ -249,8 +249,10 @@ class Preparation:
         write_sample(self.out, self.competition, self.dataset, self.cut, self.network, device=self.device)
 
     def _job(self, *names: str) -> TrainingJob:
-        images = torch.cat([self.sets[name].images for name in names])
-        labels = torch.cat([self.sets[name].labels for name in names])
+        parts = [self.sets[name] for name in names]
+        # one set alone stays memory-mapped
+        images = parts[0].images if len(parts) == 1 else torch.cat([part.images for part in parts])
+        labels = torch.cat([part.labels for part in parts])
         return TrainingJob.on_device(self.network, self.competition.training, images, labels, device=self.device)
 
     def _make_original(self) -> dict[str, Any]:

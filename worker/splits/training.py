@@ -63,7 +63,19 @@ class TrainingJob:
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-len(self.labels) // self.recipe.batch_size)
+        n_images, size = len(self.labels), self.recipe.batch_size
+        return -(-n_images // size) - (n_images > size and n_images % size == 1)
+
+
+def batches_of(order: Tensor, size: int) -> list[Tensor]:
+    """Return `order` [..., n] in batches of `size`. A last one of a single image joins the batch before it.
+
+    Batch normalisation has no variance of a single value, and would end such an epoch with an error.
+    """
+    batches = list(torch.split(order, size, dim=-1))
+    if size > 1 and len(batches) > 1 and batches[-1].shape[-1] == 1:
+        batches[-2:] = [torch.cat(batches[-2:], dim=-1)]
+    return batches
 
 
 def untrained(network: Mapping[str, Any], seed: int) -> nn.Module:
@@ -116,7 +128,7 @@ class ModelTraining:
         job = self.job
         order = torch.randperm(len(job.labels), generator=self.generator).to(job.device)
         with _own_global_generator(job.device, derive_seed("epoch", self.seed, self.epoch)):
-            for number, batch in enumerate(torch.split(order, job.recipe.batch_size)):
+            for number, batch in enumerate(batches_of(order, job.recipe.batch_size)):
                 step = self.epoch * job.steps_per_epoch + number
                 rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
                 set_learning_rate(self.optimizer, rate)

@@ -6,7 +6,7 @@ import torch
 from server.competitions.config_file import Training
 from worker.splits.ensemble import can_stack, train_stacked
 from worker.splits.train_models import train_in_turn
-from worker.splits.training import TrainingJob, train_model
+from worker.splits.training import TrainingJob, batches_of, train_model
 
 NETWORK = {"name": "mlp", "options": {"hidden": [6, 5]}, "input_shape": [1, 3, 3], "n_classes": 3, "input_scale": 0.01}
 
@@ -22,6 +22,22 @@ def job(network: dict[str, Any] = NETWORK, **recipe: Any) -> TrainingJob:
     return TrainingJob.on_device(network, Training(**(defaults | recipe)), images, labels, device="cpu")
 
 
+def test_a_last_image_alone_joins_the_batch_before_it() -> None:
+    assert [len(batch) for batch in batches_of(torch.arange(49), 16)] == [16, 16, 17]
+    assert [batch.shape for batch in batches_of(torch.zeros(3, 33), 16)] == [(3, 16), (3, 17)]
+    assert [len(batch) for batch in batches_of(torch.arange(50), 16)] == [16, 16, 16, 2]
+    assert [len(batch) for batch in batches_of(torch.arange(3), 1)] == [1, 1, 1]
+    assert [len(batch) for batch in batches_of(torch.arange(1), 16)] == [1]
+    for size in (1, 7, 16, 48, 49, 50, 64):
+        trained = job(batch_size=size)
+        assert trained.steps_per_epoch == len(batches_of(torch.arange(50), size)), size
+
+
+def test_batch_normalisation_survives_an_epoch_that_ends_in_one_image() -> None:
+    network = NETWORK | {"name": "resnet18", "options": {}}
+    train_model(job(network, batch_size=49, epochs=1), 0)
+
+
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -33,6 +49,7 @@ def job(network: dict[str, Any] = NETWORK, **recipe: Any) -> TrainingJob:
         {"label_smoothing": 0.1},
         {"schedule": "cosine", "warmup_epochs": 1},
         {"schedule": "step", "milestones": (1, 2)},
+        {"schedule": "cosine", "batch_size": 49},
     ],
 )
 @pytest.mark.parametrize("network", [NETWORK, CNN], ids=["mlp", "small_cnn"])

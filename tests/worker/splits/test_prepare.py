@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from sandbox.guest.loaders import load_data, make_loaders
 from sandbox.guest.networks import build
+from server.competitions.config_file import Network
 from tests.worker.splits.conftest import MakeCompetition
 from worker.inference import SplitEvaluator
 from worker.splits import model_shards, preparation
@@ -40,6 +41,8 @@ LAYOUT = {
     "hidden/retrained/outputs.safetensors",
     "hidden/oracle/outputs.safetensors",
 }
+
+SPATIAL = "import torch\ndef build(shape, n): return torch.nn.Conv2d(shape[0], n, 1)"
 
 
 @pytest.fixture
@@ -263,6 +266,26 @@ def test_a_wrong_dataset_option_is_named(tmp_path: Path, make_competition: MakeC
 def test_a_network_that_cannot_be_built_is_named(tmp_path: Path, make_competition: MakeCompetition) -> None:
     with pytest.raises(InvalidSplit, match=r"\[network\]: unknown network 'mpl'"):
         prepare_split(make_competition(network={"name": "mpl"}), "public", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ({"name": "vgg11", "options": {}}, r"\[network\]: RuntimeError: .*Output size is too small"),
+        ({"name": "module", "options": {"source": "def build(shape, n): return undefined"}}, "NameError"),
+        (
+            {"name": "module", "options": {"source": SPATIAL}},
+            r"module must give \[images, 10\] logits, in training too; for two images it gives \[2, 10, 8, 8\]",
+        ),
+    ],
+)
+def test_a_network_that_cannot_be_trained_on_these_pictures_is_the_organisers_mistake(
+    tmp_path: Path, make_competition: MakeCompetition, network: dict[str, object], message: str
+) -> None:
+    whole = make_competition()
+    competition = whole.model_copy(update={"network": Network.model_validate(network)})
+    with pytest.raises(InvalidSplit, match=message):
+        prepare_split(competition, "public", tmp_path)
 
 
 def test_a_network_without_an_ensemble_is_trained_in_turn(tmp_path: Path, make_competition: MakeCompetition) -> None:

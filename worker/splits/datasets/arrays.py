@@ -32,6 +32,8 @@ def open_numpy(options: Mapping[str, Any]) -> ImageDataset:
     labels = _load(parsed.root / "labels.npy", "integer labels [n]")
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise InvalidDataset(f"labels.npy must hold integers [n], holds {labels.dtype} {list(labels.shape)}")
+    if len(labels) == 0:
+        raise InvalidDataset("labels.npy is empty")
     persons_path, test_path = parsed.root / "persons.npy", parsed.root / "is_test.npy"
     return ImageDataset(
         images=channels_first(images),
@@ -54,6 +56,10 @@ def channels_first(images: NDArray[Any]) -> NDArray[np.uint8]:
         return images[:, None]
     if images.ndim == 4 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
         return images.transpose(0, 3, 1, 2)
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise InvalidDataset(
+            f"images.npy must be [n, H, W], [n, C, H, W] or [n, H, W, C] with C of 1 or 3, was {list(images.shape)}"
+        )
     return images
 
 
@@ -100,13 +106,16 @@ def open_femnist(options: Mapping[str, Any]) -> ImageDataset:
 def _leaf_users(path: Path) -> list[tuple[str, NDArray[np.uint8], NDArray[np.int64]]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        users = [(user, data["user_data"][user]) for user in data["users"]]
+        named = [(user, data["user_data"][user]) for user in data["users"]]
+        users = [(user, d) for user, d in named if len(d["y"])]  # a writer without a sample in this part
         arrays = [(user, np.asarray(d["x"], dtype=np.float32), np.asarray(d["y"], dtype=np.int64)) for user, d in users]
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidDataset(f"{path} is not LEAF's JSON (users, user_data, x, y): {error!r}") from error
     for user, pixels, classes in arrays:
         if pixels.shape != (len(classes), 784):
             raise InvalidDataset(f"{path}: user {user} has pixels {list(pixels.shape)}, must be [{len(classes)}, 784]")
+        if not (pixels.min() >= 0 and pixels.max() <= 1):  # a comparison that is false for NaN too
+            raise InvalidDataset(f"{path}: user {user} has pixels outside 0..1")
     return [(user, _bytes(pixels), classes) for user, pixels, classes in arrays]
 
 

@@ -1,19 +1,23 @@
 """A folder of pictures with a table that names them; and the layout of the 2023 competition on Kaggle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from worker.splits.datasets.image_dataset import ImageDataset, own_person_each
 from worker.splits.datasets.pictures import PictureOptions, decode_pictures, need, number_names
 from worker.splits.errors import InvalidDataset
 
+TEST_WORDS = {"1": True, "true": True, "yes": True, "test": True, "0": False, "false": False, "no": False}
+TEST_WORDS |= dict.fromkeys(("train", "training", "val", "valid", "validation"), False)
+
 
 class FolderOptions(PictureOptions):
-    """`table` is a CSV below `root`, one row a picture. Labels may be numbers or words."""
+    """`table` is a CSV below `root`, one row a picture. Labels may be numbers or words; persons are text."""
 
     table: str = "images.csv"
     path_column: str = "path"
@@ -30,21 +34,20 @@ def open_folder(options: Mapping[str, Any]) -> ImageDataset:
     table = _read_table(table_path)
     wanted = [parsed.path_column, parsed.label_column, parsed.person_column, parsed.test_column, *parsed.extra_columns]
     _check_columns(table, table_path, [name for name in wanted if name])
-    paths = [_inside(parsed.root, str(name), table_path) for name in table[parsed.path_column]]
-    names, labels = np.unique(table[parsed.label_column].to_numpy(), return_inverse=True)
+    _check_once(table[parsed.path_column], table_path)
+    paths = [_inside(parsed.root, name, table_path) for name in table[parsed.path_column]]
+    names, labels = _classes(table[parsed.label_column])
     return ImageDataset(
         images=decode_pictures(paths, parsed),
-        labels=labels.astype(np.int64),
+        labels=labels,
         persons=(
-            number_names(table[parsed.person_column].astype(str).tolist())
-            if parsed.person_column
-            else own_person_each(len(paths))
+            number_names(table[parsed.person_column].tolist()) if parsed.person_column else own_person_each(len(paths))
         ),
         n_classes=len(names),
         input_scale=1 / 255,
-        class_names=tuple(str(name) for name in names),
-        is_test=_truth(table[parsed.test_column]) if parsed.test_column else None,
-        columns={name: table[name].to_numpy() for name in parsed.extra_columns},
+        class_names=names,
+        is_test=_is_test(table[parsed.test_column], table_path) if parsed.test_column else None,
+        columns={name: _values(table[name]) for name in parsed.extra_columns},
     )
 
 
@@ -60,14 +63,15 @@ def open_kaggle(options: Mapping[str, Any]) -> ImageDataset:
         path = need(parsed.root / f"{name}.csv", "the competition's table with image_id, age_group, age, person_id")
         table = _read_table(path)
         _check_columns(table, path, ["image_id", "age_group", "age", "person_id"])
-        tables.append(table)
+        tables.append(table.assign(**{name: _numbers(table[name], path) for name in ("age_group", "age")}))
     rows = pd.concat(tables, ignore_index=True)
-    paths = [_kaggle_path(parsed.root, str(image_id)) for image_id in rows["image_id"]]
+    _check_once(rows["image_id"], parsed.root)
+    paths = [_kaggle_path(parsed.root, image_id) for image_id in rows["image_id"]]
     labels = rows["age_group"].to_numpy(dtype=np.int64)
     return ImageDataset(
         images=decode_pictures(paths, parsed),
         labels=labels,
-        persons=number_names(rows["person_id"].astype(str).tolist()),
+        persons=number_names(rows["person_id"].tolist()),
         n_classes=max(10, int(labels.max()) + 1),
         columns={"age": rows["age"].to_numpy()},
     )
@@ -82,7 +86,8 @@ def _kaggle_path(root: Path, image_id: str) -> Path:
 
 def _read_table(path: Path) -> pd.DataFrame:
     try:
-        table = pd.read_csv(path)
+        # as text: "007" is not "7", and a class may be called NA
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:
         raise InvalidDataset(f"{path} cannot be read as CSV: {error}") from error
     if table.empty:
@@ -94,8 +99,9 @@ def _check_columns(table: pd.DataFrame, path: Path, names: Sequence[str]) -> Non
     for name in names:
         if name not in table.columns:
             raise InvalidDataset(f"{path} has no column {name!r}: it has {', '.join(map(str, table.columns))}")
-        if table[name].isna().any():
-            row = int(table[name].isna().to_numpy().argmax()) + 2
+        empty = (table[name].str.strip() == "").to_numpy()
+        if empty.any():
+            row = int(empty.argmax()) + 2
             raise InvalidDataset(f"{path}, line {row}: column {name!r} is empty")
 
 
@@ -106,7 +112,45 @@ def _inside(root: Path, name: str, table_path: Path) -> Path:
     return need(path, f"a picture that {table_path.name} names")
 
 
-def _truth(column: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.bool_]]:
-    words = column.astype(str).str.lower()
-    truth: np.ndarray[Any, np.dtype[np.bool_]] = words.isin(("1", "true", "yes", "test")).to_numpy(dtype=np.bool_)
-    return truth
+def _check_once(column: "pd.Series[str]", path: Path) -> None:
+    """A picture that occurs twice would come to lie in two sets."""
+    again = column[column.duplicated()]
+    if len(again):
+        raise InvalidDataset(f"{path}: {column.name} {again.iloc[0]!r} occurs twice, as do {len(again)} in all")
+
+
+def _classes(column: "pd.Series[str]") -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the classes' names in order (of numbers, where all are) and each row's class."""
+    names = sorted(set(column), key=_in_order(column))
+    place = {name: label for label, name in enumerate(names)}
+    return tuple(names), np.array([place[name] for name in column], dtype=np.int64)
+
+
+def _in_order(column: "pd.Series[str]") -> Callable[[str], Any]:
+    return float if pd.to_numeric(column, errors="coerce").notna().all() else str
+
+
+def _numbers(column: "pd.Series[str]", path: Path) -> NDArray[np.int64]:
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = (numbers.isna() | (numbers % 1 != 0)).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidDataset(f"{path}, line {row + 2}: {column.name} must be a whole number, was {column.iloc[row]!r}")
+    return numbers.to_numpy(dtype=np.int64)
+
+
+def _values(column: "pd.Series[str]") -> NDArray[Any]:
+    numbers = pd.to_numeric(column, errors="coerce")
+    return (numbers if numbers.notna().all() else column).to_numpy()
+
+
+def _is_test(column: "pd.Series[str]", path: Path) -> NDArray[np.bool_]:
+    words = column.str.strip().str.lower()
+    wrong = (~words.isin(list(TEST_WORDS))).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidDataset(
+            f"{path}, line {row + 2}: {column.name} is {column.iloc[row]!r}, which says neither test nor training: "
+            f"allowed are {', '.join(TEST_WORDS)}"
+        )
+    return words.map(TEST_WORDS).to_numpy(dtype=np.bool_)

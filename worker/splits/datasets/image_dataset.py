@@ -67,6 +67,8 @@ class ImageDataset:
         for name, values in named.items():
             if len(values) != len(self.images):
                 raise InvalidDataset(f"{name} has {len(values)} entries for {len(self.images)} images")
+        if self.is_test is not None and len(self.is_test) != len(self.images):
+            raise InvalidDataset(f"is_test has {len(self.is_test)} entries for {len(self.images)} images")
         if len(self.images) == 0:
             raise InvalidDataset("the dataset has no images")
         low, high = int(self.labels.min()), int(self.labels.max())

@@ -79,11 +79,15 @@ def decode_picture(path: Path, *, size: int, channels: int) -> NDArray[np.uint8]
     """Return one picture, uint8 [C, size, size]. Raises InvalidDataset naming the file."""
     try:
         with Image.open(path) as file:
+            if file.mode.startswith(("I", "F")):
+                raise InvalidDataset(
+                    f"{path} has more than 8 bits a pixel (mode {file.mode}): convert it to 8 bits first"
+                )
             picture = file.convert("L" if channels == 1 else "RGB")
             if picture.size != (size, size):
                 picture = picture.resize((size, size), Image.Resampling.BILINEAR)
             pixels = np.asarray(picture, dtype=np.uint8)
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise InvalidDataset(f"{path} cannot be read as a picture: {error}") from error
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 

@@ -37,6 +37,8 @@ def test_numpy_pictures_in_any_layout(tmp_path: Path, shape: tuple[int, ...]) ->
         (np.zeros((2, 3, 4), np.float32), np.array([0, 1]), "images must be uint8"),
         (np.zeros((2, 3, 4), np.uint8), np.array([0, 1, 1]), "labels has 3 entries for 2 images"),
         (np.zeros((2, 3, 4), np.uint8), np.array([0.0, 1.0]), "must hold integers"),
+        (np.zeros((2, 8, 8, 4), np.uint8), np.array([0, 1]), r"with C of 1 or 3, was \[2, 8, 8, 4\]"),
+        (np.zeros((0, 8, 8), np.uint8), np.zeros(0, np.int64), "labels.npy is empty"),
         (np.zeros((2, 3, 4), np.uint8), np.array([0, -1]), r"labels must lie in 0\.\.0, were -1\.\.0"),
     ],
 )
@@ -46,6 +48,14 @@ def test_numpy_arrays_that_do_not_fit_are_named(
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "labels.npy", labels)
     with pytest.raises(InvalidDataset, match=message):
+        load("numpy", tmp_path)
+
+
+def test_numpy_test_rows_must_be_as_many_as_the_images(tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", np.zeros((2, 3, 4), np.uint8))
+    np.save(tmp_path / "labels.npy", np.array([0, 1]))
+    np.save(tmp_path / "is_test.npy", np.array([True]))
+    with pytest.raises(InvalidDataset, match="is_test has 1 entries for 2 images"):
         load("numpy", tmp_path)
 
 
@@ -64,6 +74,16 @@ def leaf(path: Path, users: dict[str, list[int]]) -> None:
         },
     }
     path.write_text(json.dumps(data))
+
+
+def test_femnist_leaves_out_writers_without_a_sample_and_refuses_pixels_that_are_no_share_of_white(
+    tmp_path: Path,
+) -> None:
+    leaf(tmp_path / "all_data_0.json", {"f0000_14": [], "f0001_41": [5]})
+    assert len(load("femnist", tmp_path)) == 1
+    leaf(tmp_path / "all_data_0.json", {"f0001_41": [62]})
+    with pytest.raises(InvalidDataset, match=r"user f0001_41 has pixels outside 0\.\.1"):
+        load("femnist", tmp_path)
 
 
 def test_femnist_joins_leafs_files_with_the_writer_as_person(tmp_path: Path) -> None:

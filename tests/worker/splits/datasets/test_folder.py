@@ -68,12 +68,37 @@ def test_grey_pictures_have_one_channel(folder: Path) -> None:
         ("path,label\npictures/0.png,\n", "line 2: column 'label' is empty"),
         ("path,label\n", "no rows"),
         ("path,label\nimages.csv,a\n", "cannot be read as a picture"),
+        ("path,label\npictures/0.png,a\npictures/0.png,b\n", "path 'pictures/0.png' occurs twice"),
+        ("path,label\ndeep.png,a\n", r"deep.png has more than 8 bits a pixel \(mode I;16\)"),
+        ("path,label\nbroken.png,a\n", "broken.png cannot be read as a picture"),
     ],
 )
 def test_a_wrong_table_is_named(folder: Path, table: str, message: str) -> None:
+    Image.fromarray(np.full((8, 8), 3000, np.uint16)).save(folder / "deep.png")
+    whole = (folder / "pictures/0.png").read_bytes()
+    (folder / "broken.png").write_bytes(whole[:40] + b"\0" * 30 + whole[70:])
     (folder / "images.csv").write_text(table)
     with pytest.raises(InvalidDataset, match=message):
         open_dataset(options(folder))
+
+
+def test_names_are_text_and_numbers_are_in_their_order(folder: Path) -> None:
+    (folder / "images.csv").write_text(
+        "path,label,who,set\npictures/0.png,10,007,TRAIN\npictures/1.png,9,7,val\n"
+        "pictures/2.png,9,NA,train\npictures/3.png,10,nan,Test\n"
+    )
+    dataset = open_dataset(options(folder, person_column="who", test_column="set"))
+    assert dataset.class_names == ("9", "10")
+    assert dataset.labels.tolist() == [1, 0, 0, 1]
+    assert len(set(dataset.persons.tolist())) == 4
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False, False, False, True]
+
+
+def test_a_set_that_is_neither_test_nor_training_is_named(folder: Path) -> None:
+    (folder / "images.csv").write_text("path,label,set\npictures/0.png,a,train\npictures/1.png,b,held-out\n")
+    with pytest.raises(InvalidDataset, match="line 3: set is 'held-out', which says neither test nor training"):
+        open_dataset(options(folder, test_column="set"))
 
 
 def test_a_missing_folder_says_what_to_put_there(tmp_path: Path) -> None:
