@@ -82,9 +82,11 @@ class Cluster:
         except httpx.TransportError:
             return False
 
-    def start_worker(self, name: str = "worker", *, concurrency: int = 2, skew_s: float = 0.0, **more: str) -> Process:
+    def start_worker(
+        self, name: str = "worker", *, concurrency: int = 2, skew_s: float = 0.0, program: str = "celery", **more: str
+    ) -> Process:
         """Start a worker. skew_s: how wrong its clock is, seconds. more: settings of its own."""
-        module = "tests.faults.skewed_celery" if skew_s else "celery"
+        module = "tests.faults.skewed_celery" if skew_s else program
         environment = {"LETHE_WORKER_CONCURRENCY": str(concurrency), "SKEW_S": str(skew_s)} | more
         command = ["--app", "worker.app", "worker", "--hostname", f"{name}@test", "--concurrency", str(concurrency)]
         options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
