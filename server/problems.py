@@ -153,13 +153,16 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("unexpected error", exc_info=error)
+    # This is answered outside of what gives requests their ids and headers.
+    request_id = getattr(request.state, "request_id", "")
+    log.error("unexpected error", exc_info=error, request_id=request_id)
     return _document(
         request,
         status=500,
         slug="server-error",
         title="The server failed",
         detail="An error of the server's own; the log names it by this request_id",
+        headers={"X-Request-ID": request_id},
     )
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +17,8 @@ from server.problems import as_app_error
 from server.web.compression import compressed
 from server.web.csrf import check_csrf
 from server.web.page_cache import anonymous_pages
-from server.web.rendering import page
+from server.web.rendering import local_path, page
+from server.web.security import HEADERS
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -73,7 +74,18 @@ def page_router(*, checks_csrf: bool = True, is_public: bool = False) -> APIRout
 
 def error_page(request: Request, error: AppError) -> Response:
     """Return the page that says what was wrong, and what can be done."""
-    return page(request, "error.html", status=error.status, error=error)
+    request_id = getattr(request.state, "request_id", "") if error.status >= 500 else ""
+    shown = {"error": error, "back": _came_from(request), "request_id": request_id}
+    response = page(request, "error.html", status=error.status, **shown)
+    response.headers.update(HEADERS)  # what failed unexpectedly is answered outside of what adds them
+    return response
+
+
+def _came_from(request: Request) -> str:
+    """Return the page of this server whose form or link led here; empty if there is none, or it is this one."""
+    came_from = urlsplit(request.headers.get("referer", ""))
+    is_ours = came_from.netloc == request.url.netloc and came_from.path != request.url.path
+    return local_path(came_from._replace(scheme="", netloc="").geturl(), default="") if is_ours else ""
 
 
 def to_login(request: Request) -> Response:
