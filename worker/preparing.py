@@ -45,13 +45,22 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
             preparation.hand_over(session, work)
     except HostFault as error:  # ours: the lease runs out, and whoever sees that tries again
         log.warning("preparation broken off", split=split_id, error=error.detail)
+        _note(context, work, error.detail)
     except AppError as error:  # the organiser's: the file asks for what the data cannot give
         log.warning("preparation failed", split=split_id, error=error.detail)
         with context.database.write() as session:
             preparation.fail(session, work, error.detail)
+    except Exception as error:
+        _note(context, work, f"{type(error).__name__}: {error}")
+        raise
     else:
         _store(context, work, exchange, made)
     return True
+
+
+def _note(context: WorkerContext, work: SplitWork, reason: str) -> None:
+    with context.database.write() as session:
+        preparation.note(session, work, f"attempt {work.attempt} was broken off and will be made again: {reason}")
 
 
 def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> PreparedSplit | list[ShardToMake]:

@@ -58,6 +58,8 @@ class Runsc:
         return replace(policy, memory_mib=policy.memory_mib + _OWN_MEMORY_MIB, processes=_OWN_THREADS)
 
     def connect(self, request: StartRequest) -> "RunscLink":
+        if request.policy.devices:
+            raise BackendUnavailable("runsc shows a run no device here: for a GPU choose the back-end 'bubblewrap'")
         program = shutil.which("runsc")
         if program is None:
             raise BackendUnavailable("runsc is missing: install gVisor (Debian: apt-get install runsc)")

@@ -116,6 +116,11 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
     return held
 
 
+def note(session: Session, work: SplitWork, error: str) -> bool:
+    """Let the organiser read what broke an attempt off; the next one begins when the lease has run out."""
+    return _update(session, work, error=error)
+
+
 def fail(session: Session, work: SplitWork, error: str) -> bool:
     """Mark the split failed, for the organiser to read why."""
     return _update(session, work, state=SplitState.FAILED.value, lease_expires_at=None, error=error)

@@ -127,6 +127,26 @@ def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Ho
     assert content(folder) == alone(competition(), tmp_path / "alone")
 
 
+def test_an_attempt_that_the_host_broke_off_is_read_by_the_organiser_until_the_split_is_ready(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    split_id = begin(database, competition())
+    monkeypatch.setattr(preparing, "begin_split", full)
+    with pytest.raises(OSError, match="no space"):
+        preparing.prepare(host(), split_id)
+    split = split_of(database)
+    assert split.state == SplitState.PREPARING
+    assert split.error == "attempt 1 was broken off and will be made again: OSError: no space left on device"
+    with database.write() as session:
+        session.scalars(select(Split)).one().lease_expires_at = None  # it has run out
+    monkeypatch.setattr(preparing, "begin_split", begin_split)
+    assert preparing.prepare(host(), split_id)
+    assert (split_of(database).state, split_of(database).error) == (SplitState.READY, "")
+
+
 def test_a_small_split_is_one_job(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparing, "begin_split", begin_split)
     assert preparing.prepare(host(), begin(database, competition()))

@@ -5,8 +5,8 @@ training step of each model is captured once as a CUDA graph and replayed on the
 its own seed, order, optimiser and graph: what it becomes does not depend on its company.
 """
 
+import gc
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,10 @@ def train_graphed(
     checkpoints: TrainingCheckpoints | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> State:
-    """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`."""
+    """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`.
+
+    at_once: how many side by side; where they do not fit into the device's memory, half of that, down to one.
+    """
     states: dict[int, State] = {}
     for index in seeds:
         kept = checkpoints.finished(index) if checkpoints else None
@@ -58,9 +61,19 @@ def train_graphed(
             states[index] = kept
             if on_epoch:
                 on_epoch(job.recipe.epochs)
-    waiting = iter([(index, seed) for index, seed in seeds.items() if index not in states])
-    while group := list(islice(waiting, at_once)):
-        states |= _train_group(job, dict(group), checkpoints=checkpoints, on_epoch=on_epoch)
+    waiting = [index for index in seeds if index not in states]
+    while waiting:
+        group = {index: seeds[index] for index in waiting[:at_once]}
+        try:
+            states |= _train_group(job, group, checkpoints=checkpoints, on_epoch=on_epoch)
+        except torch.OutOfMemoryError:
+            if len(group) == 1:
+                raise
+            at_once = len(group) // 2
+        if waiting[0] not in states:  # what the error held of the group's memory is free only here
+            gc.collect()
+            torch.cuda.empty_cache()
+        waiting = [index for index in waiting if index not in states]
     return stack_states([states[index] for index in seeds])
 
 

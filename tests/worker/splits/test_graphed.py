@@ -8,6 +8,7 @@ import torch
 from server.competitions.config_file import Training
 from tests.worker.splits.conftest import MakeCompetition
 from worker.inference import SplitEvaluator, load_original
+from worker.splits import graphed
 from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.graphed import can_graph, train_graphed
 from worker.splits.manifest import verify_split
@@ -29,16 +30,40 @@ def test_a_cpu_job_is_not_graphed() -> None:
     assert not can_graph(job("cpu"))
 
 
+def test_models_that_do_not_fit_side_by_side_are_trained_in_smaller_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def group(_: TrainingJob, seeds: dict[int, int], **__: object) -> dict[int, dict[str, torch.Tensor]]:
+        tried.append(len(seeds))
+        if len(seeds) > 2:
+            raise torch.OutOfMemoryError
+        return {index: {"seed": torch.tensor(seed)} for index, seed in seeds.items()}
+
+    monkeypatch.setattr(graphed, "_train_group", group)
+    made = train_graphed(job("cpu"), {index: 10 + index for index in range(5)}, at_once=8)
+    assert tried == [5, 2, 2, 1]
+    assert made["seed"].tolist() == [10, 11, 12, 13, 14]
+
+
+def test_one_model_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def group(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("too large")
+
+    monkeypatch.setattr(graphed, "_train_group", group)
+    with pytest.raises(torch.OutOfMemoryError, match="too large"):
+        train_graphed(job("cpu"), {0: 1, 1: 2}, at_once=8)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "recipe",
     [{}, {"optimizer": "adam"}, {"class_weights": "inverse-frequency"}, {"schedule": "cosine", "warmup_epochs": 1}],
 )
 def test_graphed_models_are_those_of_the_plain_loop(recipe: dict[str, Any]) -> None:
-    graphed = train_graphed(job("cuda", **recipe), {0: 5, 1: 6, 2: 7}, at_once=2)
+    captured = train_graphed(job("cuda", **recipe), {0: 5, 1: 6, 2: 7}, at_once=2)
     plain = train_in_turn(job("cuda", **recipe), {0: 5, 1: 6, 2: 7})
     for name in plain:
-        assert torch.allclose(graphed[name].float(), plain[name].float(), atol=1e-3), name
+        assert torch.allclose(captured[name].float(), plain[name].float(), atol=1e-3), name
 
 
 @pytest.mark.gpu
