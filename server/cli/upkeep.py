@@ -43,7 +43,7 @@ def gc(
         console.print(table)
     total = sum(one.file.size for one in found)
     console.print(f"{len(found)} files, {total:,} bytes, that nothing refers to{': removed' if delete else ''}.")
-    ended = f"{expired.web_sessions} ended log-ins, {expired.api_tokens} tokens"
+    ended = f"{expired.web_sessions} ended log-ins, {expired.api_tokens} tokens, {expired.links} links and invitations"
     rows = f"{expired.run_logs} logs of runs, {ended}, {expired.messages} messages sent or given up"
     console.print(f"Rows {'removed' if delete else 'past their time'}: {rows}.")
     if not delete:

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from server.cli.main import app
 from server.db import Database, now
 from server.errors import QuotaExceeded
-from server.models.account import Role
-from server.models.competition import Competition
+from server.models.account import ApiToken, PasswordReset, Role, WebSession
+from server.models.competition import Competition, Team
 from server.models.evaluation import RunLog, Shard
+from server.models.invitation import Invitation
 from server.models.notification import Delivery, DeliveryState, Mail
 from server.storage import Storage, content_key
 from server.submissions import service as submissions
@@ -87,6 +88,27 @@ def test_only_old_logs_expire(database: Database, competition: Competition, subm
         assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
         assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
         assert [row.run for row in session.query(RunLog)] == [1]
+
+
+def test_ended_log_ins_tokens_links_and_invitations_go_and_open_ones_stay(server: Instance) -> None:
+    ada = server.account("ada")
+    at = now()
+    with server.database.write() as session:
+        session.add(Team(id="t", competition_id=server.competition().id, name="t", name_key="t", leader_id=ada.id))
+        session.flush()
+        for name, expires_in, ended in (("open", 1, None), ("ended", 1, at - timedelta(1)), ("expired", -1, None)):
+            whose = {"id": name, "account_id": ada.id, "token_hash": name, "expires_at": at + timedelta(expires_in)}
+            session.add(WebSession(**whose, revoked_at=ended))
+            session.add(ApiToken(**whose, label="", revoked_at=ended))
+            session.add(PasswordReset(**whose, ended_at=ended))
+            session.add(Invitation(**whose, team_id="t", created_by=ada.id, ended_at=ended))
+    with server.database.write() as session:
+        session.add(ApiToken(id="for ever", account_id=ada.id, token_hash="for ever", label=""))
+        expired = retention.expire(session, at=at, keep_logs_days=90)
+        assert (expired.web_sessions, expired.api_tokens, expired.links) == (2, 2, 4)
+        for table in (WebSession, PasswordReset, Invitation):
+            assert list(session.scalars(select(table.id))) == ["open"]
+        assert set(session.scalars(select(ApiToken.id))) == {"open", "for ever"}
 
 
 def test_messages_that_were_sent_or_given_up_go_and_those_that_wait_stay(server: Instance) -> None:
