@@ -20,6 +20,7 @@ Slug = Annotated[str, typer.Argument(help="The competition's name.", metavar="CO
 File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
 Why = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit log.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay until both splits are ready.")]
+AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare both splits, and stay until they are ready.")]
 AnyDevice = Annotated[
     bool,
     typer.Option(
@@ -46,12 +47,15 @@ def validate(file: File, as_json: Json = False) -> None:
 
 
 @commands.command()
-def create(file: File, url: Url = None, as_json: Json = False) -> None:
-    """Create a draft from a competition file."""
-    read_competition_file(file)  # its mistakes are told with the file's own name before anything is sent
+def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json = False) -> None:
+    """Create a draft from a competition file; with --prepare, its splits too."""
+    checked = read_competition_file(file)  # its mistakes are told with the file's own name before anything is sent
     with connected(url) as client:
         made = client.create_competition(file.read_text(encoding="utf-8"))
-    _print_organised(made, as_json=as_json)
+    if at_once:
+        prepare(checked.slug, wait=True, url=url, as_json=as_json)
+    else:
+        _print_organised(made, as_json=as_json)
 
 
 @commands.command()

@@ -4,11 +4,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from server.cli import settings_file
 from server.cli.submission_commands import exit_status
+from server.competitions import service
 from server.db import now
 from server.models.account import Role
+from server.models.competition import Split, SplitState
 from tests.server.cli.conftest import URL, Run, answer, told
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml
 
@@ -188,6 +192,41 @@ def test_an_organiser_creates_from_a_checked_file(
     refused = told(lethe("competition", "create", str(path)))
     assert "title" in refused
     assert "mine.toml" in refused
+
+
+def test_an_organiser_goes_from_a_file_to_prepared_splits_in_one_command(
+    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
+    path = tmp_path / "digits.toml"
+    path.write_text(competition_toml("digits"))
+
+    def worker(session: Session, split_id: str) -> None:
+        """Stand in for the workers: whatever split is asked for is ready with the commit."""
+        session.get_one(Split, split_id).state = SplitState.READY.value
+
+    monkeypatch.setattr(
+        service.queue, "send_after_commit", lambda session, _, *to, **__: worker(session, *to) if to else None
+    )
+    found = answer(lethe("competition", "create", str(path), "--prepare", "--json"))
+    assert [split["state"] for split in found["splits"]] == ["ready", "ready"]
+
+
+def test_an_organiser_lets_go_of_the_kind_of_worker_that_began_a_split(
+    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    server.competition("digits", organiser=olga, state="preparing")
+    monkeypatch.setenv("LETHE_TOKEN", server.headers(olga)["Authorization"].removeprefix("Bearer "))
+    with server.database.write() as session:
+        for split in session.scalars(select(Split)):
+            split.state, split.device = SplitState.PREPARING.value, "cuda"
+    assert {split["state"] for split in answer(lethe("competition", "prepare", "digits", "--json"))["splits"]} == {
+        "preparing"
+    }
+    lethe("competition", "prepare", "digits", "--any-device")
+    with server.database.read() as session:
+        assert {(split.state, split.device) for split in session.scalars(select(Split))} == {("pending", None)}
 
 
 def test_a_damaged_config_file_is_named(lethe: Run) -> None:
