@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session, defer, joinedload
 
-from server.models.competition import Membership, Split, Visibility
+from server.models.competition import Competition, Membership, Split, Visibility
 from server.models.evaluation import Evaluation, PublicScore, RunLog
 from server.models.submission import Submission
 
@@ -38,8 +38,12 @@ def is_member(session: Session, *, team_id: str, account_id: str) -> bool:
 
 
 def of_team(session: Session, team_id: str) -> Sequence[Submission]:
-    """Return a team's submissions, the newest first."""
-    whole = joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account)
+    """Return a team's submissions, the newest first.
+
+    The competition's file, which the caller has loaded already, is not sent and decoded again with every line.
+    """
+    competition = joinedload(Submission.competition).options(defer(Competition.config), defer(Competition.source))
+    whole = competition, joinedload(Submission.team), joinedload(Submission.account)
     statement = select(Submission).options(*whole).where(Submission.team_id == team_id)
     return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id)).all()
 
