@@ -11,6 +11,8 @@ import os
 import secrets
 import shutil
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -113,24 +115,41 @@ class SplitCache:
 
     def _fetch(self, source: SplitSource, manifest_sha256: str, entry: Path) -> None:
         manifest = source.manifest(manifest_sha256)
-        fresh = self.folder / f".new-{manifest_sha256}-{secrets.token_hex(4)}"
         try:
-            for name, record in _wanted(manifest, label=source.label).items():
-                path = fresh / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                source.download(name, record["sha256"], path)
-                _check(path, record, label=f"{source.label}/{name}")
-            (fresh / "manifest.json").write_bytes(manifest)
-            try:
-                fresh.rename(entry)
-            except OSError:
-                if not entry.is_dir():  # else another process was faster, with the same bytes
-                    raise
+            with self._fresh_folder(manifest_sha256) as fresh:
+                for name, record in _wanted(manifest, label=source.label).items():
+                    path = fresh / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    source.download(name, record["sha256"], path)
+                    _check(path, record, label=f"{source.label}/{name}")
+                (fresh / "manifest.json").write_bytes(manifest)
+                try:
+                    fresh.rename(entry)
+                except OSError:
+                    if not entry.is_dir():  # else another process was faster, with the same bytes
+                        raise
         except OSError as error:
             raise HostFault(f"the cache in {self.folder} did not take {source.label}: {error}") from error
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
         log.info("split fetched", split=source.label, bytes=_size_of(entry))
+
+    @contextmanager
+    def _fresh_folder(self, name: str) -> Iterator[Path]:
+        """Yield a folder to fetch into, which is locked as long as its process lives and removed in the end.
+
+        What a process left that was killed meanwhile is removed first: the cap does not count it.
+        """
+        fresh = self.folder / f".new-{name}-{secrets.token_hex(4)}"
+        with ExitStack() as stack:
+            with (self.folder / "fetching.lock").open("ab") as guard:
+                fcntl.flock(guard, fcntl.LOCK_EX)
+                for left in (*self.folder.glob(".old-*"), *filter(_is_abandoned, self.folder.glob(".new-*"))):
+                    shutil.rmtree(left, ignore_errors=True)
+                fresh.mkdir()
+                stack.callback(shutil.rmtree, fresh, ignore_errors=True)
+                held = os.open(fresh, os.O_RDONLY)
+                stack.callback(os.close, held)
+                fcntl.flock(held, fcntl.LOCK_EX)
+            yield fresh
 
     def _shrink(self) -> None:
         """Remove what was not used for longest until the rest is below the cap, but nothing that is in use."""
@@ -157,6 +176,21 @@ def _check(path: Path, record: dict[str, Any], *, label: str) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != record["sha256"]:
         raise HostFault(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
+
+
+def _is_abandoned(fresh: Path) -> bool:
+    """Return whether no process fetches into the folder any more."""
+    try:
+        descriptor = os.open(fresh, os.O_RDONLY)
+    except FileNotFoundError:
+        return False  # it became an entry, or was removed
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _is_entry(path: Path) -> bool:

@@ -1,9 +1,11 @@
 """Our programs as real processes, forked from one that has imported their libraries: the same, and seconds sooner.
 
 Importing torch takes longer than most faults last. Only libraries are shared: what is forked imports our own code by
-itself, and has a session, an environment and a log of its own.
+itself, and has a session, an environment and a log of its own. Whatever becomes of a test, none outlives it: each of
+these processes ends with the one that forked it, and so do the processes that it forks itself.
 """
 
+import ctypes
 import multiprocessing
 import os
 import random
@@ -15,8 +17,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 from tests.support.processes import descendants
 
@@ -115,6 +119,9 @@ def _context() -> ForkServerContext:
 
 def _run(module: str, arguments: Sequence[str], environment: dict[str, str], log: Path) -> None:
     os.setsid()
+    _let_the_server_go()
+    _end_with_parent()
+    os.register_at_fork(after_in_child=_end_with_parent)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -125,6 +132,19 @@ def _run(module: str, arguments: Sequence[str], environment: dict[str, str], log
     time.tzset()
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _let_the_server_go() -> None:
+    """The process that forks us lives as long as anybody holds this pipe: that shall be the test alone."""
+    server: Any = vars(forkserver)["_forkserver"]
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
+
+
+def _end_with_parent() -> None:
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _parent(pid: int) -> int:

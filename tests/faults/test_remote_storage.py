@@ -1,4 +1,4 @@
-"""A worker whose storage is a real S3 API server that answers 500, then slowly, then 500 again."""
+"""A worker whose storage is a real S3 API server: it answers 500 or slowly, and a worker dies while it fetches."""
 
 from pathlib import Path
 
@@ -35,6 +35,44 @@ def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undistur
     assert cluster.exact_score(submission) == undisturbed
     assert counted(cluster, "far") == 1
     assert outcomes(cluster, submission).count("done") == 4
+
+
+def test_worker_killed_while_it_fetches_leaves_nothing_half_fetched_in_use(
+    cluster: Cluster, undisturbed: Score, tmp_path: Path
+) -> None:
+    """The heir runs on the same host, with the same cache."""
+    submission = cluster.submit("fetching", code(note="fetching"))
+    with cluster.database.read() as session:
+        content = content_key(session.get_one(Submission, submission["id"]).content_sha256)
+    with s3_server() as s3:
+        copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
+        environment = s3.environment | {"LETHE_HOME": str(tmp_path / "home")}
+        cache = tmp_path / "home" / "scratch" / "splits"
+        s3.faults.delay_s = 0.5  # each file takes that long at least
+        asked = s3.faults.requests
+        worker = cluster.start_worker("fetching", concurrency=1, **environment)
+        wait_until(lambda: outcomes(cluster, submission) == ["running"] and s3.faults.requests >= asked + 3)
+        worker.kill()
+        assert names_in(cache, ".new-*")
+        assert not entries(cache)
+        s3.faults.delay_s = 0.0
+        cluster.start_worker("heir", concurrency=1, **environment)
+        ended = cluster.end_of("fetching", submission)
+    assert ended["stage"] == "scored", ended
+    assert cluster.exact_score(submission) == undisturbed
+    assert outcomes(cluster, submission)[0] == "lost"
+    assert counted(cluster, "fetching") == 1
+    assert len(entries(cache)) == 1
+    assert not names_in(cache, ".new-*")
+
+
+def entries(cache: Path) -> list[str]:
+    """Return the names of whole splits."""
+    return [name for name in names_in(cache, "*") if len(name) == 64]
+
+
+def names_in(cache: Path, pattern: str) -> list[str]:
+    return [path.name for path in cache.glob(pattern)]
 
 
 def copy_to(environment: dict[str, str], cluster: Cluster, keys: list[str]) -> None:

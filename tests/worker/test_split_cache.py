@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -153,3 +154,21 @@ def test_entry_that_another_process_works_with_stays(storage: Storage, tmp_path:
         assert (tmp_path / "cache" / kept).is_dir()
     other.get(StoredSplit(storage, "splits/b/public"), put(storage, tmp_path, "b"))
     assert not (tmp_path / "cache" / kept).exists()
+
+
+def test_what_a_killed_process_half_fetched_is_removed_and_what_another_fetches_stays(
+    storage: Storage, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    folder = tmp_path / "cache"
+    abandoned, removed, fetching = (folder / name for name in (".new-a-1", ".old-a-2", ".new-b-3"))
+    for path in (abandoned, removed, fetching):
+        path.mkdir(parents=True)
+        (path / "half").write_bytes(b"half")
+    held = os.open(fetching, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        split = put(storage, tmp_path, "c")
+        cache_of().get(StoredSplit(storage, "splits/c/public"), split)
+        assert {path.name for path in folder.iterdir() if path.is_dir()} == {split, fetching.name}
+    finally:
+        os.close(held)
