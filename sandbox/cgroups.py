@@ -87,7 +87,7 @@ def _mount_points() -> tuple[Path | None, dict[str, Path]]:
 
 
 def _usable(folder: Path) -> bool:
-    trial = folder / f"{_PREFIX}{_owner_mark()}-trial"
+    trial = folder / f"{_PREFIX}{owner_mark()}-trial"
     try:
         trial.mkdir()
     except OSError:
@@ -109,7 +109,7 @@ def _usable_v2(folder: Path) -> bool:
     return _usable(folder)
 
 
-def _owner_mark() -> str:
+def owner_mark() -> str:
     """This process's id and start time: together they name it for as long as the machine runs."""
     return f"{os.getpid()}-{_start_time(os.getpid())}"
 
@@ -124,12 +124,17 @@ def remove_leftovers(roots: GroupRoots) -> list[str]:
     removed = set()
     for folder in set(roots.folders.values()):
         for group in folder.glob(f"{_PREFIX}*"):
-            owner, _, started = group.name.removeprefix(_PREFIX).partition("-")
-            if owner.isdigit() and not _lives(int(owner), started.partition("-")[0]):
+            if is_left_over(group.name.removeprefix(_PREFIX)):
                 kill_all(group)
                 _remove(group)
                 removed.add(group.name)
     return sorted(removed)
+
+
+def is_left_over(marked: str) -> bool:
+    """Return whether a name that begins with an owner's mark is of a process that is gone."""
+    owner, _, started = marked.partition("-")
+    return owner.isdigit() and not _lives(int(owner), started.partition("-")[0])
 
 
 def _lives(pid: int, started: str) -> bool:
@@ -173,7 +178,7 @@ class RunGroup:
 
     def __init__(self, roots: GroupRoots, policy: RunPolicy, *, name: str) -> None:
         self._roots = roots
-        full_name = f"{_PREFIX}{_owner_mark()}-{name}"
+        full_name = f"{_PREFIX}{owner_mark()}-{name}"
         self._groups = {controller: folder / full_name for controller, folder in roots.folders.items()}
         self._pids_before = 0
         for group in set(self._groups.values()):

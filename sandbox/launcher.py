@@ -20,6 +20,7 @@ from sandbox.backends.base import Link, StartRequest
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
+from sandbox.group_records import keep_record, remove_recorded_leftovers
 from sandbox.host_files import layout_of, lines_of_files, open_to_others, staged_original
 from sandbox.neutral import NeutralView, remove_left_views
 from sandbox.notebook_stream import CheckpointReader
@@ -63,6 +64,8 @@ class Sandbox:
         self._lock = threading.Lock()
         self._roots = find_roots(spec.delegated_group) if spec.backend != "plain" else GroupRoots()
         remove_leftovers(self._roots)
+        remove_recorded_leftovers()
+        keep_record(self._roots)
         self._slot = take_slot(spec.uid_slot) if spec.backend == "bubblewrap" else None
         self._backend = BACKENDS[spec.backend]()
         self._link: Link | None = None
@@ -99,7 +102,8 @@ class Sandbox:
     @property
     def controls(self) -> dict[str, Any]:
         """The protections and the policy as plain JSON values, for the receipt of every result."""
-        return {**self.achieved.to_dict(), "policy": self._spec.policy.to_dict()}
+        policy = self._spec.policy.to_dict()
+        return {**self.achieved.to_dict(), "policy": policy, "frame_bytes": self._layout.frame_bytes}
 
     @property
     def _data_dir(self) -> Path:

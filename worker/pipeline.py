@@ -125,7 +125,7 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
     evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
     with staged(shard, context.artefacts.package(shard), context.stage_dir) as code_dir:
         sandbox = context.sandbox(data_dir, policy)
-        context.leases.note_controls(shard, dict(sandbox.controls))
+        context.leases.note_controls(shard, {**sandbox.controls, "frames": shard.n_runs})
         key = (data_dir, policy)
         if is_notebook(shard.entry_point):
             _run_notebook(context, shard, done, code_dir=code_dir, evaluator=evaluator, heart=heart, key=key)

@@ -25,7 +25,7 @@ from server.db import Database
 from server.errors import HostFault
 from server.evaluations import claims
 from server.models.competition import Competition
-from server.models.evaluation import Shard
+from server.models.evaluation import Shard, ShardAttempt
 from server.models.submission import Submission
 from server.models.worker import Worker
 from server.storage import Storage
@@ -138,6 +138,30 @@ def test_shard_that_was_claimed_all_the_same_goes_back_as_the_hosts_fault(
         assert (row.state, row.strikes) == ("queued", 1)
         assert session.get_one(Submission, submission.id).fault is None
     assert context.cooling.is_on
+
+
+def test_controls_and_every_limit_are_stored_with_the_attempt(
+    context: WorkerContext, database: Database, competition: Competition, tmp_path: Path
+) -> None:
+    context.settings = Settings(sandbox_required="everywhere", home=context.settings.home)
+    data_dir = write_split(tmp_path / "split" / "sample")
+    add_submission(database, competition, "ada", smoke=True)
+    with database.write() as session:
+        shard = claims.claim(session, worker="w", lease_s=60)
+    assert shard is not None
+    assert run_shard(context, shard) == "done"
+    with database.read() as session:
+        (stored,) = [attempt.controls for attempt in session.query(ShardAttempt)]
+    assert stored is not None
+    assert set(stored["policy"]) >= {
+        *("wall_time_s", "idle_time_s", "cpu_time_s", "memory_mib", "processes", "threads", "cpus", "open_files"),
+        *("scratch_mib", "scratch_inodes", "shared_memory_mib", "file_size_mib", "log_kib", "frame_mib"),
+        *("max_abs_weight", "device", "devices", "mounts", "isolation"),
+    }
+    assert set(stored["achieved"]) == {control.value for control in host_controls("bubblewrap").achieved}
+    assert stored["kernel_uid"] != 0
+    assert stored["frame_bytes"] == (data_dir / "original_model.safetensors").stat().st_size
+    assert stored["frames"] == 1
 
 
 @without_groups
