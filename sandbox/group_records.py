@@ -29,7 +29,10 @@ def remove_recorded_leftovers(*, records: Path = RECORDS) -> list[str]:
     for record in sorted(records.glob("[0-9]*-*")) if _is_roots_own(records) else ():
         if not is_left_over(record.name):
             continue
-        folders = [Path(line) for line in record.read_text(encoding="utf-8").splitlines()]
+        try:
+            folders = [Path(line) for line in record.read_text(encoding="utf-8").splitlines()]
+        except FileNotFoundError:
+            continue  # another launcher that starts at this moment has been here
         groups = {str(folder): folder for folder in folders if (folder / "cgroup.procs").is_file()}
         removed += remove_leftovers(GroupRoots(folders=groups))
         record.unlink(missing_ok=True)
