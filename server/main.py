@@ -33,6 +33,7 @@ from server.workers.router import router as worker_tokens_router
 
 ADMIN_ROUTERS = (admin.public, admin.organisers, admin.administrators, rejudging_router, webhooks_router)
 VERSION = "0.1.0"
+COLLECTED_AFTER = (10_000, 20, 50)  # objects more than before, then collections of each younger generation
 MAX_BODY_BYTES = 1 << 20  # of any request but an upload
 UPLOADS = re.compile(
     r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/result"
@@ -74,9 +75,12 @@ def create_app() -> FastAPI:
 
 @asynccontextmanager
 async def _lasting_objects_set_aside(_: FastAPI) -> AsyncIterator[None]:
-    """Keep what start-up made out of the collector's sight: walking it all now and then held some answers up."""
+    """Keep what start-up made out of the collector's sight, and let it come seldom: walking it all held answers up."""
+    usual = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
     yield
+    gc.set_threshold(*usual)
     gc.unfreeze()
 
 

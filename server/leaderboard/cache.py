@@ -1,6 +1,6 @@
 """Values that cost something to compute, kept for a time in proportion to the cost.
 
-A value that took t seconds is used for 20 t seconds, at most five: computing never takes more than a twentieth of a
+A value that took t seconds is used for 20 t seconds, at most ten: computing never takes more than a twentieth of a
 process's time, and a small board is as good as never stale. One caller computes, the others meanwhile get the old one.
 """
 
@@ -15,7 +15,7 @@ import structlog
 log = structlog.get_logger()
 
 KEPT_PER_SECOND_OF_COST = 20.0
-LONGEST_S = 5.0
+LONGEST_S = 10.0
 COSTLY_S = 0.15
 MAX_KEYS = 256
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
@@ -204,18 +205,18 @@ def _depth(session: Session, storage: Storage, place: Place, seen: Sight) -> Dep
 def _others(session: Session, place: Place, seen: Sight) -> Sequence[tuple[str, str]]:
     """Return id and description of submissions that one may want beside this one: the board's best, the team's own."""
     board = leaderboards.board_for(session, place.competition, seen.visibility, organiser=True)
-    best = [
+    best = (
         (row.entry.submission_id, f"{row.entry.team}, {row.entry.score:.5f}")
         for row in board.rows
         if row.entry.submission_id
-    ]
+    )
     own = [
         (submission_id, f"{seen.submission.team.name}, {score:.5f}, {note}")
         for submission_id, note, score in repository.scored_of_team(
             session, seen.submission.team_id, seen.visibility, most=MOST_OTHERS
         )
     ]
-    found = dict([*best[:MOST_OTHERS], *own])
+    found = dict([*islice(best, MOST_OTHERS), *own])
     found.pop(seen.submission.id, None)
     return list(found.items())
 

@@ -33,7 +33,7 @@ def test_a_value_is_kept_for_twenty_times_its_cost() -> None:
     assert cache.get("k", compute) == 2
 
 
-def test_a_value_is_never_kept_longer_than_five_seconds() -> None:
+def test_a_value_is_never_kept_longer_than_ten_seconds() -> None:
     clock, answers = Clock(), iter("ab")
     cache: CostCache[str] = CostCache(clock)
 
@@ -42,7 +42,9 @@ def test_a_value_is_never_kept_longer_than_five_seconds() -> None:
         return next(answers)
 
     assert cache.get("k", compute) == "a"
-    clock.now += 5.01
+    clock.now += 9.99
+    assert cache.get("k", compute) == "a"
+    clock.now += 0.02
     assert cache.get("k", compute) == "b"
 
 
@@ -97,7 +99,7 @@ def test_a_costly_value_is_made_anew_in_the_background() -> None:
         return "new"
 
     cache.get("k", costly)
-    clock.now += 5.5
+    clock.now += 10.5
     assert cache.get("k", costly, in_background=anew) == "old"
     assert done.wait(10)
 
