@@ -29,6 +29,7 @@ from tests.support.postgres import PostgresServer
 Score = tuple[float, float, float, float]
 
 LEASE_S = 3.0
+EVERY_S = 0.15  # each look costs the web server the time of a request
 TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
 
 ONE_STEP = """
@@ -116,7 +117,9 @@ class Cluster:
         path.write_text(text)
         return self.person(person).submit("tiny", path)
 
-    def end_of(self, person: str, submission: JsonObject, *, within_s: float = 150.0) -> JsonObject:
+    def end_of(
+        self, person: str, submission: JsonObject, *, within_s: float = 150.0, every_s: float = EVERY_S
+    ) -> JsonObject:
         """Return the submission at its end."""
         found: JsonObject = {}
 
@@ -125,7 +128,7 @@ class Cluster:
             found = self.person(person).submission(submission["id"])
             return found["stage"] in ("scored", "failed", "cancelled")
 
-        wait_until(ended, within_s=within_s, about=lambda: str(found))
+        wait_until(ended, within_s=within_s, every_s=every_s, about=lambda: str(found))
         return found
 
     def exact_score(self, submission: JsonObject) -> Score:
@@ -142,7 +145,7 @@ def wait_until(
     condition: Callable[[], bool],
     *,
     within_s: float = 120.0,
-    every_s: float = 0.15,  # each look costs the web server the time of a request
+    every_s: float = EVERY_S,
     about: Callable[[], str] = lambda: "",
 ) -> None:
     deadline = time.monotonic() + within_s
