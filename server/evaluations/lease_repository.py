@@ -31,7 +31,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import UtcDateTime, moment, now
-from server.models.competition import Competition, Split
+from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import Stage, Submission
 
@@ -41,6 +41,7 @@ SHARDS = cast(Table, Shard.__table__)
 ATTEMPTS = cast(Table, ShardAttempt.__table__)
 EVALUATIONS = cast(Table, Evaluation.__table__)
 SUBMISSIONS = cast(Table, Submission.__table__)
+TEAMS = cast(Table, Team.__table__)
 OTHERS = SHARDS.alias("others")
 
 
@@ -67,6 +68,7 @@ def begin(session: Session, shard: Shard, evaluation: Evaluation, submission: Su
     if submission.stage == Stage.QUEUED.value:
         stage = Stage.SMOKE if shard.kind == ShardKind.SMOKE.value else Stage.RUNNING
         _set(session, SUBMISSIONS, submission, {"stage": stage.value})
+    session.execute(_served(), {"team": shard.team_id})  # last: whoever waits for the team must not hold us up
 
 
 def hold(
@@ -156,6 +158,17 @@ def _context() -> Select[Evaluation, Submission, Split, Competition]:
 @lru_cache(maxsize=1)
 def _made() -> Insert:
     return insert(ATTEMPTS).inline()
+
+
+@lru_cache(maxsize=1)
+def _served() -> Update:
+    """Note that a team was served; left to the others where somebody else has its row, so claims never wait."""
+    free = (
+        select(TEAMS.c.id)
+        .where(TEAMS.c.id == bindparam("team", type_=String()))
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    return update(TEAMS).where(TEAMS.c.id.in_(free)).values(served_at=moment())
 
 
 @lru_cache(maxsize=8)

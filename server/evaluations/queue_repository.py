@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import moment
-from server.models.competition import Competition, Split, SplitState
+from server.models.competition import Competition, Split, SplitState, Team
 from server.models.evaluation import Shard, ShardState
 from server.queue import MOST_HINTS, Audience
 
@@ -125,16 +125,11 @@ def _by_fairness(heads: FromClause) -> Select[str, str, int, int]:
         .group_by(Shard.team_id)
         .subquery("running")
     )
-    served = aliased(Shard)
-    last_served = (
-        select(func.max(served.claimed_at))
-        .where(served.team_id == heads.c.team_id, served.claimed_at.is_not(None))
-        .scalar_subquery()
-    )
     return (
         select(heads.c.split_id, heads.c.team_id, heads.c.turn, heads.c.id)
-        .outerjoin_from(heads, running, running.c.team_id == heads.c.team_id)
-        .order_by(heads.c.turn, func.coalesce(running.c.shards, 0), last_served.nulls_first(), heads.c.id)
+        .join_from(heads, Team, Team.id == heads.c.team_id)
+        .outerjoin(running, running.c.team_id == heads.c.team_id)
+        .order_by(heads.c.turn, func.coalesce(running.c.shards, 0), Team.served_at.nulls_first(), heads.c.id)
     )
 
 

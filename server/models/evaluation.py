@@ -90,13 +90,6 @@ class Shard(Base):
         _partial("ix_shards_waiting", "queued_at", state=ShardState.QUEUED),
         # Not on lease_expires_at: a heartbeat must not touch an index. The leased are few, and read together.
         _partial("ix_shards_leased", "team_id", state=ShardState.LEASED),
-        Index(
-            "ix_shards_served",  # when a team was last served
-            "team_id",
-            "claimed_at",
-            postgresql_where=text("claimed_at IS NOT NULL"),
-            sqlite_where=text("claimed_at IS NOT NULL"),
-        ),
         {
             # A queue leaves dead rows at its head: they are cleared early, and heartbeats stay on their page.
             "postgresql_with": {

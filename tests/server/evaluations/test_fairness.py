@@ -226,3 +226,19 @@ def test_deadlock_is_tried_again(migrated_postgres_url: str) -> None:
         assert session.execute(text("SELECT password_hash FROM accounts")).scalars().all() == ["x..", "x.."]
     database.dispose()
     assert sum(tries.values()) == 3
+
+
+def test_claim_does_not_wait_for_whoever_holds_the_teams_row(migrated_postgres_url: str) -> None:
+    """An upload counts its quota with the team's row in its hands."""
+    database = Database(migrated_postgres_url)
+    seed(database, big_competition_file(), teams=1, shards=16)
+    with database.write() as upload:
+        upload.execute(text("SELECT id FROM teams FOR UPDATE"))
+        with database.write() as session:
+            session.execute(text("SET LOCAL lock_timeout = '5s'"))
+            assert claims.claim(session, worker="w", lease_s=60) is not None
+    with database.write() as session:
+        assert session.query(Team).one().served_at is None
+        assert claims.claim(session, worker="w", lease_s=60) is not None
+        assert session.query(Team).populate_existing().one().served_at is not None
+    database.dispose()
