@@ -1,7 +1,10 @@
 """The application as a whole: its description, its error answers, its health."""
 
+import asyncio
+import gc
 import json
 import logging
+import sys
 from urllib.parse import quote
 
 import pytest
@@ -9,6 +12,7 @@ from sqlalchemy import text
 
 from server import queue
 from server.config import get_settings
+from server.main import COLLECTED_AFTER, SWITCHED_AFTER_S, create_app
 from server.models.competition import CompetitionState
 from tests.support.instance import GOOD_CODE, Instance
 
@@ -157,3 +161,18 @@ def test_unexpected_error_tells_nothing_but_its_id(
     assert "secret" not in answer.text
     assert answer.json()["request_id"]
     assert "the secret cause" in caplog.text
+
+
+def test_while_it_serves_the_interpreter_switches_often_and_collects_seldom() -> None:
+    app = create_app()
+    usual = sys.getswitchinterval(), gc.get_threshold()
+
+    async def serve() -> tuple[float, int, int]:
+        async with app.router.lifespan_context(app):
+            return sys.getswitchinterval(), gc.get_threshold()[0], gc.get_freeze_count()
+
+    interval, threshold, frozen = asyncio.run(serve())
+    assert interval == pytest.approx(SWITCHED_AFTER_S)
+    assert threshold == COLLECTED_AFTER[0]
+    assert frozen > 100_000
+    assert (sys.getswitchinterval(), gc.get_threshold()) == usual
