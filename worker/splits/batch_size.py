@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from worker.inference import SplitEvaluator
+from worker.splits.device_memory import ran_out_of_memory
 from worker.splits.precision import Precision
 from worker.splits.stored_sets import StoredSet
 from worker.splits.training import untrained
@@ -33,7 +34,9 @@ def choose_batch_size(
     for size in CANDIDATES:
         try:
             rate = _images_per_second(network, timed, state, device=device, precision=precision, batch_size=size)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not ran_out_of_memory(error):
+                raise
             break
         if rate > best_rate * WORTH_IT:
             best_size, best_rate = size, rate

@@ -6,13 +6,16 @@ its own seed, order, optimiser and graph: what it becomes does not depend on its
 """
 
 import gc
+import warnings
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from worker.splits.checkpoints import TrainingCheckpoints
-from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate
+from worker.splits.device_memory import ran_out_of_memory
+from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate, to_device
 from worker.splits.training import (
     ModelTraining,
     OnEpoch,
@@ -28,18 +31,25 @@ WARM_UP_STEPS = 3
 
 
 def can_graph(job: TrainingJob) -> bool:
-    """Say whether this job's steps can be captured: on CUDA, full batches, and no layer that draws random numbers.
+    """Say whether this job's steps can be captured: on CUDA, full batches, and a network that draws nothing.
 
-    Such layers share the device's generator, so models side by side would not be functions of their seeds.
+    What draws random numbers shares the device's generator, so models side by side would not be functions of their
+    seeds.
     """
-    if job.device.type != "cuda" or len(job.labels) < job.recipe.batch_size:
-        return False
-    return not any(_draws(module) for module in untrained(job.network, 0).modules())
+    full_batches = len(job.labels) >= job.recipe.batch_size
+    return job.device.type == "cuda" and full_batches and not draws_random_numbers(job.network)
 
 
-def _draws(module: nn.Module) -> bool:
-    name = type(module).__name__
-    return ("Drop" in name or "Stochastic" in name) and bool(getattr(module, "p", 1.0))
+def draws_random_numbers(network: Mapping[str, Any]) -> bool:
+    """Say whether a training step of the network draws random numbers (dropout, stochastic depth).
+
+    It is tried, since attention and an organiser's own module draw without a layer that says so by its name.
+    """
+    net = untrained(network, 0).train()
+    with torch.random.fork_rng(devices=[]):
+        before = torch.get_rng_state()
+        net(torch.zeros(2, *network["input_shape"]))  # with gradients: some layers draw only then
+        return not torch.equal(before, torch.get_rng_state())
 
 
 def train_graphed(
@@ -66,8 +76,8 @@ def train_graphed(
         group = {index: seeds[index] for index in waiting[:at_once]}
         try:
             states |= _train_group(job, group, checkpoints=checkpoints, on_epoch=on_epoch)
-        except torch.OutOfMemoryError:
-            if len(group) == 1:
+        except RuntimeError as error:
+            if len(group) == 1 or not ran_out_of_memory(error):
                 raise
             at_once = len(group) // 2
         if waiting[0] not in states:  # what the error held of the group's memory is free only here
@@ -127,10 +137,10 @@ class GraphedTraining:
         if training.epoch:
             yield training.epoch
         while training.epoch < job.recipe.epochs:
-            order = torch.randperm(len(job.labels), generator=training.generator).pin_memory()
-            with torch.cuda.stream(self.stream):
-                order = order.to(job.device, non_blocking=True)
-            for number, batch in enumerate(batches_of(order, job.recipe.batch_size)):
+            order = torch.randperm(len(job.labels), generator=training.generator)
+            with torch.cuda.stream(self.stream):  # the batches too: joining the last two is work on the device
+                batches = batches_of(to_device(order, job.device), job.recipe.batch_size)
+            for number, batch in enumerate(batches):
                 step = training.epoch * job.steps_per_epoch + number
                 rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
                 with torch.cuda.stream(self.stream):
@@ -159,8 +169,11 @@ class GraphedTraining:
         """Let libraries choose their kernels and the optimiser make its state, then undo the steps."""
         net, optimizer = self.training.net, self.training.optimizer
         start = {name: value.clone() for name, value in net.state_dict().items()}
-        for _ in range(WARM_UP_STEPS):
-            self.training.step_on(self.images, self.labels)
+        with warnings.catch_warnings():
+            # these steps, and the last of each epoch, are meant to run outside the graph
+            warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
+            for _ in range(WARM_UP_STEPS):
+                self.training.step_on(self.images, self.labels)
         net.load_state_dict(start)
         for values in optimizer.state.values():
             for value in values.values():

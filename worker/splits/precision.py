@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Precision = Literal["float32", "tf32", "bf16"]
 
@@ -18,10 +19,17 @@ def device_arithmetic(precision: Precision, device: torch.device) -> Iterator[No
     """Let a CUDA device's products and convolutions use TF32 or forbid it, and keep them repeatable.
 
     The switches are the process's, so they are set for the block alone: another split's may differ. A CPU has none.
+    What has no repeatable kernel is computed all the same, with torch's warning.
     """
     if device.type != "cuda":
         yield
         return
+    with _repeatable_kernels(), _multiplications(precision):
+        yield
+
+
+@contextmanager
+def _multiplications(precision: Precision) -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     conv = cudnn.conv  # type: ignore[attr-defined]  # made when torch is imported
     before = matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark
@@ -31,6 +39,27 @@ def device_arithmetic(precision: Precision, device: torch.device) -> Iterator[No
         yield
     finally:
         matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark = before
+
+
+@contextmanager
+def _repeatable_kernels() -> Iterator[None]:
+    """Let sums that are scattered (index_add and the like) be taken in one order."""
+    mode, filling = torch.get_deterministic_debug_mode(), torch.utils.deterministic.fill_uninitialized_memory
+    torch.set_deterministic_debug_mode("warn")
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a kernel more for each new tensor, to find bugs with
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        torch.utils.deterministic.fill_uninitialized_memory = filling
+
+
+def repeatable_attention(device: torch.device) -> AbstractContextManager[object]:
+    """Return the context for a training step: the gradients of fused attention are summed in another order each time.
+
+    Its forward pass alone is repeatable, so evaluation keeps it.
+    """
+    return sdpa_kernel(SDPBackend.MATH) if device.type == "cuda" else nullcontext()
 
 
 @contextmanager

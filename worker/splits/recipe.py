@@ -65,13 +65,21 @@ def augment(recipe: Training, images: Tensor, generator: torch.Generator) -> Ten
     if recipe.augmentation == "crop-flip":
         images = _shifted(images, generator, padding=4)
     flipped = torch.rand(len(images), generator=generator) < 0.5
-    return torch.where(flipped.to(images.device).view(-1, 1, 1, 1), images.flip(-1), images)
+    return torch.where(to_device(flipped, images.device).view(-1, 1, 1, 1), images.flip(-1), images)
+
+
+def to_device(drawn: Tensor, device: torch.device) -> Tensor:
+    """Return what a generator of the host drew, on `device`; on a GPU without waiting for the work before it."""
+    if device.type != "cuda":
+        return drawn.to(device)
+    return drawn.pin_memory().to(device, non_blocking=True)
 
 
 def _shifted(images: Tensor, generator: torch.Generator, *, padding: int) -> Tensor:
     n, _, height, width = images.shape
     padded = functional.pad(images, (padding, padding, padding, padding))
-    offsets = torch.randint(0, 2 * padding + 1, (2, n), generator=generator).to(images.device)
+    offsets = torch.randint(0, 2 * padding + 1, (2, n), generator=generator)
+    offsets = to_device(offsets, images.device)
     rows = offsets[0, :, None] + torch.arange(height, device=images.device)
     columns = offsets[1, :, None] + torch.arange(width, device=images.device)
     item = torch.arange(n, device=images.device)[:, None, None]

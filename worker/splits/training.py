@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from sandbox.guest.networks import build, to_inputs
 from server.competitions.config_file import Training
-from worker.splits.precision import autocast, device_arithmetic
+from worker.splits.precision import autocast, device_arithmetic, repeatable_attention
 from worker.splits.recipe import augment, class_weights, learning_rate, make_optimizer, set_learning_rate
 from worker.splits.seeds import derive_seed, torch_generator
 
@@ -151,7 +151,7 @@ class ModelTraining:
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         recipe, device = self.job.recipe, self.job.device
-        with device_arithmetic(recipe.precision, device):
+        with device_arithmetic(recipe.precision, device), repeatable_attention(device):
             with autocast(recipe.precision, device):
                 logits = self.net(images)
             loss = functional.cross_entropy(
@@ -170,15 +170,26 @@ class ModelTraining:
         """Go back to a snapshot of the same model."""
         prefix = "net/"
         self.net.load_state_dict({n.removeprefix(prefix): v for n, v in kept.items() if n.startswith(prefix)})
+        parameters = list(self.net.parameters())
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in kept.items():
             if name.startswith("optimizer/"):
                 _, number, field = name.split("/")
-                state.setdefault(int(number), {})[field] = value.clone()
+                state.setdefault(int(number), {})[field] = _laid_out_as(parameters[int(number)], value)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
         self.generator.set_state(kept["generator"].clone())
         self.epoch = int(kept["epoch"])
+
+
+def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:
+    """Return a copy of what an optimiser keeps of a parameter, in the parameter's own layout.
+
+    Files keep no layout, and a fused step reads parameter, gradient and state side by side as they lie in memory.
+    """
+    if value.shape != parameter.shape:
+        return value.clone()
+    return torch.empty_like(parameter, device=value.device, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 @contextmanager
