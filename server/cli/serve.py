@@ -17,8 +17,8 @@ def serve() -> None:
     settings = get_settings()
     with running(settings) as instance:
         name, password = organiser_credentials(settings)
-        console.print(f"Lethe serves [bold]{instance.url}[/]  (organiser: {name} / {password})", highlight=False)
-        console.print("Ctrl-C ends it.")
+        for line in (f"Lethe serves [bold]{instance.url}[/]", f"Log in as {name} / {password}", "Ctrl-C ends it."):
+            console.print(line, highlight=False, soft_wrap=True)
         wait_for_interrupt()
 
 
