@@ -13,6 +13,7 @@ from server.submissions import notebook
 from server.submissions.callables import Entry, NotCallable, Style, find_callable, sample_style
 from server.submissions.nesting import MAX_LEVELS, is_too_deep
 from server.submissions.notebook import Mode
+from server.submissions.parsing import parse_python
 from server.submissions.slicing import keep_what_is_needed
 
 FUNCTION = "unlearning"
@@ -77,7 +78,7 @@ def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) 
 def _style_of(sources: Sequence[str], function: str) -> Style:
     """Return how the function, and what it calls in these sources, reads a batch; its own datasets do not count."""
     try:
-        return sample_style([ast.parse(source) for source in keep_what_is_needed(sources, function)])
+        return sample_style([parse_python(source) for source in keep_what_is_needed(sources, function)])
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # another encoding, or nested beyond reason
         return "dict"
 
@@ -110,7 +111,7 @@ def _described(files: dict[str, bytes]) -> Description:
 
 def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
     try:
-        tree = ast.parse(content, filename=name)
+        tree = parse_python(content, filename=name)
     except SyntaxError as error:
         raise _refused(shown_as, f"syntax error: {error.msg}", line=error.lineno) from error
     except (ValueError, RecursionError, MemoryError) as error:

@@ -4,9 +4,10 @@ Only a cell that is not Python as it stands is touched, and only lines that begi
 string or an expression stays what it is. Nothing is run here.
 """
 
-import ast
 import re
 from collections.abc import Callable
+
+from server.submissions.parsing import parse_python
 
 SHELL_CELLS = frozenset({"bash", "sh", "script", "system", "sx"})
 BODY_RUNS_AS_IT_IS = frozenset({"time", "timeit", "capture", "prun"})
@@ -37,7 +38,7 @@ def to_python(cell: str, *, inside: int = 0) -> str:
 def is_python(text: str) -> bool:
     """Return whether the text parses."""
     try:
-        ast.parse(text)
+        parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

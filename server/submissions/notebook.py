@@ -13,6 +13,7 @@ from typing import Any, Literal
 from server.errors import InvalidSubmission, Violation
 from server.submissions.magics import to_python
 from server.submissions.nesting import MAX_LEVELS, is_too_deep
+from server.submissions.parsing import parse_python
 from server.submissions.slicing import keep_what_is_needed
 
 Mode = Literal["function", "notebook"]
@@ -69,7 +70,7 @@ def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
 
 def saves_checkpoints(cells: Sequence[str]) -> bool:
     """Return whether the code itself writes models, as a notebook with a loop of its own does."""
-    return any(_saves(node) for cell in cells for node in ast.walk(ast.parse(cell)))
+    return any(_saves(node) for cell in cells for node in ast.walk(parse_python(cell)))
 
 
 def is_kaggle_script(data: bytes) -> bool:
@@ -147,7 +148,7 @@ def _source(cell: Mapping[str, Any], shown_as: str) -> str:
 
 def _check_syntax(cell: str, number: int, shown_as: str) -> None:
     try:
-        tree = ast.parse(cell)
+        tree = parse_python(cell)
     except SyntaxError as error:
         raise _refused(shown_as, f"code cell {number}: syntax error: {error.msg}", line=error.lineno) from error
     except (ValueError, RecursionError, MemoryError) as error:

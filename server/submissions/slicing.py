@@ -10,6 +10,8 @@ import symtable
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from server.submissions.parsing import parse_python
+
 STAR = "*"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Import = ast.Import | ast.ImportFrom
@@ -81,7 +83,7 @@ def _statements(text: str) -> list[Statement]:
             changes=frozenset(_changed(node)),
             reads=frozenset(_read(node, lines)),
         )
-        for node in ast.parse(text).body
+        for node in parse_python(text).body
     ]
 
 
