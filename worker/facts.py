@@ -13,6 +13,7 @@ from sandbox.controls import Control
 from server.config import Settings
 from server.workers.fitness import WorkerFacts
 from worker.confinement import required_controls
+from worker.gpu import CUDA_HOST_MIB
 
 COMPUTES = ("torch", "torchvision", "numpy")
 
@@ -22,10 +23,16 @@ def worker_facts(settings: Settings) -> WorkerFacts:
     return WorkerFacts(
         name=f"{socket.gethostname()}-{os.getpid()}",
         device=settings.worker_device,
-        memory_mib=(settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency,
+        memory_mib=run_memory_mib(settings),
         versions={"python": platform.python_version(), **{name: version(name) for name in COMPUTES}},
         isolates_runs=Control.RUN_ISOLATION in required_controls(settings),
     )
+
+
+def run_memory_mib(settings: Settings) -> int:
+    """Return the most that a competition may allow a run here: a run on a GPU is given more, for CUDA's own part."""
+    share = (settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency
+    return max(0, share - CUDA_HOST_MIB) if settings.worker_device == "cuda" else share
 
 
 def host_memory_mib() -> int:

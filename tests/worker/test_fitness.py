@@ -1,5 +1,7 @@
 """A worker that does not fit a split is told why, and gets none of its shards."""
 
+from dataclasses import replace
+
 import pytest
 
 from server.config import Settings
@@ -35,6 +37,15 @@ def test_facts_are_of_one_process() -> None:
     assert facts.versions["torch"]
     assert not facts.isolates_runs
     assert worker_facts(Settings(sandbox_required="strangers")).isolates_runs
+
+
+def test_memory_that_a_cuda_run_is_given_beside_its_limit_is_not_offered_to_competitions() -> None:
+    on_gpu = {"worker_memory_mib": 8192, "worker_concurrency": 4, "worker_device": "cuda"}
+    facts = worker_facts(Settings(**on_gpu))  # type: ignore[arg-type]
+    assert facts.memory_mib == 2048 - 1024
+    assert refusal(replace(facts, versions=SPLIT.versions), replace(SPLIT, memory_mib=1024)) is None
+    assert "this worker has 1024 MiB" in str(refusal(facts, replace(SPLIT, memory_mib=1025)))
+    assert worker_facts(Settings(**on_gpu | {"worker_memory_mib": 2048})).memory_mib == 0  # type: ignore[arg-type]
 
 
 def test_processes_take_turns_on_the_gpus() -> None:
