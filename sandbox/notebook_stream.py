@@ -36,7 +36,8 @@ class CheckpointReader(FrameReader):
         super().__init__(layout)
         self._notebook = notebook
         self._max_abs_weight = max_abs_weight
-        self._max_slot = min(MAX_SLOTS, 8 * notebook.checkpoints + 1024)
+        self._max_models = min(MAX_SLOTS, 8 * notebook.checkpoints + 1024)
+        self._models = 0
         self._problems: dict[int, WeightsProblem] = {}
         self._good: dict[int, None] = {}  # in the order in which they came
         self._own_fault: dict[str, Any] | None = None
@@ -74,7 +75,7 @@ class CheckpointReader(FrameReader):
         self._state = FrameState.MALFORMED  # a lone frame has no place in this stream
 
     def _judge_checkpoint(self) -> None:
-        if len(self._content) >= _HEAD_BYTES and self._number() > self._max_slot:
+        if len(self._content) >= _HEAD_BYTES and self._number() > self._max_models:
             self._state = FrameState.MALFORMED
             return
         if len(self._content) < max(self._wanted_total(), _HEAD_BYTES + 1):
@@ -92,6 +93,11 @@ class CheckpointReader(FrameReader):
         slot, weights = self._number(), bytes(memoryview(self._content)[_HEAD_BYTES:])
         self._content = bytearray()
         self._header_is_right = False
+        self._models += 1
+        if self._models > self._max_models:  # each is evaluated, in time that is not the run's
+            self._own_fault = {"class": "too-many-checkpoints"}
+            self._state = FrameState.FAULT
+            return
         self._good.pop(slot, None)
         self._problems.pop(slot, None)
         problem = find_problem(weights, self._layout, max_abs_weight=self._max_abs_weight)

@@ -2,12 +2,16 @@
 
 An allow-list (`syscalls.py`). Calls through another machine type's table (i386, x32) end the
 process: their numbers mean other calls. A few calls are decided by their arguments.
+
+Runs that stand side by side have the host's files in common (libraries, the data), and what the kernel keeps with a
+file would be a wire between them: locks, leases, notices, whether a page is in memory. So a lock is answered as taken
+and is not: nobody else shares a run's own files. Advice that changes what is in memory is answered alike.
 """
 
 import errno
 import platform
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sandbox.syscalls import AARCH64, ALLOWED, CHECKED, FOR_DRIVERS, X86_64
 
@@ -21,6 +25,7 @@ _RETURN = 0x06
 _ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
 _ERRNO = 0x00050000
+_PRETEND = _ERRNO  # error 0: the call says that it went well, and nothing was done
 
 _OFFSET_NUMBER = 0
 _OFFSET_MACHINE = 4
@@ -37,6 +42,18 @@ _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x802C542A)
 _TERMINAL_IOCTLS = (0x5412, 0x541C)
 # PDEATHSIG, DUMPABLE (get), NAME, SECCOMP (get), CAPBSET (read), TIMERSLACK, NO_NEW_PRIVS, THP_DISABLE, SET_VMA
 _PRCTLS = (1, 2, 3, 15, 16, 21, 23, 29, 30, 38, 39, 41, 42, 0x53564D41)
+# DUPFD, GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC, GETPIPE_SZ, ADD_SEALS, GET_SEALS. Not leases and notices of what
+# others do with a file or folder, nor larger pipes, whose pages are counted for all processes of a user.
+_FCNTLS = (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)
+# GETLK, SETLK, SETLKW, each also in its OFD form
+_FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
+# COLD, PAGEOUT
+_EVICTING_ADVICE = (20, 21)
+# REUSEADDR, SNDBUF, RCVBUF, KEEPALIVE, LINGER, PASSCRED, RCVLOWAT, RCVTIMEO, SNDTIMEO (these two with wide times too).
+# Not the options that hand the kernel a program.
+_SOCKET_OPTIONS = (2, 7, 8, 9, 13, 16, 18, 20, 21, 66, 67)
+_OUT_OF_BAND = 1  # MSG_OOB, which no ordinary program asks of a unix socket, and whose code there had holes
+_RLIMIT_CORE = 4
 
 Instruction = tuple[int, int, int, int]
 
@@ -74,37 +91,61 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
 
 
 def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]:
-    refuse_network = _ERRNO | errno.EAFNOSUPPORT
     refuse = _ERRNO | errno.EPERM
-    ioctl = (
-        _unless_one_of(1, _TERMINAL_IOCTLS, matched=refuse, other=_ALLOW)
-        if accelerator
-        else _unless_one_of(1, _IOCTLS, matched=_ALLOW, other=_ERRNO | errno.ENOTTY)
-    )
+    ioctls = dict.fromkeys(_TERMINAL_IOCTLS, refuse) if accelerator else dict.fromkeys(_IOCTLS, _ALLOW)
+    fcntls = {**dict.fromkeys(_FCNTLS, _ALLOW), **dict.fromkeys(_FCNTL_LOCKS, _PRETEND)}
+    unix_only = _by_value(0, {_AF_UNIX: _ALLOW}, other=_ERRNO | errno.EAFNOSUPPORT)
+    flags_of = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
     return [
-        ("socket", _unless_one_of(0, (_AF_UNIX,), matched=_ALLOW, other=refuse_network)),
-        ("socketpair", _unless_one_of(0, (_AF_UNIX,), matched=_ALLOW, other=refuse_network)),
-        ("clone", [_argument(0), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), (_RETURN, 0, 0, refuse), _allowed()]),
-        ("clone3", [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),  # its flags lie in memory, out of a filter's sight
-        ("ioctl", ioctl),
-        ("prctl", _unless_one_of(0, _PRCTLS, matched=_ALLOW, other=refuse)),
+        ("socket", unix_only),
+        ("socketpair", unix_only),
+        ("clone", _unless_any_bit(0, _NAMESPACE_FLAGS, refuse)),
+        ("clone3", _always(_ERRNO | errno.ENOSYS)),  # its flags lie in memory, out of a filter's sight
+        ("ioctl", _by_value(1, ioctls, other=_ALLOW if accelerator else _ERRNO | errno.ENOTTY)),
+        ("prctl", _by_value(0, dict.fromkeys(_PRCTLS, _ALLOW), other=refuse)),
+        ("fcntl", _by_value(1, fcntls, other=refuse)),
+        ("flock", _always(_PRETEND)),
+        ("fadvise64", _always(_PRETEND)),
+        ("madvise", _by_value(2, dict.fromkeys(_EVICTING_ADVICE, _PRETEND), other=_ALLOW)),
+        ("setrlimit", _by_value(0, {_RLIMIT_CORE: refuse}, other=_ALLOW)),
+        ("prlimit64", _unless_it_sets_the_core_limit(refuse)),
+        ("setsockopt", _by_value(2, dict.fromkeys(_SOCKET_OPTIONS, _ALLOW), other=_ERRNO | errno.ENOPROTOOPT)),
+        *((call, _unless_any_bit(index, _OUT_OF_BAND, refuse)) for call, index in flags_of.items()),
     ]
 
 
-def _argument(index: int) -> Instruction:
-    """Load the low half of an argument; the calls judged here take 32-bit values."""
-    return (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index)
+def _argument(index: int, *, high: bool = False) -> Instruction:
+    """Load half of an argument. Most calls judged here take 32-bit values, which the low half holds."""
+    return (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index + 4 * high)
 
 
-def _allowed() -> Instruction:
-    return (_RETURN, 0, 0, _ALLOW)
+def _always(answer: int) -> list[Instruction]:
+    return [(_RETURN, 0, 0, answer)]
 
 
-def _unless_one_of(index: int, values: tuple[int, ...], *, matched: int, other: int) -> list[Instruction]:
+def _by_value(index: int, answers: Mapping[int, int], *, other: int) -> list[Instruction]:
     body: list[Instruction] = [_argument(index)]
-    for value in values:
-        body += [(_JUMP_EQUAL, 0, 1, value), (_RETURN, 0, 0, matched)]
+    for value, answer in answers.items():
+        body += [(_JUMP_EQUAL, 0, 1, value), (_RETURN, 0, 0, answer)]
     return [*body, (_RETURN, 0, 0, other)]
+
+
+def _unless_any_bit(index: int, bits: int, answer: int) -> list[Instruction]:
+    return [_argument(index), (_JUMP_ANY_BIT, 0, 1, bits), (_RETURN, 0, 0, answer), (_RETURN, 0, 0, _ALLOW)]
+
+
+def _unless_it_sets_the_core_limit(refuse: int) -> list[Instruction]:
+    """Answer prlimit64: reading that limit, a call without a new one, is allowed as all else."""
+    return [
+        _argument(1),
+        (_JUMP_EQUAL, 0, 5, _RLIMIT_CORE),
+        _argument(2),
+        (_JUMP_EQUAL, 0, 2, 0),
+        _argument(2, high=True),
+        (_JUMP_EQUAL, 1, 0, 0),
+        (_RETURN, 0, 0, refuse),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
 
 
 def _for_call(number: int, body: list[Instruction]) -> list[Instruction]:

@@ -112,6 +112,8 @@ MESSAGES = {
     "is False.",
     "too-few-checkpoints": "The notebook left fewer models than the competition has runs. Save each as "
     "/kaggle/tmp/unlearned_checkpoint_<number>.pth.",
+    "too-many-checkpoints": "The notebook wrote models many times over, far more than the competition has runs. "
+    "Save each model once, when it is finished.",
     "unreadable-checkpoint": "A file among the notebook's models is no state_dict. Write it with "
     "torch.save(net.state_dict(), path).",
     "stopped": "The run was stopped from outside and is not counted.",
@@ -138,6 +140,7 @@ _CLAIMABLE = frozenset(
         "disk-limit",
         "cuda-required",
         "too-few-checkpoints",
+        "too-many-checkpoints",
         "unreadable-checkpoint",
     }
 )

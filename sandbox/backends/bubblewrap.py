@@ -22,12 +22,12 @@ from sandbox.backends.base import StartRequest, View, guest_environment
 from sandbox.backends.drop_root import shown_path
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable
+from sandbox.guest.isolate import DEVICE_NODES
 from sandbox.policy import DRIVER_FOLDER, RunPolicy
 from sandbox.zygote_link import ZygoteLink
 
 INNER_UID = 1000
 _SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
 _EMPTY_FOLDERS = ("/tmp", "/submission")  # noqa: S108 - inside the empty root
 # The platform's own packages, where it is installed beside torch: never a participant's to read.
 _HIDDEN_PACKAGES = ("server", "worker", "sandbox", "migrations", "lethe")
@@ -192,18 +192,29 @@ def _add_python(arguments: _Arguments) -> None:
     site = site_packages()
     arguments.bind(Path(sys.base_prefix), "/opt/python")
     arguments.bind(site, "/opt/site")
-    for entry in hidden_entries(site):
-        if entry.is_dir():
-            arguments.add("--tmpfs", f"/opt/site/{entry.name}", "--remount-ro", f"/opt/site/{entry.name}")
+    for target, is_folder in masked_paths(site):
+        if is_folder:
+            arguments.add("--tmpfs", target, "--remount-ro", target)
         else:
-            arguments.empty_file(f"/opt/site/{entry.name}")
+            arguments.empty_file(target)
     arguments.add("--dir", "/opt/lethe", "--dir", "/opt/lethe/sandbox")
     arguments.empty_file("/opt/lethe/sandbox/__init__.py")
     arguments.bind(_package_folder() / "guest", "/opt/lethe/sandbox/guest")
 
 
-def hidden_entries(site: Path) -> Iterator[Path]:
-    """Return what of the installed packages is the platform's own."""
+def masked_paths(site: Path, *, prefix: Path = Path(sys.base_prefix)) -> list[tuple[str, bool]]:
+    """Return where the platform's own packages would show inside, and whether each is a folder.
+
+    site: where torch lies. prefix: the interpreter's own folder, shown as well; with no environment of its own, the
+    platform is installed below it, and its packages would show in both.
+    """
+    places = ["/opt/site"]
+    if site.resolve().is_relative_to(prefix.resolve()):
+        places.append(f"/opt/python/{site.resolve().relative_to(prefix.resolve())}")
+    return [(f"{place}/{entry.name}", entry.is_dir()) for entry in _own_entries(site) for place in places]
+
+
+def _own_entries(site: Path) -> Iterator[Path]:
     for entry in sorted(site.iterdir()):
         ours = entry.name in _HIDDEN_PACKAGES or entry.name.startswith("lethe-")
         if ours or entry.name.startswith("__editable__"):
@@ -212,7 +223,7 @@ def hidden_entries(site: Path) -> Iterator[Path]:
 
 def _add_devices(arguments: _Arguments, request: StartRequest) -> None:
     arguments.add("--tmpfs", "/dev", "--dir", "/dev/shm")  # noqa: S108 - inside
-    for name in _DEVICES:
+    for name in DEVICE_NODES:
         arguments.add("--dev-bind", f"/dev/{name}", f"/dev/{name}")
     for device in request.policy.devices:
         arguments.add("--dev-bind", device, device)

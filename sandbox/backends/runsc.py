@@ -20,7 +20,7 @@ from typing import Any
 
 import sandbox
 from sandbox.backends.base import RunPipes, StartRequest, guest_environment
-from sandbox.backends.bubblewrap import INNER_UID, hidden_entries, site_packages
+from sandbox.backends.bubblewrap import INNER_UID, masked_paths, site_packages
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.policy import RunPolicy
@@ -168,7 +168,7 @@ class RunscLink:
     def _config(self, message: Mapping[str, Any]) -> dict[str, Any]:
         request, policy = self._request, self._request.policy
         environment = guest_environment(policy)
-        site = site_packages()
+        site, nothing = site_packages(), self._root / "opt/lethe/sandbox/__init__.py"
         mounts = [
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
@@ -178,7 +178,7 @@ class RunscLink:
             *(_bind(Path(name), name) for name in ("/usr/lib", "/usr/lib64") if Path(name).is_dir()),
             _bind(Path(sys.base_prefix), "/opt/python"),
             _bind(site, "/opt/site"),
-            *(_tmpfs(f"/opt/site/{entry.name}", 1) for entry in hidden_entries(site) if entry.is_dir()),
+            *(_tmpfs(target, 1) if is_folder else _bind(nothing, target) for target, is_folder in masked_paths(site)),
             _bind(Path(next(iter(sandbox.__path__))) / "guest", "/opt/lethe/sandbox/guest"),
             _bind(request.data_dir, "/data"),
             _bind(request.stage_dir / message["code"], "/submission"),

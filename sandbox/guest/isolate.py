@@ -16,6 +16,7 @@ from sandbox.guest import driver_view, linux
 SCRATCH = "/scratch"
 SUBMISSION = "/submission"
 ORIGINAL = "original_model.safetensors"  # of the data folder
+DEVICE_NODES = ("null", "zero", "full", "random", "urandom")
 _NOTEBOOK_FOLDERS = ("/kaggle/tmp", "/kaggle/working")  # only where a notebook's input folder is mounted
 _MIB = 1024 * 1024
 _LOCKED_DOWN = linux.MS_NOSUID | linux.MS_NODEV
@@ -50,6 +51,8 @@ def build_view(request: Mapping[str, Any], *, data: str, stage: str, policy: Map
     linux.mount(SCRATCH, "/tmp", flags=linux.MS_BIND)  # noqa: S108 - the run's own, from an empty root
     _mount_tmpfs("/dev/shm", mib=policy["shared_memory_mib"], inodes=policy["scratch_inodes"])  # noqa: S108
     _mount_notebook_folders()
+    for name in DEVICE_NODES:  # can be written to all the same; but every run sees their times, which none may set
+        _remount(f"/dev/{name}", linux.MS_RDONLY | linux.MS_NOSUID)
     _show(f"{stage}/{request['code']}", SUBMISSION)
     if request["original"]:
         _show(f"{stage}/{request['original']}", f"{data}/{ORIGINAL}")
@@ -73,7 +76,14 @@ def _mount_proc(stage: Path, *, shows_device: bool) -> None:
 
 def _show(source: str, target: str) -> None:
     linux.mount(source, target, flags=linux.MS_BIND)
-    linux.mount("none", target, flags=linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | _LOCKED_DOWN)
+    _remount(target, linux.MS_RDONLY | _LOCKED_DOWN)
+
+
+def _remount(target: str, flags: int) -> None:
+    """Give a mount these flags. One that the host has without the right to execute must stay so."""
+    if os.statvfs(target).f_flag & os.ST_NOEXEC:
+        flags |= linux.MS_NOEXEC
+    linux.mount("none", target, flags=linux.MS_BIND | linux.MS_REMOUNT | flags)
 
 
 def _mount_notebook_folders() -> None:
@@ -98,7 +108,9 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
     """
     cpu_s = int(policy["cpu_allowance_s"]) + 1
     limits = {
-        resource.RLIMIT_CORE: 0,
+        # Below a page no file is written, and of all limits 1 alone keeps the kernel from handing the dump to a program
+        # of the host's (core_pattern with a pipe), which 0 does not. The filter keeps the run from changing it.
+        resource.RLIMIT_CORE: 1,
         resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_FSIZE: policy["file_size_mib"] * _MIB,
         resource.RLIMIT_NOFILE: policy["open_files"],
@@ -107,7 +119,7 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
         resource.RLIMIT_SIGPENDING: 1024,
     }
     if own_process_count:
-        limits[resource.RLIMIT_NPROC] = policy["processes"]
+        limits[resource.RLIMIT_NPROC] = policy["processes"] + 1  # its keeper is in that namespace too
     if policy["device"] == "cpu":  # a driver maps far more than it uses
         limits[resource.RLIMIT_DATA] = data_size_bytes() + policy["memory_mib"] * _MIB
     for name, value in limits.items():
@@ -136,7 +148,8 @@ def keep_only(descriptors: Mapping[int, int]) -> None:
         safe = {number: os.dup(fd) if fd <= highest else fd for number, fd in safe.items()}
     for number, fd in safe.items():
         os.dup2(fd, number, inheritable=number <= 2)
-    os.closerange(highest + 1, os.sysconf("SC_OPEN_MAX"))
+    # Not up to the process's limit: that has been lowered, and what was open beyond it stays open.
+    os.closerange(highest + 1, max(int(path.name) for path in Path("/proc/self/fd").iterdir()) + 1)
 
 
 def bind_cpus(cpus: list[int]) -> None:

@@ -2,22 +2,25 @@
 
 It never imports a participant's code, never starts a thread and never touches an accelerator, so
 that a fork of it is a clean beginning. Requests come as JSON over one socket, together with the
-run's own pipe ends; the runs themselves never see that socket.
+run's own pipe ends; the runs themselves never see that socket. The zygote does not read them either:
+what it held of one run, the next would find in its memory. It forks a keeper for each, which reads
+the request, forks the run, waits for its end and tells of it.
 """
 
 import argparse
 import base64
 import copy
 import gc
+import itertools
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy  # noqa: F401 - loaded here so that a run need not
 import torch
@@ -43,18 +46,17 @@ def main() -> None:
     torch.set_num_threads(1)  # no thread pool may exist before a fork
     config = json.loads(control.recv(_MAX_MESSAGE))
     preloaded = preload(Path(config["data"]))
-    linux.become_subreaper()
     gc.collect()
     gc.freeze()  # a run's collections then leave the shared pages alone
     _send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
-    while True:
-        message, fds, _flags, _address = socket.recv_fds(control, _MAX_MESSAGE, 3)
-        if not message:
+    for token in itertools.count(1):
+        if not control.recv(1, socket.MSG_PEEK):
             return
-        request = json.loads(message)
-        _send(
-            control, {"event": "exited", "token": request["token"], **_serve(request, fds, config, preloaded, control)}
-        )
+        keeper = os.fork()
+        if keeper == 0:
+            _keep(token, config, preloaded, control)
+        if os.waitpid(keeper, 0)[1] != 0:
+            sys.exit("a run's keeper ended before the run")
 
 
 def preload(data_dir: Path) -> Preloaded:
@@ -74,23 +76,34 @@ def start_from(preloaded: Preloaded, original: Path) -> Preloaded:
     return replace(preloaded, data=replace(preloaded.data, original_state=state))
 
 
-def _serve(
-    request: Mapping[str, Any],
-    fds: list[int],
-    config: Mapping[str, Any],
-    preloaded: Preloaded,
-    control: socket.socket,
-) -> dict[str, Any]:
-    """Fork the run, wait until it and all it started are gone, and say how it ended."""
-    outer = os.fork()
-    if outer == 0:
-        control.close()
-        _in_child(_outer_child if config["isolate"] else _inner_child, request, fds, config, preloaded)
-    for fd in fds:
-        os.close(fd)
-    ended = _wait_for_all()
-    inner = {pid: end for pid, end in ended.items() if pid != outer} or ended
-    status, usage = next(iter(inner.values()))
+def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: socket.socket) -> NoReturn:
+    """Read one request, fork its run, wait until that and all it started are gone, and say how it ended.
+
+    token: the request's number, by which the host knows the answer.
+    """
+    fds: list[int] = []
+    try:
+        message, fds, _flags, _address = socket.recv_fds(control, _MAX_MESSAGE, 3)
+        request = json.loads(message)
+        linux.become_subreaper()
+        if config["isolate"]:
+            isolate.enter_namespaces()
+        run = os.fork()  # with namespaces, process 1 in its own
+        if run == 0:
+            control.close()
+            _run(request, fds, config, preloaded)
+        for fd in fds:
+            os.close(fd)
+        _send(control, {"event": "exited", "token": token, **_end_of(run)})
+        os._exit(0)
+    except BaseException as error:
+        _tell_host(error, fds)
+    finally:
+        os._exit(_HARNESS_FAILED)
+
+
+def _end_of(run: int) -> dict[str, Any]:
+    status, usage = _wait_for_all()[run]
     code = os.waitstatus_to_exitcode(status)
     return {
         "exit_code": code if code >= 0 else None,
@@ -110,38 +123,24 @@ def _wait_for_all() -> dict[int, tuple[int, Any]]:
         ended[pid] = (status, usage)
 
 
-def _in_child(body: Any, *arguments: Any) -> None:
-    """Run `body` in a forked child, which never returns to the zygote's loop."""
+def _tell_host(error: BaseException, fds: Sequence[int]) -> None:
+    """Say at the run's gate, or else in the zygote's own output, why it could not be set up."""
+    said = f"{type(error).__name__}: {error}"[:500]
     try:
-        body(*arguments)
-    except BaseException as error:
-        try:
-            gate = socket.socket(fileno=os.dup(arguments[1][2]))
-            _send(gate, {"error": f"{type(error).__name__}: {error}"[:500]})
-        except OSError:
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")
-            sys.stderr.flush()
-    finally:
-        os._exit(_HARNESS_FAILED)
+        _send(socket.socket(fileno=os.dup(fds[2])), {"error": said})
+    except (OSError, IndexError):
+        sys.stderr.write(f"{said}\n")
+        sys.stderr.flush()
 
 
-def _outer_child(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> None:
-    """Enter the run's namespaces; the second fork is process 1 there, and the zygote inherits it."""
-    os.setsid()
-    isolate.enter_namespaces()
-    if os.fork() == 0:
-        _in_child(_inner_child, request, fds, config, preloaded)
-    os._exit(0)
-
-
-def _inner_child(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> None:
+def _run(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> None:
+    os.setsid()  # a signal to its own process group must not reach the keeper
     policy = config["policy"]
     submission, original = Path(isolate.SUBMISSION), Path(config["data"]) / isolate.ORIGINAL
     if config["isolate"]:
         isolate.limit_resources(policy, own_process_count=True)
         isolate.build_view(request, data=config["data"], stage=config["stage"], policy=policy)
     else:
-        os.setsid()
         isolate.limit_resources(policy, own_process_count=False)
         submission, original = (Path(config["stage"]) / request[name] for name in ("code", "original"))
     if request["original"]:  # before the gate: neither its time nor its memory is the run's

@@ -67,6 +67,45 @@ def test_arguments_decide(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_what_the_kernel_keeps_with_a_file_is_no_wire_between_runs(machine: str) -> None:
+    number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
+    pretended, refused = 0x50000, 0x50000 | errno.EPERM
+    assert decide(machine, number["flock"], 3, 2) == pretended
+    assert decide(machine, number["fadvise64"], 3, 0, 0, 4) == pretended
+    assert {decide(machine, number["fcntl"], 3, lock) for lock in (5, 6, 7, 36, 37, 38)} == {pretended}
+    assert {decide(machine, number["fcntl"], 3, other) for other in (8, 10, 15, 1024, 1026, 1031, 1036)} == {refused}
+    assert {decide(machine, number["fcntl"], 3, own) for own in (0, 1, 2, 3, 4, 1030)} == {ALLOW}
+    assert {decide(machine, number["madvise"], 0, 1, advice) for advice in (20, 21)} == {pretended}
+    assert {decide(machine, number["madvise"], 0, 1, advice) for advice in (4, 8, 14)} == {ALLOW}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_core_limit_can_be_read_and_not_set(machine: str) -> None:
+    number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
+    refused = 0x50000 | errno.EPERM
+    assert decide(machine, number["prlimit64"], 0, 4, 0, 1 << 40) == ALLOW
+    assert decide(machine, number["prlimit64"], 0, 4, 1 << 40) == refused
+    assert decide(machine, number["prlimit64"], 0, 4, 1) == refused
+    assert decide(machine, number["prlimit64"], 0, 7, 1 << 40) == ALLOW
+    assert decide(machine, number["setrlimit"], 4, 1 << 40) == refused
+    assert decide(machine, number["setrlimit"], 7, 1 << 40) == ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sockets_take_no_program_and_no_out_of_band_data(machine: str) -> None:
+    number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
+    assert decide(machine, number["setsockopt"], 3, 1, 7) == ALLOW  # SNDBUF
+    for program in (26, 50, 51, 52):
+        assert decide(machine, number["setsockopt"], 3, 1, program) == 0x50000 | errno.ENOPROTOOPT
+    for call in ("sendto", "recvfrom", "sendmmsg", "recvmmsg"):
+        assert decide(machine, number[call], 3, 0, 0, 0x4001) == 0x50000 | errno.EPERM
+        assert decide(machine, number[call], 3, 1, 1, 0x4000) == ALLOW
+    for call in ("sendmsg", "recvmsg"):
+        assert decide(machine, number[call], 3, 0, 0x4001) == 0x50000 | errno.EPERM
+        assert decide(machine, number[call], 3, 1, 0x4000) == ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_calls_for_drivers_are_open_with_a_device_alone(machine: str) -> None:
     column = MACHINES[machine][0]
     assert FOR_DRIVERS.keys() == {"memfd_create"}
@@ -94,5 +133,6 @@ def test_dangerous_calls_are_not_on_the_list() -> None:
         "open_by_handle_at", "init_module", "finit_module", "kexec_load", "reboot", "swapon",
         "settimeofday", "clock_settime", "mknod", "mknodat", "setuid", "setresuid", "personality", "splice",
         "vmsplice", "shmget", "mq_open", "sched_setaffinity", "sched_setscheduler", "seccomp", "sync",
+        "preadv2", "readahead", "mincore", "cachestat", "inotify_init1",
     }  # fmt: skip
     assert not dangerous & (set(ALLOWED) | set(CHECKED))

@@ -66,6 +66,16 @@ def test_it_is_over_with_the_first_model_where_that_is_enough() -> None:
     assert found.chosen == (0,)
 
 
+def test_one_slot_sent_again_and_again_comes_to_an_end() -> None:
+    allowed = 8 * 2 + 1024
+    found, _ = reader()
+    found.feed(sent(1) * allowed)
+    assert not found.is_over
+    found.feed(sent(1))
+    assert found.state is FrameState.FAULT
+    assert found.fault()["class"] == "too-many-checkpoints"
+
+
 @pytest.mark.parametrize("slots", [[0], [0, 0], [0, 5], [0, 1, 2], []])
 def test_a_choice_of_others_than_came_is_too_few(slots: list[int]) -> None:
     found, _ = reader()

@@ -1,0 +1,31 @@
+"""Where the platform's own packages would show in a run, however it is installed."""
+
+from pathlib import Path
+
+from sandbox.backends.bubblewrap import masked_paths
+
+
+def installed(site: Path) -> Path:
+    for name in ("server", "worker", "torch", "lethe-1.dist-info"):
+        (site / name).mkdir(parents=True)
+    (site / "__editable__.lethe-1.pth").touch()
+    return site
+
+
+def test_own_packages_are_masked_and_others_are_not(tmp_path: Path) -> None:
+    site = installed(tmp_path / "environment/lib/site-packages")
+    assert masked_paths(site, prefix=tmp_path / "python") == [
+        ("/opt/site/__editable__.lethe-1.pth", False),
+        ("/opt/site/lethe-1.dist-info", True),
+        ("/opt/site/server", True),
+        ("/opt/site/worker", True),
+    ]
+
+
+def test_packages_below_the_interpreters_own_folder_are_masked_there_too(tmp_path: Path) -> None:
+    site = installed(tmp_path / "python/lib/site-packages")
+    (tmp_path / "link").symlink_to(tmp_path / "python")
+    for prefix in (tmp_path / "python", tmp_path / "link"):
+        masked = {target for target, _ in masked_paths(site, prefix=prefix)}
+        assert {"/opt/site/server", "/opt/python/lib/site-packages/server"} <= masked
+        assert len(masked) == 8
