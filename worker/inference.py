@@ -4,6 +4,7 @@ The result depends on the weights, the split and the device kind; not on threads
 a CPU pass uses one thread, and the batch size is fixed for the split (manifest.json).
 """
 
+import gc
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -88,7 +89,10 @@ class SplitEvaluator:
         if self._channels_last:
             self._net = self._net.to(memory_format=torch.channels_last)
         form = _form(sum(stored.images.numel() for stored in sets.values()), self.device)
-        self._sets = {name: _EvaluationSet(stored, network, self.device, form=form) for name, stored in sets.items()}
+        self._sets = {
+            name: _EvaluationSet(stored, network, self.device, form=form, memory_format=self._memory_format)
+            for name, stored in sets.items()
+        }
 
     @classmethod
     def load(cls, split_dir: Path, device: str = "cpu") -> Self:
@@ -131,9 +135,11 @@ class SplitEvaluator:
         """Return the loaded model's float32 logits [n, classes] of a set, on the device."""
         return torch.cat([self._forward(inputs) for inputs in self._sets[name].batches(self.batch_size)])
 
+    @property
+    def _memory_format(self) -> torch.memory_format:
+        return torch.channels_last if self._channels_last else torch.contiguous_format
+
     def _forward(self, inputs: Tensor) -> Tensor:
-        if self._channels_last:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
         with autocast(self.precision, self.device):
             logits: Tensor = self._net(inputs)
         return logits.float()
@@ -185,6 +191,16 @@ class BackgroundEvaluator:
         future.add_done_callback(lambda _: self._places.release())
         return future
 
+    def again(self, weights: bytes) -> Future[RunOutputs]:
+        """Evaluate once more, after what was already taken; the device's memory that nothing uses is free by then."""
+        return self._thread.submit(self._evaluate_again, weights)
+
+    def _evaluate_again(self, weights: bytes) -> RunOutputs:
+        gc.collect()  # the first attempt's error holds its tensors
+        if self._evaluator.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return self._evaluator.evaluate(weights)
+
     def __enter__(self) -> Self:
         return self
 
@@ -208,21 +224,33 @@ def _form(n_values: int, device: torch.device) -> _Form:
 
 
 class _EvaluationSet:
-    """One set, cut into batches of float32 inputs on the device."""
+    """One set, cut into batches of float32 inputs on the device, in the network's layout."""
 
-    def __init__(self, stored: StoredSet, network: Mapping[str, Any], device: torch.device, *, form: _Form) -> None:
+    def __init__(
+        self,
+        stored: StoredSet,
+        network: Mapping[str, Any],
+        device: torch.device,
+        *,
+        form: _Form,
+        memory_format: torch.memory_format,
+    ) -> None:
         self.labels_on_host: NDArray[np.int64] = stored.labels.numpy()
         self.labels = stored.labels.to(device)
-        self._network, self._device = network, device
-        self._images = stored.images if form == "streamed" else stored.images.to(device)
-        self._inputs = to_inputs(self._images, network) if form == "inputs on the device" else None
+        self._network, self._device, self._memory_format = network, device, memory_format
+        self._is_ready = form == "inputs on the device"
+        self._images = stored.images if form == "streamed" else self._laid_out(stored.images)
+        if self._is_ready:
+            self._images = to_inputs(self._images, network)
 
     def batches(self, size: int) -> Iterator[Tensor]:
         for start in range(0, len(self.labels_on_host), size):
-            if self._inputs is not None:
-                yield self._inputs[start : start + size]
-            else:
-                yield to_inputs(self._images[start : start + size].to(self._device), self._network)
+            batch = self._images[start : start + size]
+            yield batch if self._is_ready else to_inputs(self._laid_out(batch), self._network)
+
+    def _laid_out(self, images: Tensor) -> Tensor:
+        """Return the bytes on the device; what is computed from them keeps their layout."""
+        return images.to(self._device).contiguous(memory_format=self._memory_format)
 
 
 class _ExactLinear(nn.Linear):
@@ -233,14 +261,25 @@ class _ExactLinear(nn.Linear):
             return super().forward(x.float())
 
 
+class _ExactConv2d(nn.Conv2d):
+    """The same of a convolution, which ends networks that average a map of each class."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False), device_arithmetic("float32", x.device):
+            return super().forward(x.float())
+
+
+_EXACT: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: _ExactLinear, nn.Conv2d: _ExactConv2d}
+
+
 def keep_last_layer_exact(net: nn.Module) -> None:
-    """Make the network's last linear layer compute in float32 whatever the precision of the others.
+    """Make the network's last linear layer or convolution compute in float32 whatever the precision of the others.
 
     Logits in bfloat16 carry 8 bits (TF32: 11), and a confidence is a difference of logits.
     """
-    layers = [module for module in net.modules() if type(module) is nn.Linear]
+    layers = [module for module in net.modules() if type(module) in _EXACT]
     if layers:
-        layers[-1].__class__ = _ExactLinear
+        layers[-1].__class__ = _EXACT[type(layers[-1])]
 
 
 def _check_finite(logits: NDArray[Any]) -> None:

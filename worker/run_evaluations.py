@@ -1,7 +1,8 @@
 """The outputs of a shard's runs, in the order of the runs.
 
-On a GPU a run is evaluated while the next one unlearns. On a CPU it is evaluated before the next one starts: inference
-beside a run would take a core's time from it, and runs are limited by the clock.
+On a GPU a run is evaluated while the next one unlearns; where that run leaves no memory for it, it is evaluated again
+when the run is over, so a run that fills the device spoils nobody's evaluation. On a CPU a run is evaluated before the
+next one starts: inference beside a run would take a core's time from it, and runs are limited by the clock.
 """
 
 from collections import deque
@@ -10,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from worker.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs, SplitEvaluator
+from worker.splits.device_memory import ran_out_of_memory
 
 
 class RunNotFinite(Exception):
@@ -29,14 +31,14 @@ class RunEvaluations:
     ) -> None:
         self.outputs = outputs
         self._evaluator, self._background = evaluator, background
-        self._waiting: deque[tuple[int, Future[RunOutputs]]] = deque()
+        self._waiting: deque[tuple[int, Future[RunOutputs], bytes]] = deque()
 
     def add(self, run: int, weights: bytes) -> None:
         """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it."""
         if self._background is None:
-            self._keep(run, self._at_once(weights))
+            self._keep(run, self._at_once(weights), weights)
             return
-        self._waiting.append((run, self._background.submit(weights)))
+        self._waiting.append((run, self._background.submit(weights), weights))
         while self._waiting and self._waiting[0][1].done():
             self._keep(*self._waiting.popleft())
 
@@ -44,6 +46,15 @@ class RunEvaluations:
         """Wait for what is still being evaluated. Raises RunNotFinite for the first run that is not."""
         while self._waiting:
             self._keep(*self._waiting.popleft())
+
+    def _keep(self, run: int, future: Future[RunOutputs], weights: bytes) -> None:
+        """Keep the outputs of a run. It is called between runs, when the device's memory is nobody else's."""
+        if self._background is not None and _lacked_memory(future):
+            future = self._background.again(weights)
+        try:
+            self.outputs.append(future.result())
+        except NonFiniteOutputs as error:
+            raise RunNotFinite(run, error) from error
 
     def _at_once(self, weights: bytes) -> Future[RunOutputs]:
         future: Future[RunOutputs] = Future()
@@ -53,11 +64,10 @@ class RunEvaluations:
             future.set_exception(error)
         return future
 
-    def _keep(self, run: int, future: Future[RunOutputs]) -> None:
-        try:
-            self.outputs.append(future.result())
-        except NonFiniteOutputs as error:
-            raise RunNotFinite(run, error) from error
+
+def _lacked_memory(future: Future[RunOutputs]) -> bool:
+    error = future.exception()
+    return error is not None and ran_out_of_memory(error)
 
 
 @contextmanager

@@ -87,6 +87,58 @@ def test_sets_too_large_to_keep_are_streamed_to_the_same_bits(split: Path, monke
     assert kept.retain_accuracy == streamed.retain_accuracy
 
 
+def coloured_sets() -> dict[str, StoredSet]:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (70, 3, 8, 8), generator=generator, dtype=torch.uint8)
+    numbers = torch.arange(70)
+    return dict.fromkeys(("forget", "retain", "test"), StoredSet(images, numbers % 4, numbers, numbers))
+
+
+def network_named(name: str, **options: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "options": options,
+        "input_shape": [3, 8, 8],
+        "n_classes": 4,
+        "input_scale": [0.01, 0.02, 0.03],
+    }
+
+
+def test_coloured_pictures_lie_in_the_networks_layout_and_are_streamed_to_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = network_named("small_cnn")
+    state = build(network).state_dict()
+    kept = SplitEvaluator(network, coloured_sets(), batch_size=16)
+    monkeypatch.setattr(inference, "RESIDENT_BYTES", 0)
+    streamed = SplitEvaluator(network, coloured_sets(), batch_size=16)
+    for evaluator in (kept, streamed):
+        for batch in evaluator._sets["forget"].batches(16):
+            assert batch.is_contiguous(memory_format=torch.channels_last)
+    assert kept._sets["forget"]._images.dtype == torch.float32  # the bytes are not kept beside
+    outputs = [evaluator.evaluate_state(state).confidences.tobytes() for evaluator in (kept, streamed)]
+    assert outputs[0] == outputs[1]
+
+
+MAPS = """
+from torch import nn
+def build(input_shape, n_classes):
+    first, last = nn.Conv2d(3, 8, 3), nn.Conv2d(8, n_classes, 1)
+    return nn.Sequential(first, nn.ReLU(), last, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+"""
+
+
+def test_bf16_keeps_a_last_convolution_in_float32() -> None:
+    network = network_named("module", source=MAPS)
+    evaluator = SplitEvaluator(network, coloured_sets(), precision="bf16")
+    evaluator.evaluate_state(build(network).state_dict())
+    seen: list[torch.dtype] = []
+    last = [module for module in evaluator._net.modules() if isinstance(module, torch.nn.Conv2d)][-1]
+    last.register_forward_hook(lambda *call: seen.append(call[2].dtype))
+    evaluator.logits("forget")
+    assert set(seen) == {torch.float32}
+
+
 def test_background_evaluation_gives_the_same_bits_in_order(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
     weights = [weights_of(split, change=0.01 * number) for number in range(6)]

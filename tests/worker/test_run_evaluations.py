@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
+import torch
 
 from tests.worker.splits.conftest import competition
 from worker.inference import RunOutputs, SplitEvaluator, load_original
@@ -49,3 +50,32 @@ def test_the_first_run_that_is_not_finite_is_named(split: Path, overlapped: bool
         evaluate(split, {3: 1.0, 4: 1e30} | later, outputs, overlapped=overlapped)
     assert failed.value.run == 4
     assert len(outputs) == 1
+
+
+class CrowdedEvaluator(SplitEvaluator):
+    """Finds no memory when it is first given a model: the run beside it has taken all."""
+
+    attempts = 1  # that fail, for each model
+
+    def evaluate(self, weights: bytes) -> RunOutputs:
+        self.seen = [*getattr(self, "seen", []), weights]
+        if self.seen.count(weights) <= self.attempts:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().evaluate(weights)
+
+
+def test_a_run_that_left_no_memory_for_the_evaluation_beside_it_spoils_none(split: Path) -> None:
+    weights = [weights_of(split, times=1 + number / 8) for number in range(4)]
+    expected = [SplitEvaluator.load(split).evaluate(one).confidences.tobytes() for one in weights]
+    outputs: list[RunOutputs] = []
+    with run_evaluations(CrowdedEvaluator.load(split), outputs, overlapped=True) as evaluations:
+        for run, one in enumerate(weights):
+            evaluations.add(run, one)
+    assert [output.confidences.tobytes() for output in outputs] == expected
+
+
+def test_memory_that_is_lacking_between_runs_too_is_the_hosts_fault(split: Path) -> None:
+    evaluator = CrowdedEvaluator.load(split)
+    evaluator.attempts = 2
+    with pytest.raises(torch.OutOfMemoryError), run_evaluations(evaluator, [], overlapped=True) as evaluations:
+        evaluations.add(0, weights_of(split, times=1))
