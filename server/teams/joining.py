@@ -105,7 +105,7 @@ def decline(session: Session, competition: Competition, invitation_id: str, *, a
 def leave(session: Session, competition: Competition, account: Account) -> None:
     """Leave one's team, which is no more once it is empty. Raises Conflict once the team has submitted."""
     team = repository.locked(session, service.own_team(session, competition, account).id)
-    if repository.has_submissions(session, team.id):
+    if not may_leave(session, team):
         raise Conflict("The team has submitted; who has used its quota stays in it")
     others = [member for member in service.members(session, team) if member.id != account.id]
     if others and team.leader_id == account.id:
@@ -137,9 +137,22 @@ def check_leader(team: Team, actor: Account) -> None:
 
 def check_may_grow(competition: Competition, *, at: datetime) -> None:
     """Raise Conflict once teams of the competition stay as they are."""
-    deadline = competitions.file_of(competition).merge_deadline or competition.closes_at
-    if competition.state not in GROWING or at >= min(deadline, competition.closes_at):
-        raise Conflict(f"Teams of {competition.slug} could change until {deadline.isoformat()}")
+    if not may_grow(competition, at=at):
+        raise Conflict(f"Teams of {competition.slug} could change until {_deadline(competition).isoformat()}")
+
+
+def may_grow(competition: Competition, *, at: datetime) -> bool:
+    """Return whether teams of the competition may still take people in and merge."""
+    return competition.state in GROWING and at < min(_deadline(competition), competition.closes_at)
+
+
+def may_leave(session: Session, team: Team) -> bool:
+    """Return whether people may leave the team: until it has submitted."""
+    return not repository.has_submissions(session, team.id)
+
+
+def _deadline(competition: Competition) -> datetime:
+    return competitions.file_of(competition).merge_deadline or competition.closes_at
 
 
 def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:

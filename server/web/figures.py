@@ -2,7 +2,10 @@
 
 from typing import Any
 
-BIN_AXIS = {"format": "~g", "labelOverlap": "greedy", "labelSeparation": 14, "grid": False}
+BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
+BOARDS = ("public", "private")
+MOVES = ("rose", "fell", "stayed")
+LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
 
@@ -48,64 +51,81 @@ def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return _sized(chart, height=160)
 
 
-def score_over_time(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
-    """Best score so far of some teams, as steps. rows: at (ISO), team, score."""
+def score_over_time(
+    rows: list[dict[str, Any]], *, teams: list[str], own: str | None, oracle: float | None
+) -> dict[str, Any]:
+    """Best score so far of some teams, as steps. rows: at (ISO), team, score; teams: their names, best first."""
     alt = _altair()
-    lines = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(interpolate="step-after", point={"size": 18})
-        .encode(
-            x=alt.X(
-                "at:T",
-                title=None,
-                axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy", labelSeparation=8),
-            ),
-            y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
-            color=alt.Color("team:N", title=None, sort=None, legend=alt.Legend(symbolLimit=12)),
-            tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
-        )
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X(
+            "at:T",
+            title=None,
+            axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy", labelSeparation=8),
+        ),
+        y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
+        color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12)),
+        tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
     )
+    lines = base.mark_line(interpolate="step-after").encode(
+        strokeWidth=alt.condition(alt.datum.team == (own or ""), alt.value(3.5), alt.value(1.5))
+    )
+    points = base.mark_point(filled=True, size=44, opacity=1).encode(shape=alt.Shape("team:N", title=None, sort=teams))
     if oracle is None:
-        return _sized(lines, height=240)
+        return _sized(alt.layer(lines, points), height=240)
     mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
     rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
     word = mark.mark_text(align="left", dx=4, dy=-6, text="exact retraining").encode(y="score:Q", x=alt.value(0))
-    return _sized(alt.layer(lines, rule, word), height=240)
+    return _sized(alt.layer(lines, points, rule, word), height=240)
 
 
 def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Public and private rank of each team, joined by a line. rows: team, board, rank, own (yes: the reader's)."""
+    """Public and private rank of each team, joined by a line. rows: team, board, rank, own (yes: the reader's).
+
+    On either side the teams stand in the order of their ranks with a line's height for each, so that no name covers
+    another however far apart the ranks lie; the rank is written beside the name.
+    """
     alt = _altair()
     is_own = alt.datum.own == "yes"
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = alt.Chart(alt.Data(values=_placed(rows))).encode(
         x=alt.X(
             "board:N",
-            sort=["public", "private"],
+            sort=list(BOARDS),
             title=None,
             scale=alt.Scale(type="point", padding=0.8),  # room for the names
             axis=alt.Axis(labelAngle=0, grid=False, orient="top", domain=False, ticks=False),
         ),
-        y=alt.Y(
-            "rank:Q",
-            scale=alt.Scale(reverse=True, zero=False, nice=False, padding=8),
-            title="rank",
-            axis=alt.Axis(format="d", grid=False),
-        ),
+        y=alt.Y("place:Q", scale=alt.Scale(reverse=True, zero=False, nice=False, padding=8), axis=None),
         detail="team:N",
-        tooltip=["team:N", "board:N", "rank:Q"],
+        tooltip=["team:N", "board:N", "rank:Q", "moved:N"],
     )
-    thick, clear = (
-        alt.condition(is_own, alt.value(3), alt.value(1.25)),
-        alt.condition(is_own, alt.value(1), alt.value(0.5)),
-    )
+    thick = alt.condition(is_own, alt.value(3.5), alt.value(1.5))
+    clear = alt.condition(is_own, alt.value(1), alt.value(0.75))
+    moved = alt.Color("moved:N", title=None, scale=alt.Scale(domain=list(MOVES)), legend=alt.Legend(orient="top"))
     layers = [
-        base.mark_line().encode(strokeWidth=thick, opacity=clear),
-        base.mark_circle(size=36).encode(opacity=clear),
+        base.mark_line().encode(strokeWidth=thick, opacity=clear, color=moved),
+        base.mark_circle(size=36).encode(opacity=clear, color=moved),
     ]
     for board, align, dx in (("public", "right", -8), ("private", "left", 8)):
-        names = base.mark_text(align=align, dx=dx, fontSize=11, limit=130).transform_filter(alt.datum.board == board)
-        layers.append(names.encode(text="team:N", opacity=alt.condition(is_own, alt.value(1), alt.value(0.8))))
-    return _sized(alt.layer(*layers), height=max(160, 16 * len(rows) // 2))
+        for own, weight in (("no", "normal"), ("yes", "bold")):
+            names = base.mark_text(
+                align=align, dx=dx, fontSize=11, fontWeight=weight, limit=alt.expr("0.3 * width - 12")
+            ).transform_filter((alt.datum.board == board) & (alt.datum.own == own))
+            layers.append(names.encode(text="label:N"))
+    return _sized(alt.layer(*layers), height=max(160, LINE_PX * len(rows) // 2))
+
+
+def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with place (from 1 on each board), label and moved (`rose`, `fell` or `stayed`)."""
+    ranks = {(row["board"], row["team"]): row["rank"] for row in rows}
+    placed = []
+    for board in BOARDS:
+        here = sorted((row for row in rows if row["board"] == board), key=lambda row: (row["rank"], row["team"]))
+        for place, row in enumerate(here, start=1):
+            before, after = (ranks[name, row["team"]] for name in BOARDS)
+            label = f"{row['rank']}  {row['team']}"
+            moved = "rose" if after < before else "fell" if after > before else "stayed"
+            placed.append({**row, "place": place, "label": label, "moved": moved})
+    return placed
 
 
 def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict[str, Any]:

@@ -23,6 +23,11 @@ def share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %"
 
 
+def fraction(value: float) -> str:
+    """Write a share that somebody has set as per cent, with all the digits that it was given."""
+    return f"{100 * value:.6g} %"
+
+
 def duration(seconds: float | None) -> str:
     """Write a span of time with its two largest units."""
     if seconds is None:
@@ -65,8 +70,8 @@ def when(moment: datetime | None) -> Markup:
     """Return a <time> that reads exactly; a script turns it into the reader's own zone."""
     if moment is None:
         return Markup("–")
-    return Markup('<time datetime="{}" data-time="exact">{:%d %b %Y, %H:%M} UTC</time>').format(
-        moment.isoformat(timespec="seconds"), moment
+    return Markup('<time datetime="{}" title="{}" data-time="exact">{:%d %b %Y, %H:%M} UTC</time>').format(
+        moment.isoformat(timespec="seconds"), relative(moment), moment
     )
 
 

@@ -99,7 +99,8 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
             rows.append({"at": at.isoformat(), "team": names[team_id], "score": score})
     until = min(now(), place.competition.closes_at).isoformat()
     rows += [{"at": until, "team": names[team_id], "score": score} for team_id, score in best.items()]
-    return figure(figures.score_over_time(rows, oracle=shown.oracle))
+    own = place.team.name if place.team and place.team.id in names else None
+    return figure(figures.score_over_time(rows, teams=list(names.values()), own=own, oracle=shown.oracle))
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")

@@ -49,6 +49,7 @@ def environment() -> Environment:
     made.filters.update(
         score=formats.score,
         share=formats.share,
+        fraction=formats.fraction,
         duration=formats.duration,
         ago=formats.ago,
         browser=browser_name,

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from server.accounts.access import DatabaseDep
 from server.competitions import finals
 from server.competitions import service as competitions
+from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.leaderboard import service as leaderboards
@@ -33,6 +34,8 @@ from server.web.routing import page_router
 from server.web.timeline import events_of, steps_of
 
 router = page_router()
+
+OVER = (CompetitionState.CLOSED, CompetitionState.PROVISIONAL, CompetitionState.FINAL, CompetitionState.ARCHIVED)
 
 
 def own_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -> Submission:
@@ -217,6 +220,8 @@ def _listed(session: Session, place: Place) -> dict[str, Any]:
         "views": views,
         "oracle": leaderboards.oracle_of(split),
         "can_choose": competition.state == CompetitionState.OPEN and competition.closes_at > now(),
+        "is_over": competition.state in OVER or competition.closes_at <= now(),
+        "is_revealed": is_revealed(competition),
         "chosen": chosen,
         "would_count": finals.would_count(session, competition, place.team.id) if place.team and not chosen else [],
         "final_selections": place.file.limits.final_selections,

@@ -1,6 +1,7 @@
 """The page that takes a submission: a file, or code pasted into a field."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -8,11 +9,13 @@ from starlette.datastructures import FormData, UploadFile
 
 from server.accounts import sessions
 from server.accounts.access import DatabaseDep
+from server.competitions import lifecycle
 from server.competitions import service as competitions
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.errors import AppError, Conflict, InvalidSubmission, NotAuthenticated, QuotaExceeded, TooLarge, Violation
 from server.models.account import Account
+from server.models.competition import Competition, CompetitionState
 from server.storage import Storage
 from server.submissions import service as submissions
 from server.submissions import upload_rate
@@ -29,6 +32,7 @@ router = page_router(checks_csrf=False)  # the upload checks its own token, afte
 
 PASTED_NAME = "submission.py"
 LONGEST_PASTE = 2 << 20
+BEFORE_IT_OPENS = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,14 @@ class Sent:
 def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
     at = now()
     quota = submissions.quota_of_team(session, place.competition, place.team, at=at)
-    closed_because = ""
+    used_up = False
     try:
         submissions.check_may_submit(session, place.competition, viewer, at=at)
-    except (Conflict, QuotaExceeded) as error:
-        closed_because = error.detail
-    return _form(request, place, quota=quota, closed_because=closed_because)
+    except QuotaExceeded:
+        used_up = True
+    except Conflict:
+        pass  # the page says in words of its own that nothing is taken now
+    return _form(request, place, quota=quota, used_up=used_up)
 
 
 @router.post("/competitions/{slug}/submit", max_body_size=MAX_REQUEST_BYTES)
@@ -140,7 +146,7 @@ def _form(
     place: Place,
     *,
     quota: object,
-    closed_because: str = "",
+    used_up: bool = False,
     error: AppError | None = None,
     sent: Sent | None = None,
     status: int = 200,
@@ -153,12 +159,20 @@ def _form(
         tab="submit",
         quota=quota,
         limits=place.file.limits,
-        closed_because=closed_because,
+        used_up=used_up,
+        closed=_closed(place.competition, at=now()),
         error=error,
         excerpt=_lines_at_fault(error, sent) if error and sent else (),
         code=sent.code if sent else "",
         message=sent.message if sent else "",
     )
+
+
+def _closed(competition: Competition, *, at: datetime) -> str:
+    """Return why nothing is taken now: `early`, `over`, or nothing if something is."""
+    if lifecycle.accepts_submission(competition, at):
+        return ""
+    return "early" if at < competition.opens_at or competition.state in BEFORE_IT_OPENS else "over"
 
 
 def _lines_at_fault(error: AppError, sent: Sent) -> tuple[ExcerptLine, ...]:

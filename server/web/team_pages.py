@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
+from server.db import now
 from server.deps import SessionDep
 from server.errors import AppError, InvalidInput
 from server.models.account import Account
@@ -78,7 +79,12 @@ def act(
     subject: Text = "",
 ) -> Response:
     """Accept, decline or revoke an invitation; leave; hand the lead on; ask for, agree to or refuse a merge."""
-    return _back(request, place, _act(session, place, viewer, act=act, subject=subject.strip()))
+    try:
+        with session.begin_nested():
+            done = _act(session, place, viewer, act=act, subject=subject.strip())
+    except AppError as error:
+        return _page(request, session, place, viewer, error=error)
+    return _back(request, place, done)
 
 
 def _act(session: Session, place: Place, viewer: Account, *, act: str, subject: str) -> str:
@@ -139,7 +145,8 @@ def _page(
         invitations=joining.open_invitations(session, team, actor=viewer) if team and leads else [],
         invited=joining.invitations_to(session, place.competition, viewer),
         merges=merging.requests(session, team) if team else [],
-        may_grow=place.competition.state in joining.GROWING,
+        may_grow=joining.may_grow(place.competition, at=now()),
+        may_leave=team is not None and joining.may_leave(session, team),
         error=error,
         name=name if name is not None else team.name if team else viewer.name,
         link=link,

@@ -50,6 +50,9 @@ def test_a_syntax_error_is_shown_at_once_with_its_line(person: Callable[..., Per
     page.locator("#refused").wait_for()
     assert "Line 2" in page.locator("#refused").inner_text()
     assert "def unlearning(net, a, b, c)" in page.locator("#refused .at-fault").inner_text()
+    lines = page.locator("#refused .excerpt code > span")
+    tops = lines.evaluate_all("lines => lines.map(line => line.getBoundingClientRect().top)")
+    assert len(set(tops)) == len(tops) == 3, "each line stands on a line of its own"
 
 
 def test_progress_changes_without_reloading(person: Callable[..., Person]) -> None:

@@ -65,6 +65,17 @@ def found_on(somebody: Person, visit: Visit, path: str) -> list[str]:
 
 @pytest.mark.browser
 @pytest.mark.slow
+def test_on_paper_there_is_nothing_to_press(person: Callable[..., Person]) -> None:
+    page = person("ada", color_scheme="dark").go("/competitions/digits/leaderboard")
+    page.emulate_media(media="print")
+    for name in (".topbar", ".tabs", ".segments", ".search", ".footer"):
+        assert not page.locator(name).first.is_visible(), name
+    assert page.locator(".board-name").first.is_visible()
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+
+
+@pytest.mark.browser
+@pytest.mark.slow
 def test_on_a_telephone_no_list_of_submissions_hides_anything(person: Callable[..., Person]) -> None:
     somebody = person("ada", viewport=NARROW)
     for name, path in (("ada", "/competitions/digits/submissions"), ("grace", "/organise/digits/submissions")):

@@ -52,6 +52,9 @@
   };
   const writeAll = (which = "time[data-time]") => document.querySelectorAll(which).forEach(write);
   writeAll();
+  for (const note of document.querySelectorAll("[data-zone]")) {
+    note.textContent = `Times are in your own zone, ${exact.resolvedOptions().timeZone}.`;
+  }
   setInterval(writeAll, 1000, 'time[data-time="countdown"]');
   setInterval(writeAll, 30000);
   // A long board grows by a page at a time: only what is new is written then.

@@ -14,6 +14,7 @@ from server.db import now
 from server.models.account import Account, Role
 from server.models.competition import Competition, Split, SplitState
 from server.models.worker import Worker
+from server.web.formats import relative
 from server.web.organising import dashboard_repository as repository
 from server.web.organising.dashboard_repository import FailureCount, Running, Waiting
 
@@ -124,11 +125,15 @@ def _of_queue(
     if waiting and not running and not alive:
         found.append(Warning_("Submissions wait and no worker has been seen: start one with `lethe worker`.", True))
     if waiting and at - waiting[0].oldest_at > LONG_WAIT:
-        found.append(Warning_(f"The oldest run has waited since {waiting[0].oldest_at:%H:%M} UTC.", False))
+        found.append(Warning_(f"The oldest run in the queue came {relative(waiting[0].oldest_at, at=at)}.", False))
     overdue = [shard for shard in running if shard.lease_expires_at and shard.lease_expires_at < at]
     if overdue:
-        found.append(Warning_(f"{len(overdue)} running shards are silent beyond their lease.", True))
+        found.append(Warning_(f"{_shards(len(overdue))} silent beyond the lease: the worker may be gone.", True))
     return found
+
+
+def _shards(number: int) -> str:
+    return "One running shard is" if number == 1 else f"{number} running shards are"
 
 
 def _of_splits(splits: Sequence[tuple[str, Split]]) -> list[Warning_]:

@@ -155,6 +155,8 @@ def test_the_readers_own_team_stands_out_in_the_shake_up_however_far_down(
         session.add(Membership(team_id=team.id, account_id=ada.id, competition_id=competition.id))
     rows = visitor.get(f"{BOARD}/figures/shake-up.json").json()["data"]["values"]
     assert {(row["team"], row["own"]) for row in rows} == {("first", "no"), ("mine", "yes")}
+    private = {row["label"]: (row["place"], row["moved"]) for row in rows if row["board"] == "private"}
+    assert private == {"1  first": (1, "stayed"), "3  mine": (2, "stayed")}, "no gap, and the rank is written"
 
 
 def test_the_shake_up_is_sealed_before_the_reveal(server: Instance, visitor: Visitor) -> None:

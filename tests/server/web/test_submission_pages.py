@@ -7,7 +7,7 @@ import pytest
 from server.competitions import service as competitions
 from server.config import get_settings
 from server.db import now
-from server.models.competition import Visibility
+from server.models.competition import Competition, Visibility
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.submissions import receipts
@@ -90,9 +90,40 @@ def test_an_upload_without_a_token_is_refused(server: Instance, ada: Visitor) ->
 
 def test_an_upload_after_the_deadline_is_refused_with_the_reason(server: Instance, ada: Visitor) -> None:
     server.competition(opens_at=now() - timedelta(days=2), closes_at=now() - timedelta(hours=1))
-    assert "closed at" in text_of(ada.get(SUBMIT).text)
+    page = ada.get(SUBMIT).text
+    assert "<title>Closed · Submit" in page
+    assert "The competition closed on" in text_of(page)
+    assert 'name="file"' not in page
     answer = ada.post(SUBMIT, {}, page="/", files={"file": ("mine.py", GOOD_CODE)})
     assert answer.status_code == 409
+
+
+def test_before_it_opens_the_form_is_replaced_by_the_moment(server: Instance, ada: Visitor) -> None:
+    server.competition(opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
+    page = ada.get(SUBMIT).text
+    assert "<title>Not open yet · Submit" in page
+    assert "in 1 day" in text_of(page)
+    assert 'name="file"' not in page
+
+
+@pytest.mark.parametrize(("state", "is_shown"), [("provisional", False), ("final", True)])
+def test_private_scores_stand_in_the_list_once_they_are_revealed(
+    server: Instance, ada: Visitor, state: str, *, is_shown: bool
+) -> None:
+    competition = server.competition()
+    send(ada)
+    with server.database.write() as session:
+        submission = session.query(Submission).one()
+        submission.stage, submission.selected = "scored", True
+        session.query(Evaluation).one().is_current = False
+        for visibility, score in ((Visibility.PUBLIC, 0.05), (Visibility.PRIVATE, 0.17171)):
+            split = competitions.split_of(session, competition, visibility)
+            add_score(session, submission, split, score, scorer_version="x")
+        session.get_one(Competition, competition.id).state = state
+    page = text_of(ada.get(MINE).text)
+    assert ("0.17171" in page) is is_shown
+    assert ("Public Private" in page) is is_shown
+    assert "left today" not in page
 
 
 def test_the_quota_is_shown_before_and_after(server: Instance, ada: Visitor) -> None:

@@ -1,10 +1,17 @@
 """The team page and the account page."""
 
 import re
+from datetime import timedelta
 
+from server.accounts import service as accounts
 from server.accounts import throttle
+from server.competitions import service as competitions
+from server.db import now
+from server.models.competition import Visibility
+from server.teams import service as teams
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
+from tests.support.scores import scored
 from tests.support.web import Visitor, text_of
 
 TEAM = "/competitions/digits/team"
@@ -87,6 +94,32 @@ def test_two_teams_become_one(server: Instance, visitor: Visitor) -> None:
     assert request
     assert act(visitor, "agree", request[1]) == 303
     assert "bob" in text_of(visitor.get(TEAM).text)
+
+
+def test_a_merge_with_nobody_is_explained_on_the_page(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    server.account("ada")
+    switch(visitor, "ada")
+    visitor.post(TEAM, {"name": "Amnesia"})
+    answer = visitor.post(f"{TEAM}/act", {"act": "merge", "subject": "Nobody"}, page=TEAM)
+    assert answer.status_code == 404
+    words = text_of(answer.text)
+    assert "There is no team called 'Nobody'" in words
+    assert "Name of the other team" in words
+
+
+def test_nobody_is_offered_to_leave_or_to_grow_a_team_when_that_is_over(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(extra=f"merge_deadline = {(now() - timedelta(hours=1)).isoformat()}")
+    server.account("ada")
+    switch(visitor, "ada")
+    visitor.post(TEAM, {"name": "Amnesia"})
+    before = visitor.get(TEAM).text
+    assert "Leave the team" in before
+    assert "Name of the other team" not in before
+    with server.database.write() as session:
+        team = teams.own_team(session, competition, accounts.find(session, "ada"))
+        scored(session, team, competitions.split_of(session, competition, Visibility.PUBLIC), 0.1)
+    assert "Leave the team" not in visitor.get(TEAM).text
 
 
 def test_an_unknown_act_is_refused(server: Instance, visitor: Visitor) -> None:
