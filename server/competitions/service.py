@@ -11,7 +11,7 @@ from server import queue
 from server.admin import audit
 from server.competitions import lifecycle, repository, waiting
 from server.competitions.config_file import CompetitionFile, parse_competition
-from server.db import now
+from server.db import clock, now
 from server.errors import Conflict, NotAllowed, NotFound, Violation
 from server.models.account import Account, Role
 from server.models.competition import (
@@ -124,7 +124,7 @@ def prepare(
             if split.state == SplitState.FAILED:
                 waiting.let_go(split)
             else:
-                split.state, split.stage, split.progress = SplitState.PENDING.value, "checking every file", 0.0
+                waiting.check(split, clock(session))
             repository.forget_model_shards(session, split.id)
         elif any_device and split.state == SplitState.PREPARING:
             waiting.let_go(split)

@@ -15,14 +15,26 @@ from server.workers.fitness import minor_version
 
 COMES_WITHIN = timedelta(minutes=1)  # messages go out every ten seconds; a worker that fits and is free takes one
 WAITS = "no {kind} worker comes: start one, or prepare --any-device"
+CHECKING = "checking every file"
+CHECK_WAITS = "no {device} worker comes to check every file: start one"
 
 
 def training_stage(n_models: int, n_parts: int) -> str:
     return f"training {n_models} models in {n_parts} parts"
 
 
+def check(split: Split, at: datetime) -> None:
+    """Have every file of a ready split checked, by a worker of the kind that prepared it."""
+    split.state, split.stage, split.progress = SplitState.PENDING.value, CHECKING, 0.0
+    split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands
+
+
 def tell(session: Session, at: datetime) -> None:
-    """Write into the stage of each divided split whether somebody makes it, or which kind of worker it waits for."""
+    """Write into the stage of each split that only one kind of worker may take which kind it waits for, if none comes.
+
+    A divided split's stage says that somebody makes it as soon as somebody does.
+    """
+    _tell_of_checks(session, at)
     begun = select(Split).where(Split.state == SplitState.PREPARING.value, Split.device.is_not(None))
     for split in session.scalars(begun):
         n_parts, n_models, n_held, queued_at, finished_at = session.execute(
@@ -42,6 +54,13 @@ def tell(session: Session, at: datetime) -> None:
             split.stage = waits
         elif split.stage == waits:
             split.stage = training_stage(n_models, n_parts)
+
+
+def _tell_of_checks(session: Session, at: datetime) -> None:
+    """Letting go of the kind is no way out here: another kind would make other models than those in use."""
+    asked = Split.state == SplitState.PENDING.value, Split.device.is_not(None), Split.stage == CHECKING
+    for split in session.scalars(select(Split).where(*asked, Split.lease_expires_at < at - COMES_WITHIN)):
+        split.stage = CHECK_WAITS.format(device=split.device)
 
 
 def is_waiting(split: Split) -> bool:

@@ -1,12 +1,13 @@
 """A preparation in shards: leased to any worker that fits, done once each, ended by the first that fails for good."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
 from server import queue
-from server.competitions import model_shards, preparation
+from server.competitions import model_shards, preparation, waiting
 from server.competitions.model_shards import ShardToMake, ShardWork
 from server.competitions.preparation import PreparedSplit, SplitWork
 from server.db import clock
@@ -239,6 +240,29 @@ def test_on_any_device_another_kind_begins_anew_and_the_first_has_lost(
         assert work is not None
         assert not work.is_divided
         assert not preparation.finish(session, divided, PREPARED)
+
+
+def test_a_check_of_a_ready_split_says_which_kind_of_worker_it_waits_for(both: Instance, olga: dict[str, str]) -> None:
+    made = replace(PREPARED, device="cuda")
+    with both.database.write() as session:
+        for split_id in session.scalars(select(Split.id)).all():
+            work = preparation.claim(session, split_id, lease_s=60, device="cuda")
+            assert work is not None
+            assert preparation.finish(session, work, made)
+    both.client.post("/api/v1/competitions/digits/prepare", headers=olga)
+    with both.database.write() as session:
+        assert preparation.claim(session, work.split_id, lease_s=60, device="cpu") is None
+    sweep(both, later_s=30)
+    assert split_of(both, work).stage == "checking every file"
+    sweep(both, later_s=61)
+    assert split_of(both, work).stage == "no cuda worker comes to check every file: start one"
+    with both.database.write() as session:
+        assert not waiting.is_waiting(session.get_one(Split, work.split_id))
+        again = preparation.claim(session, work.split_id, lease_s=60, device="cuda")
+        assert again is not None
+        assert preparation.heartbeat(session, again, lease_s=60, stage="data", progress=0.0)
+    sweep(both, later_s=61)
+    assert split_of(both, work).stage == "data"
 
 
 def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, divided: SplitWork) -> None:
