@@ -13,7 +13,6 @@ class TreeUsage:
 
     cpu_time_s: float = 0.0
     memory_kib: int = 0
-    processes: int = 0
     is_runnable: bool = False  # one of them wants a processor at this moment, whether it gets one or not
 
 
@@ -36,7 +35,7 @@ def tree_usage(pid: int, *, shared_kib: int = 0) -> TreeUsage:
         is_runnable = is_runnable or state in {"R", "D"}
         memory_kib += max(0, _memory_kib(current) - shared_kib)
         waiting += _children(current)
-    return TreeUsage(cpu_time_s=cpu_time_s, memory_kib=memory_kib, processes=len(seen), is_runnable=is_runnable)
+    return TreeUsage(cpu_time_s=cpu_time_s, memory_kib=memory_kib, is_runnable=is_runnable)
 
 
 def _state_and_cpu_time_s(pid: int) -> tuple[str, float]:

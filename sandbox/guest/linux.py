@@ -20,7 +20,6 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 
-_PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
@@ -76,11 +75,6 @@ def _prctl(option: int, *values: int) -> int:
 def become_subreaper() -> None:
     """Receive the orphans of this process's descendants."""
     _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)")
-
-
-def set_dumpable(*, dumpable: bool) -> None:
-    """Open or close this process's /proc entries and memory to its own user."""
-    _check(_prctl(_PR_SET_DUMPABLE, int(dumpable)), "prctl(PR_SET_DUMPABLE)")
 
 
 def forbid_new_privileges() -> None:
