@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -44,14 +44,15 @@ def _multiplications(precision: Precision) -> Iterator[None]:
 @contextmanager
 def _repeatable_kernels() -> Iterator[None]:
     """Let sums that are scattered (index_add and the like) be taken in one order."""
-    mode, filling = torch.get_deterministic_debug_mode(), torch.utils.deterministic.fill_uninitialized_memory
+    memory: Any = torch.utils.deterministic  # its switch is made when torch is imported
+    mode, filling = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
     torch.set_deterministic_debug_mode("warn")
-    torch.utils.deterministic.fill_uninitialized_memory = False  # a kernel more for each new tensor, to find bugs with
+    memory.fill_uninitialized_memory = False  # a kernel more for each new tensor, to find bugs with
     try:
         yield
     finally:
         torch.set_deterministic_debug_mode(mode)
-        torch.utils.deterministic.fill_uninitialized_memory = filling
+        memory.fill_uninitialized_memory = filling
 
 
 def repeatable_attention(device: torch.device) -> AbstractContextManager[object]:
