@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -40,6 +41,20 @@ def test_a_batch_hardly_faster_is_not_worth_its_memory(monkeypatch: pytest.Monke
 
 def test_a_batch_that_does_not_fit_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(monkeypatch, {64: 1, 128: 2, 256: 3, 512: None}) == 256
+
+
+@pytest.mark.parametrize(("message", "is_lack"), [("CUBLAS_STATUS_ALLOC_FAILED", True), ("shapes differ", False)])
+def test_a_library_that_finds_no_memory_ends_it_too(
+    monkeypatch: pytest.MonkeyPatch, message: str, is_lack: bool
+) -> None:
+    def rate(*_: Any, batch_size: int, **__: Any) -> float:
+        if batch_size > 64:
+            raise RuntimeError(message)
+        return 1.0
+
+    monkeypatch.setattr(batch_size, "_images_per_second", rate)
+    with nullcontext() if is_lack else pytest.raises(RuntimeError, match=message):
+        assert choose_batch_size(NETWORK, sets(1000), device="cuda", precision="float32") == 64
 
 
 def test_no_batch_larger_than_the_set_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
