@@ -23,7 +23,7 @@ from server.errors import InvalidSubmission
 from worker.scoring.confidences import logit_scaled_confidences
 from worker.splits.files import read_json, read_tensors
 from worker.splits.manifest import NETWORK_PATH, require_whole
-from worker.splits.precision import Precision, autocast, device_arithmetic, one_thread
+from worker.splits.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from worker.splits.stored_sets import SET_PATHS, StoredSet
 
 RESIDENT_BYTES = 4 * 2**30  # on a CPU, sets whose float inputs fit in this together stay in memory as floats
@@ -120,16 +120,21 @@ class SplitEvaluator:
     def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:
         """Return the outputs of the model with this state_dict."""
         self._net.load_state_dict(state)
-        with one_thread(self.device), device_arithmetic(self.precision, self.device), torch.inference_mode():
+        with (
+            one_thread(self.device),
+            zero_for_denormals(self.device),
+            device_arithmetic(self.precision, self.device),
+            torch.inference_mode(),
+        ):
             forget = self.logits("forget").cpu().numpy()
             _check_finite(forget)
             retain, test = (self._class_hits(name) for name in ("retain", "test"))
-            return RunOutputs(
-                confidences=logit_scaled_confidences(forget, self._sets["forget"].labels_on_host),
-                retain_accuracy=retain.accuracy,
-                test_accuracy=test.accuracy,
-                class_accuracy=np.stack([retain.of_each_class, test.of_each_class]),
-            )
+        return RunOutputs(
+            confidences=logit_scaled_confidences(forget, self._sets["forget"].labels_on_host),
+            retain_accuracy=retain.accuracy,
+            test_accuracy=test.accuracy,
+            class_accuracy=np.stack([retain.of_each_class, test.of_each_class]),
+        )
 
     def logits(self, name: str) -> Tensor:
         """Return the loaded model's float32 logits [n, classes] of a set, on the device."""

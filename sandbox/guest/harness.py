@@ -43,7 +43,11 @@ _ERRNO_CLASSES = {
     errno.EAGAIN: "process-limit",
 }
 _GPU_WORDS = ("cuda", "gpu", "accelerator", "nvidia")
-_PHRASES = (("can't allocate memory", "out-of-memory"), ("can't start new thread", "process-limit"))
+_PHRASES = (
+    ("can't allocate memory", "out-of-memory"),
+    ("CUDA error: out of memory", "out-of-memory"),  # the driver's own words; torch's allocator has a class for it
+    ("can't start new thread", "process-limit"),
+)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,18 @@ def test_accuracies_of_each_class_are_those_of_a_plain_count(split: Path) -> Non
         assert np.allclose(outputs.class_accuracy[row], expected, equal_nan=True)
 
 
+def test_numbers_that_would_slow_a_pass_down_count_as_zero(split: Path) -> None:
+    """A first layer of 1e-39, a last one of 1e38: what a CPU makes of it when it keeps denormals is not nothing."""
+    state = {name: torch.zeros_like(value) for name, value in load_original(split).items()}
+    first, *_, last = (name for name in state if name.endswith("weight"))
+    state[first].fill_(1e-39)
+    state[last][0] = 1e38  # of class 0 alone
+    outputs = SplitEvaluator.load(split).evaluate_state(state)
+    alike = np.zeros((1, 10), np.float32)
+    assert (outputs.confidences == logit_scaled_confidences(alike, np.zeros(1, np.int64))).all()
+    assert (torch.tensor([1e-39]) * 1e30).item() > 0  # outside, they are what they were
+
+
 def test_bits_do_not_depend_on_threads_order_or_the_models_before(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
     first = evaluator.evaluate(weights_of(split))

@@ -90,6 +90,7 @@ def _serve(settings: Settings, url: str, token: str, slot: int) -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # the main process tells of a stop through shared memory
     if settings.worker_device == "cuda":
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the device files are numbered
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu_of(settings, slot=slot)
     from worker.remote.loop import serve_process  # noqa: PLC0415 (loads torch, in this process alone)
 
