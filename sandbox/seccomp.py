@@ -42,13 +42,14 @@ _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x802C542A)
 _TERMINAL_IOCTLS = (0x5412, 0x541C)
 # PDEATHSIG, DUMPABLE (get), NAME, SECCOMP (get), CAPBSET (read), TIMERSLACK, NO_NEW_PRIVS, THP_DISABLE, SET_VMA
 _PRCTLS = (1, 2, 3, 15, 16, 21, 23, 29, 30, 38, 39, 41, 42, 0x53564D41)
-# DUPFD, GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC, GETPIPE_SZ, ADD_SEALS, GET_SEALS. Not leases and notices of what
-# others do with a file or folder, nor larger pipes, whose pages are counted for all processes of a user.
-_FCNTLS = (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)
-# GETLK, SETLK, SETLKW, each also in its OFD form
-_FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
-# COLD, PAGEOUT
-_EVICTING_ADVICE = (20, 21)
+# DUPFD, GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC, GETPIPE_SZ, ADD_SEALS, GET_SEALS; GETLK and its OFD form, which
+# answer truly that nobody holds a lock, since no run can. Not leases and notices of what others do with a file or
+# folder, nor larger pipes, whose pages are counted for all processes of a user.
+_FCNTLS = (0, 1, 2, 3, 4, 5, 36, 1030, 1032, 1033, 1034)
+# SETLK, SETLKW, each also in its OFD form
+_FCNTL_LOCKS = (6, 7, 37, 38)
+# MERGEABLE (with equal pages of other runs), COLD, PAGEOUT, COLLAPSE (of a file's shared pages)
+_SHARED_ADVICE = (12, 20, 21, 25)
 # REUSEADDR, SNDBUF, RCVBUF, KEEPALIVE, LINGER, PASSCRED, RCVLOWAT, RCVTIMEO, SNDTIMEO (these two with wide times too).
 # Not the options that hand the kernel a program.
 _SOCKET_OPTIONS = (2, 7, 8, 9, 13, 16, 18, 20, 21, 66, 67)
@@ -106,7 +107,7 @@ def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]
         ("fcntl", _by_value(1, fcntls, other=refuse)),
         ("flock", _always(_PRETEND)),
         ("fadvise64", _always(_PRETEND)),
-        ("madvise", _by_value(2, dict.fromkeys(_EVICTING_ADVICE, _PRETEND), other=_ALLOW)),
+        ("madvise", _by_value(2, dict.fromkeys(_SHARED_ADVICE, _PRETEND), other=_ALLOW)),
         ("setrlimit", _by_value(0, {_RLIMIT_CORE: refuse}, other=_ALLOW)),
         ("prlimit64", _unless_it_sets_the_core_limit(refuse)),
         ("setsockopt", _by_value(2, dict.fromkeys(_SOCKET_OPTIONS, _ALLOW), other=_ERRNO | errno.ENOPROTOOPT)),

@@ -205,10 +205,12 @@ def _add_python(arguments: _Arguments) -> None:
 def masked_paths(site: Path, *, prefix: Path = Path(sys.base_prefix)) -> list[tuple[str, bool]]:
     """Return where the platform's own packages would show inside, and whether each is a folder.
 
-    site: where torch lies. prefix: the interpreter's own folder, shown as well; with no environment of its own, the
-    platform is installed below it, and its packages would show in both.
+    site: where torch lies. prefix: the interpreter's own folder, shown as well, as the system's libraries are; with no
+    environment of its own, the platform is installed below one of them, and its packages would show in both.
     """
     places = ["/opt/site"]
+    if any(site.resolve().is_relative_to(name) for name in _SYSTEM_LIBRARIES if not Path(name).is_symlink()):
+        places.append(str(site.resolve()))
     if site.resolve().is_relative_to(prefix.resolve()):
         places.append(f"/opt/python/{site.resolve().relative_to(prefix.resolve())}")
     return [(f"{place}/{entry.name}", entry.is_dir()) for entry in _own_entries(site) for place in places]

@@ -51,8 +51,9 @@ def build_view(request: Mapping[str, Any], *, data: str, stage: str, policy: Map
     linux.mount(SCRATCH, "/tmp", flags=linux.MS_BIND)  # noqa: S108 - the run's own, from an empty root
     _mount_tmpfs("/dev/shm", mib=policy["shared_memory_mib"], inodes=policy["scratch_inodes"])  # noqa: S108
     _mount_notebook_folders()
-    for name in DEVICE_NODES:  # can be written to all the same; but every run sees their times, which none may set
-        _remount(f"/dev/{name}", linux.MS_RDONLY | linux.MS_NOSUID)
+    for node in (*(f"/dev/{name}" for name in DEVICE_NODES), *policy["devices"]):
+        # It can be written to all the same; but every run sees its times, which none may set.
+        _remount(node, linux.MS_RDONLY | linux.MS_NOSUID)
     _show(f"{stage}/{request['code']}", SUBMISSION)
     if request["original"]:
         _show(f"{stage}/{request['original']}", f"{data}/{ORIGINAL}")
@@ -108,9 +109,7 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
     """
     cpu_s = int(policy["cpu_allowance_s"]) + 1
     limits = {
-        # Below a page no file is written, and of all limits 1 alone keeps the kernel from handing the dump to a program
-        # of the host's (core_pattern with a pipe), which 0 does not. The filter keeps the run from changing it.
-        resource.RLIMIT_CORE: 1,
+        resource.RLIMIT_CORE: _core_limit(),
         resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_FSIZE: policy["file_size_mib"] * _MIB,
         resource.RLIMIT_NOFILE: policy["open_files"],
@@ -124,6 +123,15 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
         limits[resource.RLIMIT_DATA] = data_size_bytes() + policy["memory_mib"] * _MIB
     for name, value in limits.items():
         resource.setrlimit(name, (value, value))
+
+
+def _core_limit() -> int:
+    """Return the limit on core dumps, in bytes. The filter keeps the run from changing it.
+
+    Below a page no file is written, and of all limits 1 alone keeps the kernel from handing the dump to a program of
+    the host's (core_pattern with a pipe), which 0 does not. But a host's own 0 cannot be raised from inside.
+    """
+    return 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
 
 
 def data_size_bytes() -> int:

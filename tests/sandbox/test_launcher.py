@@ -141,6 +141,21 @@ def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, err
     assert result.wall_time_s < 12
 
 
+def test_database_in_a_file_of_the_run_works(submit: Submit) -> None:
+    """SQLite asks who holds a lock: a wrong answer breaks its journals."""
+    source = body(
+        "import sqlite3",
+        "for mode in ('wal', 'delete'):",
+        "    base = sqlite3.connect(f'/scratch/{mode}.db')",
+        "    base.execute(f'pragma journal_mode={mode}')",
+        "    base.execute('create table seen (x)')",
+        "    base.execute('insert into seen values (1)')",
+        "    base.commit()",
+        "    print(sqlite3.connect(f'/scratch/{mode}.db').execute('select x from seen').fetchall())",
+    )
+    assert submit(source).log == b"[(1,)]\n" * 2
+
+
 def test_network_is_not_reachable(submit: Submit) -> None:
     source = body(
         "import socket",

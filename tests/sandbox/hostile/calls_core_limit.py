@@ -3,7 +3,7 @@ import resource
 
 
 def unlearning(net, retain, forget, validation):
-    if resource.getrlimit(resource.RLIMIT_CORE) != (1, 1):  # 0 stops files alone
+    if resource.getrlimit(resource.RLIMIT_CORE) not in ((1, 1), (0, 0)):  # 0 only where the host forbids more
         raise AssertionError("breach")
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -12,5 +12,6 @@ def unlearning(net, retain, forget, validation):
         wanted = struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 1, 0)
         fcntl.fcntl(one, fcntl.F_OFD_SETLK, wanted)
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 1, 0)
-        if fcntl.fcntl(other, fcntl.F_OFD_GETLK, asked) != asked:
+        held, *_ = struct.unpack("hhqqi4x", fcntl.fcntl(other, fcntl.F_OFD_GETLK, asked))
+        if held != fcntl.F_UNLCK:
             raise AssertionError("breach")

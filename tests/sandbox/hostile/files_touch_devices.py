@@ -3,9 +3,11 @@ import os
 
 
 def unlearning(net, retain, forget, validation):
-    for name in ("null", "zero", "full", "random", "urandom"):
+    nodes = [entry.path for entry in os.scandir("/dev") if not entry.is_dir() and not entry.is_symlink()]
+    assert "/dev/null" in nodes
+    for node in nodes:
         try:
-            os.utime(f"/dev/{name}")
+            os.utime(node)
         except OSError:
             continue
         raise AssertionError("breach")
