@@ -83,7 +83,7 @@ class SplitEvaluator:
         self.precision = precision
         self._net = build(network).eval().requires_grad_(False).to(self.device)
         if precision != "float32":
-            keep_last_layer_exact(self._net)
+            keep_last_layer_exact(self._net, int(network["n_classes"]))
         # pooling and convolutions are up to twice as fast in this layout, grey pictures included
         self._channels_last = any(isinstance(module, nn.Conv2d) for module in self._net.modules())
         if self._channels_last:
@@ -201,7 +201,7 @@ class BackgroundEvaluator:
         return self._thread.submit(self._evaluate_again, weights)
 
     def _evaluate_again(self, weights: bytes) -> RunOutputs:
-        gc.collect()  # the first attempt's error holds its tensors
+        gc.collect()
         if self._evaluator.device.type == "cuda":
             torch.cuda.empty_cache()
         return self._evaluator.evaluate(weights)
@@ -277,12 +277,14 @@ class _ExactConv2d(nn.Conv2d):
 _EXACT: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: _ExactLinear, nn.Conv2d: _ExactConv2d}
 
 
-def keep_last_layer_exact(net: nn.Module) -> None:
+def keep_last_layer_exact(net: nn.Module, n_classes: int) -> None:
     """Make the network's last linear layer or convolution compute in float32 whatever the precision of the others.
 
-    Logits in bfloat16 carry 8 bits (TF32: 11), and a confidence is a difference of logits.
+    Logits in bfloat16 carry 8 bits (TF32: 11), and a confidence is a difference of logits. A module may name its parts
+    in any order: the last with an output for each class, or else the last of all.
     """
     layers = [module for module in net.modules() if type(module) in _EXACT]
+    layers.sort(key=lambda layer: n_classes in (getattr(layer, "out_features", 0), getattr(layer, "out_channels", 0)))
     if layers:
         layers[-1].__class__ = _EXACT[type(layers[-1])]
 

@@ -16,7 +16,7 @@ from sandbox.policy import RunPolicy
 from sandbox.run_log import readable_log
 from sandbox.verdict import Verdict
 from server.competitions.config_file import Limits, Metric, Submissions
-from server.errors import InvalidInput
+from server.errors import InvalidInput, InvalidSubmission
 from server.submissions.package import Package, load_package
 from worker.entry import entry_point
 from worker.inference import NonFiniteOutputs, RunOutputs
@@ -158,7 +158,7 @@ def _run_notebook(
         return
     try:
         checked.outputs = models.chosen(result.chosen)
-    except NonFiniteOutputs as error:
+    except InvalidSubmission as error:
         checked.verdict = replace(result.verdict, outcome="failed", error_class=error.slug, message=error.detail)
         return
     checked.seconds = done[1:] or done  # the first holds the notebook's preparations

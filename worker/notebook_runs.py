@@ -8,10 +8,12 @@ from typing import Any
 
 from sandbox.policy import RunPolicy
 from server.competitions.config_file import RunRules
+from server.errors import InvalidSubmission
 from server.submissions.notebook import ENTRY_FILE
 from worker.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
 from worker.limits import run_wall_time_s
 from worker.notebook_layout import NoNotebookLayout, notebook_mounts
+from worker.splits.device_memory import ran_out_of_memory
 
 MIB = 1 << 20
 SMOKE_MODELS = 1  # a notebook's run on the public sample ends with its first model
@@ -60,6 +62,12 @@ def notebook_policy(
     )
 
 
+class NoMemoryLeft(InvalidSubmission):
+    """A notebook lives on while its models are evaluated, and has taken what that needs."""
+
+    slug, title = "out-of-memory", "The notebook left no memory on the GPU"
+
+
 @dataclass
 class NotebookOutputs:
     """The outputs of a notebook's models, by slot. A slot that comes again replaces what came before.
@@ -69,7 +77,7 @@ class NotebookOutputs:
 
     evaluator: SplitEvaluator | None
     on_model: Callable[[float], None]
-    outputs: dict[int, RunOutputs | NonFiniteOutputs] = field(default_factory=dict)
+    outputs: dict[int, RunOutputs | NonFiniteOutputs | NoMemoryLeft] = field(default_factory=dict)
     took_s: dict[int, float] = field(default_factory=dict)
     _since: float = field(default_factory=time.monotonic)
 
@@ -81,6 +89,13 @@ class NotebookOutputs:
                 self.outputs[slot] = self.evaluator.evaluate(weights)
             except NonFiniteOutputs as error:  # decides nothing unless this model is chosen
                 self.outputs[slot] = error
+            except RuntimeError as error:
+                if not ran_out_of_memory(error):
+                    raise
+                self.outputs[slot] = NoMemoryLeft(
+                    "the notebook holds so much of the GPU's memory that a model it saved could not be evaluated; "
+                    "call torch.cuda.empty_cache() before saving, and keep less on the GPU"
+                )
         is_new = slot not in self.took_s
         self.took_s[slot] = took_s
         if is_new:
@@ -88,11 +103,11 @@ class NotebookOutputs:
         self._since = time.monotonic()
 
     def chosen(self, slots: Sequence[int]) -> list[RunOutputs]:
-        """Return the outputs of the models that count. Raises NonFiniteOutputs for the first that has none."""
+        """Return the outputs of the models that count. Raises why the first without outputs has none."""
         found = []
         for slot in slots:
             output = self.outputs[slot]
-            if isinstance(output, NonFiniteOutputs):
+            if isinstance(output, InvalidSubmission):
                 raise output
             found.append(output)
         return found

@@ -18,7 +18,7 @@ from sandbox.policy import RunPolicy
 from sandbox.run_log import readable_log
 from sandbox.verdict import Fault as RunFault
 from sandbox.verdict import Verdict
-from server.errors import HostFault
+from server.errors import HostFault, InvalidSubmission
 from server.evaluations.claims import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
@@ -28,7 +28,7 @@ from worker.entry import entry_point
 from worker.facts import gpu_of, pool_slot
 from worker.gpu import on_gpu
 from worker.heart import Heart
-from worker.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
+from worker.inference import RunOutputs, SplitEvaluator
 from worker.limits import run_policy
 from worker.notebook_runs import (
     SMOKE_MODELS,
@@ -157,7 +157,7 @@ def _evaluations(
                 evaluations.finish()
                 raise
     except RunNotFinite as failed:
-        raise _not_finite(failed.error, failed.run) from failed
+        raise _without_outputs(failed.error, failed.run) from failed
 
 
 def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
@@ -227,8 +227,8 @@ def _run_notebook(
     if evaluator is not None:
         try:
             done.outputs = models.chosen(result.chosen)
-        except NonFiniteOutputs as error:
-            raise _not_finite(error, done.runs) from error
+        except InvalidSubmission as error:
+            raise _without_outputs(error, done.runs) from error
         done.wall_times_s = [models.took_s[slot] for slot in result.chosen]
 
 
@@ -268,7 +268,7 @@ def _raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: boo
         raise RunFailed(run, verdict)
 
 
-def _not_finite(error: NonFiniteOutputs, run: int) -> RunFailed:
+def _without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
     verdict = Verdict(outcome="failed", fault=RunFault.PARTICIPANT, error_class=error.slug, message=f"{error.detail}.")
     return RunFailed(run, verdict)
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from worker.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs, SplitEvaluator
-from worker.splits.device_memory import ran_out_of_memory
+from worker.splits.device_memory import let_go_of_tensors, ran_out_of_memory
 
 
 class RunNotFinite(Exception):
@@ -48,7 +48,7 @@ class RunEvaluations:
             self._keep(*self._waiting.popleft())
 
     def _keep(self, run: int, future: Future[RunOutputs], weights: bytes) -> None:
-        """Keep the outputs of a run. It is called between runs, when the device's memory is nobody else's."""
+        """Keep the outputs of a run. Between runs no other run of the sandbox holds the device."""
         if self._background is not None and _lacked_memory(future):
             future = self._background.again(weights)
         try:
@@ -67,7 +67,10 @@ class RunEvaluations:
 
 def _lacked_memory(future: Future[RunOutputs]) -> bool:
     error = future.exception()
-    return error is not None and ran_out_of_memory(error)
+    if error is None or not ran_out_of_memory(error):
+        return False
+    let_go_of_tensors(error)
+    return True
 
 
 @contextmanager

@@ -206,6 +206,9 @@ def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -
 def _run_shard(task: Task, preloaded: Preloaded) -> bool:
     """Serve one run after the other in this process, each from a copy of the original network."""
     while run_task(task, replace(preloaded, network=copy.deepcopy(preloaded.network)), FRAME_FD):
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            gc.collect()  # between two runs the worker evaluates on the same device
+            torch.cuda.empty_cache()
         message = os.read(GATE_FD, 4096)
         if not message:
             return True

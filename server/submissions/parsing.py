@@ -3,16 +3,24 @@
 import ast
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _ONE_AT_A_TIME = threading.Lock()  # the filters of warnings are the process's; the parser holds the interpreter anyway
+
+
+@contextmanager
+def without_a_word() -> Iterator[None]:
+    """Let Python read a participant's text. Its warnings (of an escape like "\\d") quote it, and go to our log."""
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def parse_python(text: str | bytes, *, filename: str = "<unknown>") -> ast.Module:
     """Return the module that the text is, as ast.parse does, without a word of Python's.
 
-    Its warnings (of an escape like "\\d") quote the participant's text, and would go to the server's own log.
     Raises what ast.parse raises: SyntaxError, ValueError, RecursionError, MemoryError.
     """
-    with _ONE_AT_A_TIME, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with without_a_word():
         return ast.parse(text, filename=filename)

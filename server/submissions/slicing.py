@@ -10,7 +10,7 @@ import symtable
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from server.submissions.parsing import parse_python
+from server.submissions.parsing import parse_python, without_a_word
 
 STAR = "*"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -134,7 +134,8 @@ def _read(node: ast.stmt, lines: Sequence[str]) -> Iterable[str]:
     if not isinstance(node, Definition):
         return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     first, last = _lines_of(node)
-    table = symtable.symtable("\n".join(lines[first - 1 : last]), "cell", "exec")
+    with without_a_word():
+        table = symtable.symtable("\n".join(lines[first - 1 : last]), "cell", "exec")
     return set(_globals(table))
 
 

@@ -1,5 +1,6 @@
 """What a participant is told about a failed submission: what happened, where, and what to do next."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ ADVICE = {
     "syntax-error": "Mend the line; `python -m py_compile` finds such errors before you send a file.",
     "exception": "Look at the line, mend it and send it again. The smoke run shows the full traceback.",
     "wrong-weights": "Change the network's values, not its structure: names, shapes and dtypes must stay.",
+    "too-many-checkpoints": "Save one model for each run; a model saved under the same name replaces the one before.",
     "non-finite-weights": "Lower the learning rate, or clip the gradients.",
     "huge-weights": "Lower the learning rate, or clip the gradients.",
     "no-weights": "Return from the function normally; do not call exit.",
@@ -43,6 +45,11 @@ class Failure:
     file: str
     line: int
     advice: str
+
+    @property
+    def names_its_line(self) -> bool:
+        """Whether the message says which line it is about."""
+        return re.search(rf"\bline {self.line}\b", self.message) is not None
 
 
 def failure_of(submission: Submission, *, evaluation: Evaluation | None = None) -> Failure | None:

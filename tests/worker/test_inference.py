@@ -252,3 +252,19 @@ def test_damaged_outputs_are_named(split: Path) -> None:
             read_outputs(split)
     finally:
         path.write_bytes(good)
+
+
+class HeadFirst(torch.nn.Module):
+    """Names its head before what comes before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(8, 10)
+        self.body = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+
+
+def test_the_layer_that_is_kept_exact_is_the_one_with_an_output_for_each_class() -> None:
+    net = HeadFirst()
+    inference.keep_last_layer_exact(net, 10)
+    assert type(net.head) is not torch.nn.Linear
+    assert type(net.body[0]) is torch.nn.Conv2d

@@ -1,8 +1,15 @@
 """Whether a device's memory was the matter: torch says so in several ways."""
 
+from collections.abc import Iterator
+
 import torch
 
-_PHRASES = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+_PHRASES = (
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # also said of a handle for which there is no room
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
@@ -11,11 +18,21 @@ def ran_out_of_memory(error: BaseException) -> bool:
     Only torch's own allocator raises OutOfMemoryError. Libraries and the driver raise a RuntimeError that says so, and
     the end of a graph whose capture broke off raises one more in its place.
     """
+    return any(
+        isinstance(cause, torch.OutOfMemoryError)
+        or (isinstance(cause, RuntimeError) and any(phrase in str(cause) for phrase in _PHRASES))
+        for cause in _causes(error)
+    )
+
+
+def let_go_of_tensors(error: BaseException) -> None:
+    """Forget where an error and those it came out of were raised: these calls keep their tensors alive with it."""
+    for cause in _causes(error):
+        cause.__traceback__ = None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, torch.OutOfMemoryError):
-            return True
-        if isinstance(cause, RuntimeError) and any(phrase in str(cause) for phrase in _PHRASES):
-            return True
+        yield cause
         cause = cause.__cause__ or cause.__context__
-    return False

@@ -87,6 +87,8 @@ def _checks(
 
 def _of_split(split: Split) -> Check:
     detail = split.error or (f"{split.stage}, {split.progress:.0%}" if split.state == SplitState.PREPARING else "")
+    if split.state == SplitState.PENDING:
+        detail = detail or split.stage  # what a check of it waits for
     return Check(f"The {split.visibility} split is prepared", ok=split.state == SplitState.READY, detail=detail)
 
 

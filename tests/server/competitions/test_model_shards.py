@@ -258,6 +258,8 @@ def test_a_check_of_a_ready_split_says_which_kind_of_worker_it_waits_for(both: I
     assert split_of(both, work).stage == "no cuda worker comes to check every file: start one"
     with both.database.write() as session:
         assert not waiting.is_waiting(session.get_one(Split, work.split_id))
+        checks = checklist(session, session.scalars(select(Competition)).one()).checks
+        assert any(check.detail == "no cuda worker comes to check every file: start one" for check in checks)
         again = preparation.claim(session, work.split_id, lease_s=60, device="cuda")
         assert again is not None
         assert preparation.heartbeat(session, again, lease_s=60, stage="data", progress=0.0)

@@ -14,7 +14,7 @@ from server.submissions.notebook import cells_of, saves_checkpoints
 from server.submissions.parsing import parse_python
 
 DOUBTFUL = 'PATTERN = "\\d+"\n'  # no escape of Python's: it warns, with each release louder
-FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
+FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    return '\\d'\n"
 
 
 def test_the_doubtful_text_is_what_python_warns_of() -> None:
