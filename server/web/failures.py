@@ -21,7 +21,6 @@ ADVICE = {
     "syntax-error": "Mend the line; `python -m py_compile` finds such errors before you send a file.",
     "exception": "Look at the line, mend it and send it again. The smoke run shows the full traceback.",
     "wrong-weights": "Change the network's values, not its structure: names, shapes and dtypes must stay.",
-    "too-many-checkpoints": "Save one model for each run; a model saved under the same name replaces the one before.",
     "non-finite-weights": "Lower the learning rate, or clip the gradients.",
     "huge-weights": "Lower the learning rate, or clip the gradients.",
     "no-weights": "Return from the function normally; do not call exit.",
