@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from hypothesis import settings
 
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
@@ -27,6 +28,14 @@ from tests.support.postgres import PostgresServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+# --- made-up inputs ---
+
+# The same inputs each time, so that a failure is the change's that it follows; `--hypothesis-profile=searching` looks
+# for new ones. A busy machine says nothing of how long an example takes.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile("searching", deadline=None)
+settings.load_profile("repeatable")
 
 # --- what a machine may lack ---
 

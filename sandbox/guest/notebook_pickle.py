@@ -68,19 +68,25 @@ SOMETHING = Something()
 def unpickle(source: IO[bytes]) -> Any:
     """Return the next pickle's value, made of containers, plain values, TensorRef, Name and SOMETHING."""
     machine = _Machine()
-    for opcode, argument, _position in pickletools.genops(source):
+    while code := source.read(1):
+        opcode = _OPCODES.get(code)
+        if opcode is None:
+            raise NotTorchFile("its description is not well-formed")
         if opcode.name == "STOP":
             return machine.stack[-1]
-        machine.step(opcode.name, argument)
+        if opcode.name not in _KNOWN:  # before its argument is read, which could warn about its text or be large
+            raise NotTorchFile(f"its description uses {opcode.name}, which torch.save does not")
+        machine.step(opcode.name, None if opcode.arg is None else opcode.arg.reader(source))
     raise NotTorchFile("it is cut off")
 
 
+_OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
 _MARK = object()
 _LITERALS = frozenset(
     {
         *("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
         *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+        *("BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
     }
 )
 _IGNORED = frozenset({"PROTO", "FRAME"})
@@ -97,10 +103,7 @@ class _Machine:
         if name in _LITERALS:
             self.stack.append(argument)
         elif name not in _IGNORED:
-            rule = _RULES.get(name)
-            if rule is None:
-                raise NotTorchFile(f"its description uses {name}, which torch.save does not")
-            rule(self, argument)
+            _RULES[name](self, argument)
         if len(self.stack) > MAX_DEPTH_OF_STACK:
             raise NotTorchFile("its description is too deep")
 
@@ -254,3 +257,4 @@ _RULES: Mapping[str, Callable[[_Machine, Any], Any]] = {
     "BUILD": lambda machine, _: machine.take(1),
     "BINPERSID": _persistent,
 }
+_KNOWN = _LITERALS | _IGNORED | _RULES.keys()

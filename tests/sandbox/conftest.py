@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
 from safetensors.torch import save_file
 
 from sandbox.guest import networks
@@ -37,10 +36,6 @@ def unlearning(net, retain, forget, validation):
 TEST_POLICY = RunPolicy(
     wall_time_s=20, idle_time_s=5, memory_mib=256, processes=16, scratch_mib=16, scratch_inodes=64, log_kib=32
 )
-
-# The machine may be busy with real runs meanwhile; how long one example takes says nothing.
-settings.register_profile("sandbox", deadline=None)
-settings.load_profile("sandbox")
 
 DEFAULT_ENTRY = EntryPoint()
 Submit = Callable[..., RunResult]

@@ -123,6 +123,15 @@ def test_compressed_tensors_are_refused() -> None:
         read_state_dict(packed.getvalue())
 
 
+@pytest.mark.parametrize("opcode", [b"S'\\ '\n", b"P1\n", b"\x95", b"\xff"], ids=["STRING", "PERSID", "FRAME", "none"])
+def test_what_torch_never_writes_is_refused_without_a_warning(opcode: bytes) -> None:
+    forged = io.BytesIO()
+    with zipfile.ZipFile(forged, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02" + opcode + b".")
+    with pytest.raises(NotTorchFile):
+        read_state_dict(forged.getvalue())
+
+
 @given(st.binary(max_size=400))
 def test_any_bytes_are_refused(content: bytes) -> None:
     with pytest.raises(NotTorchFile):
