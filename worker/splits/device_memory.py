@@ -21,17 +21,18 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return any(
         isinstance(cause, torch.OutOfMemoryError)
         or (isinstance(cause, RuntimeError) and any(phrase in str(cause) for phrase in _PHRASES))
-        for cause in _causes(error)
+        for cause in causes(error)
     )
 
 
 def let_go_of_tensors(error: BaseException) -> None:
     """Forget where an error and those it came out of were raised: these calls keep their tensors alive with it."""
-    for cause in _causes(error):
+    for cause in causes(error):
         cause.__traceback__ = None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, the one it came out of, and so on to the first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

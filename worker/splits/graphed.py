@@ -2,7 +2,8 @@
 
 One small network leaves most of a large GPU idle, and its steps are bound by the processor that launches them. So a
 training step of each model is captured once as a CUDA graph and replayed on the model's own stream. Each model keeps
-its own seed, order, optimiser and graph: what it becomes does not depend on its company.
+its own seed, order, optimiser and graph: what it becomes does not depend on its company. A step that cannot be captured
+is made by the same kernels, launched one by one.
 """
 
 import gc
@@ -13,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from worker.splits.capture import StepRefused, captured, rehearse
 from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.device_memory import ran_out_of_memory
 from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate, to_device
 from worker.splits.training import (
     ModelTraining,
     OnEpoch,
+    OnNote,
     State,
     TrainingJob,
     batches_of,
@@ -59,11 +62,14 @@ def train_graphed(
     at_once: int = MODELS_AT_ONCE,
     checkpoints: TrainingCheckpoints | None = None,
     on_epoch: OnEpoch | None = None,
+    on_note: OnNote | None = None,
 ) -> State:
     """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`.
 
-    at_once: how many side by side; where they do not fit into the device's memory, half of that, down to one.
+    at_once: how many side by side; where they do not fit into the device's memory, half of that, down to one. on_note:
+    is told, once, why steps are not captured.
     """
+    capture = Capture(on_note)
     states: dict[int, State] = {}
     for index in seeds:
         kept = checkpoints.finished(index) if checkpoints else None
@@ -75,7 +81,7 @@ def train_graphed(
     while waiting:
         group = {index: seeds[index] for index in waiting[:at_once]}
         try:
-            states |= _train_group(job, group, checkpoints=checkpoints, on_epoch=on_epoch)
+            states |= _train_group(job, group, capture, checkpoints=checkpoints, on_epoch=on_epoch)
         except RuntimeError as error:
             if len(group) == 1 or not ran_out_of_memory(error):
                 raise
@@ -87,15 +93,29 @@ def train_graphed(
     return stack_states([states[index] for index in seeds])
 
 
+class Capture:
+    """Whether the steps of a job are captured: until one is refused, since the others would be."""
+
+    def __init__(self, on_note: OnNote | None = None) -> None:
+        self.is_refused = False
+        self._on_note = on_note
+
+    def refuse(self, reason: str) -> None:
+        self.is_refused = True
+        if self._on_note:
+            self._on_note(f"training steps are not captured as CUDA graphs, which takes longer: {reason}")
+
+
 def _train_group(
     job: TrainingJob,
     seeds: Mapping[int, int],
+    capture: Capture,
     *,
     checkpoints: TrainingCheckpoints | None,
     on_epoch: OnEpoch | None,
 ) -> dict[int, State]:
     torch.cuda.synchronize()  # the data was written on the default stream
-    models = {index: GraphedTraining(job, index, seed, checkpoints) for index, seed in seeds.items()}
+    models = {index: GraphedTraining(job, index, seed, checkpoints, capture) for index, seed in seeds.items()}
     running = {index: model.steps() for index, model in models.items()}
     while running:
         for index in list(running):
@@ -113,23 +133,36 @@ def _train_group(
 
 
 class GraphedTraining:
-    """One model whose full-batch step is a captured graph."""
+    """One model whose full-batch step is a captured graph, where it can be captured."""
 
-    def __init__(self, job: TrainingJob, index: int, seed: int, checkpoints: TrainingCheckpoints | None) -> None:
-        self.job, self.index, self.checkpoints = job, index, checkpoints
+    def __init__(
+        self, job: TrainingJob, index: int, seed: int, checkpoints: TrainingCheckpoints | None, capture: Capture
+    ) -> None:
+        self.job, self.index, self.seed, self.checkpoints = job, index, seed, checkpoints
+        self.graph: torch.cuda.CUDAGraph | None = None
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self.stream):
-            self.training = ModelTraining.start(job, seed)
-            self.training.optimizer = make_optimizer(
-                job.recipe, self.training.net.parameters(), capturable_on=job.device
-            )
-            self.training.net.train()
-            first = torch.arange(job.recipe.batch_size, device=job.device)
-            self.images, self.labels = job.inputs_at(first), job.labels[first]
-            self._warm_up()
-            if checkpoints:
-                checkpoints.resume(self.training, index)
-            self.graph = self._capture()
+            if not capture.is_refused:
+                try:
+                    self._begin(rehearsed=True)
+                    self.graph = captured(self._whole_step, self.stream)
+                except StepRefused as refusal:
+                    capture.refuse(str(refusal))
+            if self.graph is None:  # from the beginning: nothing of a broken step is left
+                self._begin(rehearsed=False)
+
+    def _begin(self, *, rehearsed: bool) -> None:
+        """Start from the seed, or from the last epoch kept, with an optimiser that has its state."""
+        job = self.job
+        self.training = ModelTraining.start(job, self.seed)
+        self.training.optimizer = make_optimizer(job.recipe, self.training.net.parameters(), capturable_on=job.device)
+        self.training.net.train()
+        first = torch.arange(job.recipe.batch_size, device=job.device)
+        self.images, self.labels = job.inputs_at(first), job.labels[first]
+        self._warm_up(rehearsed=rehearsed)
+        if self.checkpoints:
+            self.checkpoints.resume(self.training, self.index)
+        self.training.optimizer.zero_grad(set_to_none=True)  # a captured step makes gradients of its own
 
     def steps(self) -> Iterator[int]:
         """Train to the end, handing control back after each step; yields the epochs just finished (0 or 1)."""
@@ -163,28 +196,30 @@ class GraphedTraining:
             return
         self.images.copy_(augment(self.job.recipe, self.job.inputs_at(batch), self.training.generator))
         torch.index_select(self.job.labels, 0, batch, out=self.labels)
-        self.graph.replay()
+        if self.graph is None:
+            self._whole_step()
+        else:
+            self.graph.replay()
 
-    def _warm_up(self) -> None:
+    def _whole_step(self) -> None:
+        self.training.step_on(self.images, self.labels)
+
+    def _warm_up(self, *, rehearsed: bool) -> None:
         """Let libraries choose their kernels and the optimiser make its state, then undo the steps."""
         net, optimizer = self.training.net, self.training.optimizer
-        start = {name: value.clone() for name, value in net.state_dict().items()}
+        start = [(value, value.detach().clone()) for value in (*net.parameters(), *net.buffers())]
         with warnings.catch_warnings():
             # these steps, and the last of each epoch, are meant to run outside the graph
             warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
             for _ in range(WARM_UP_STEPS):
-                self.training.step_on(self.images, self.labels)
-        net.load_state_dict(start)
+                self._whole_step()
+            if rehearsed:
+                rehearse(self._whole_step)
+        with torch.no_grad():
+            for value, before in start:
+                value.copy_(before)
         for values in optimizer.state.values():
             for value in values.values():
                 if isinstance(value, Tensor):
                     value.zero_()
         self.stream.synchronize()
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        self.training.optimizer.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph, stream=self.stream):
-            self.training.backward(self.images, self.labels)
-            self.training.optimizer.step()
-        return graph

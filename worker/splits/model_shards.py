@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from server.competitions.config_file import CompetitionFile, Training
 from worker.inference import SplitEvaluator
 from worker.splits.checkpoints import TrainingCheckpoints
@@ -15,9 +17,10 @@ from worker.splits.outputs import OUTPUT_PATHS, Kind, StoredOutputs, read_stored
 from worker.splits.quality import check_learned
 from worker.splits.seeds import derive_seeds
 from worker.splits.train_models import train_models
-from worker.splits.training import State, TrainingJob
+from worker.splits.training import OnNote, State, TrainingJob
 from worker.splits.workspace import OnProgress, Progress
 
+log = structlog.get_logger()
 STAGES: dict[Kind, str] = {"retrained": "retrained models", "oracle": "oracle", "originals": "original models"}
 MODEL_NAMES: dict[Kind, str] = {"retrained": "retrained model", "oracle": "oracle model", "originals": "original model"}
 MODELS_PER_SHARD = ENSEMBLE_SIZE
@@ -75,11 +78,16 @@ class ModelShards:
     def make(self, shard: int) -> dict[str, Any]:
         """Train a shard's models, store them, evaluate them and check that each has learnt.
 
-        Return which models the file holds, where runs look theirs up.
+        Return which models the file holds, where runs look theirs up, and what an organiser should know of how they
+        were trained.
         """
-        self._evaluate(shard, self._train(shard, store=True))
+        notes: list[str] = []
+        self._evaluate(shard, self._train(shard, store=True, on_note=notes.append))
         indices = self.plan.indices(shard)
-        return {"first_model": indices.start, "n_models": len(indices)} if self.kind == "originals" else {}
+        values: dict[str, Any] = {"notes": notes} if notes else {}
+        if self.kind == "originals":
+            values |= {"first_model": indices.start, "n_models": len(indices)}
+        return values
 
     def write_outputs(self) -> dict[str, Any]:
         """Write the outputs of all N models, training or evaluating only the shards that have none yet."""
@@ -100,7 +108,7 @@ class ModelShards:
             return self._evaluate(shard, self._train(shard, store=False))
         return self._evaluate(shard, read_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard)))
 
-    def _train(self, shard: int, *, store: bool) -> State:
+    def _train(self, shard: int, *, store: bool, on_note: OnNote = lambda _: None) -> State:
         indices = self.plan.indices(shard)
         model_seeds = derive_seeds(*self.seed_words, self.kind, indices=indices)
         done = indices.start
@@ -113,8 +121,13 @@ class ModelShards:
             finished += n_models
             self.progress(Progress(STAGES[self.kind], done + round(finished / epochs, 2), self.plan.n_models))
 
+        def tell(note: str) -> None:
+            names = {"competition": self.competition.slug, "stage": STAGES[self.kind], "shard": shard}
+            log.warning("a note on how models are trained", note=note, **names)
+            on_note(note)
+
         seeds = dict(zip(indices, model_seeds, strict=True))
-        state = train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch)
+        state = train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch, on_note=tell)
         if store:
             write_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard), state)
         return state

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.ensemble import can_stack, train_stacked
 from worker.splits.graphed import can_graph, train_graphed
-from worker.splits.training import ModelTraining, OnEpoch, State, TrainingJob, stack_states
+from worker.splits.training import ModelTraining, OnEpoch, OnNote, State, TrainingJob, stack_states
 
 
 def train_models(
@@ -14,6 +14,7 @@ def train_models(
     *,
     checkpoints: TrainingCheckpoints | None = None,
     on_epoch: OnEpoch | None = None,
+    on_note: OnNote | None = None,
 ) -> State:
     """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`.
 
@@ -23,7 +24,7 @@ def train_models(
     if can_stack(job):
         return train_stacked(job, list(seeds.values()), on_epoch=on_epoch)
     if can_graph(job):
-        return train_graphed(job, seeds, checkpoints=checkpoints, on_epoch=on_epoch)
+        return train_graphed(job, seeds, checkpoints=checkpoints, on_epoch=on_epoch, on_note=on_note)
     return train_in_turn(job, seeds, checkpoints=checkpoints, on_epoch=on_epoch)
 
 

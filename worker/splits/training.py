@@ -22,6 +22,7 @@ FLOAT_BYTES = 4 * 2**30  # training images are kept as floats up to this
 
 State = dict[str, Tensor]
 OnEpoch = Callable[[int], None]  # called with the number of model-epochs just finished
+OnNote = Callable[[str], None]  # called with what an organiser should know of how models are trained
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,30 @@ from server.competitions.config_file import Training
 from tests.worker.splits.conftest import MakeCompetition
 from worker.inference import SplitEvaluator, load_original
 from worker.splits import graphed
+from worker.splits.capture import StepRefused
 from worker.splits.checkpoints import TrainingCheckpoints
-from worker.splits.graphed import GraphedTraining, can_graph, draws_random_numbers, train_graphed
+from worker.splits.graphed import can_graph, draws_random_numbers, train_graphed
 from worker.splits.manifest import verify_split
 from worker.splits.precision import one_thread
 from worker.splits.prepare import prepare_split
 from worker.splits.train_models import train_in_turn
-from worker.splits.training import TrainingJob
+from worker.splits.training import ModelTraining, TrainingJob
 
 
-def job(device: str, *, network: str = "resnet20", n_images: int = 70, **recipe: Any) -> TrainingJob:
+def job(
+    device: str, *, network: str = "resnet20", n_images: int = 70, options: dict[str, Any] | None = None, **recipe: Any
+) -> TrainingJob:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (n_images, 3, 16, 16), generator=generator, dtype=torch.uint8)
     labels = torch.randint(0, 4, (n_images,), generator=generator)
     defaults: dict[str, Any] = {"epochs": 2, "learning_rate": 0.01, "batch_size": 32, "weight_decay": 1e-3}
-    description = {"name": network, "options": {}, "input_shape": [3, 16, 16], "n_classes": 4, "input_scale": 0.01}
+    description: dict[str, Any] = {
+        "name": network,
+        "options": options or {},
+        "input_shape": [3, 16, 16],
+        "n_classes": 4,
+    }
+    description["input_scale"] = 0.01
     return TrainingJob.on_device(description, Training(**(defaults | recipe)), images, labels, device=device)
 
 
@@ -41,12 +50,12 @@ class StandInStream:
 class StandInGraph:
     """What a graph does when it is replayed: the step, with new gradients, on the inputs that lie there by then."""
 
-    def __init__(self, model: GraphedTraining) -> None:
-        self.model = model
+    def __init__(self, step: Callable[[], None], stream: StandInStream) -> None:
+        self.step, self.stream = step, stream
 
     def replay(self) -> None:
-        assert StandInStream.current is self.model.stream
-        self.model.training.step_on(self.model.images, self.model.labels)
+        assert StandInStream.current is self.stream
+        self.step()
 
 
 @pytest.fixture
@@ -65,7 +74,8 @@ def stand_in_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "stream", stream)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(GraphedTraining, "_capture", lambda model: StandInGraph(model))  # noqa: PLW0108 - bound
+    monkeypatch.setattr(graphed, "captured", StandInGraph)
+    monkeypatch.setattr(graphed, "rehearse", lambda step: step())
     with one_thread(torch.device("cpu")):
         yield
 
@@ -130,6 +140,61 @@ def test_an_epochs_batches_are_cut_on_the_models_own_stream(monkeypatch: pytest.
     assert None not in cut_on
 
 
+NORMALISED = """
+from torch import nn
+def build(input_shape, n_classes):
+    first = nn.Conv2d(3, 4, 3, stride=2, bias=False)
+    return nn.Sequential(first, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 49, n_classes))
+"""
+
+
+def broken_off(at: str, tried: list[str]) -> Callable[..., Any]:
+    """Return a capture that computes as far as `at` on the host, and then is refused."""
+
+    def capture(step: Callable[[], None], stream: StandInStream) -> StandInGraph:
+        tried.append(at)
+        training: ModelTraining = step.__self__.training  # type: ignore[attr-defined]
+        if at == "backward":
+            training.backward(step.__self__.images, step.__self__.labels)  # type: ignore[attr-defined]
+        elif at == "optimizer":
+            step()
+        training.generator.manual_seed(0)
+        raise StepRefused(f"broken off at {at}")
+
+    return capture
+
+
+def refuse(_step: Callable[[], None]) -> None:
+    raise StepRefused("broken off at rehearsal")
+
+
+@pytest.mark.usefixtures("stand_in_device")
+@pytest.mark.parametrize("at", ["rehearsal", "begin", "backward", "optimizer"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_step_that_cannot_be_captured_gives_the_same_bits_one_kernel_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, resumed: bool
+) -> None:
+    wanted, seeds = (
+        job("cpu", network="module", options={"source": NORMALISED}, augmentation="flip"),
+        {0: 5, 1: 6, 2: 7},
+    )
+    replayed = train_graphed(wanted, seeds, at_once=2)
+    if resumed:
+        with pytest.raises(Stopped):
+            train_graphed(wanted, seeds, checkpoints=TrainingCheckpoints(tmp_path, "d", every_s=0), on_epoch=stop)
+    notes: list[str] = []
+    tried: list[str] = []
+    monkeypatch.setattr(graphed, "captured", broken_off(at, tried))
+    if at == "rehearsal":
+        monkeypatch.setattr(graphed, "rehearse", refuse)
+    eager = train_graphed(
+        wanted, seeds, at_once=2, checkpoints=TrainingCheckpoints(tmp_path, "d"), on_note=notes.append
+    )
+    assert all(torch.equal(replayed[name], eager[name]) for name in replayed)
+    assert notes == [f"training steps are not captured as CUDA graphs, which takes longer: broken off at {at}"]
+    assert tried == ([] if at == "rehearsal" else [at])
+
+
 OWN_DROPOUT = """
 from torch import nn
 from torch.nn import functional
@@ -168,7 +233,7 @@ def test_what_draws_random_numbers_is_known_by_trying(name: str, options: dict[s
 def test_a_lack_of_memory_that_a_broken_capture_hides_is_known_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
-    def group(_: TrainingJob, seeds: dict[int, int], **__: object) -> dict[int, dict[str, torch.Tensor]]:
+    def group(_: TrainingJob, seeds: dict[int, int], *__: object, **___: object) -> dict[int, dict[str, torch.Tensor]]:
         tried.append(len(seeds))
         if len(seeds) > 1:
             try:
@@ -194,7 +259,7 @@ def test_another_error_of_a_group_is_no_lack_of_memory(monkeypatch: pytest.Monke
 def test_models_that_do_not_fit_side_by_side_are_trained_in_smaller_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
-    def group(_: TrainingJob, seeds: dict[int, int], **__: object) -> dict[int, dict[str, torch.Tensor]]:
+    def group(_: TrainingJob, seeds: dict[int, int], *__: object, **___: object) -> dict[int, dict[str, torch.Tensor]]:
         tried.append(len(seeds))
         if len(seeds) > 2:
             raise torch.OutOfMemoryError
@@ -249,6 +314,39 @@ def test_graphed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
         )
     resumed = train_graphed(job("cuda", epochs=3), {0: 5, 1: 6}, checkpoints=TrainingCheckpoints(tmp_path, "d"))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+WAITING = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.last = nn.Linear(768, n_classes)
+    def forward(self, x):
+        WAIT
+        return self.last(x.flatten(1))
+def build(input_shape, n_classes):
+    return Net(n_classes)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "wait", ["x.mean().item()", "x[x.mean((1, 2, 3)) > 0]", "x.is_cuda and torch.cuda.current_stream().synchronize()"]
+)
+def test_a_network_that_waits_is_trained_without_capture_and_the_device_stays_usable(wait: str) -> None:
+    def of(line: str) -> TrainingJob:
+        return job("cuda", network="module", options={"source": WAITING.replace("WAIT", line)})
+
+    notes: list[str] = []
+    eager = train_graphed(of(wait), {0: 5, 1: 6, 2: 7}, at_once=2, on_note=notes.append)
+    assert len(notes) == 1
+    assert "line 9 of the network's source" in notes[0]
+    torch.cuda.empty_cache()
+    captured = train_graphed(of("pass"), {0: 5, 1: 6, 2: 7}, at_once=2, on_note=notes.append)
+    assert len(notes) == 1
+    assert all(torch.equal(eager[name], captured[name]) for name in eager)
 
 
 @pytest.mark.gpu

@@ -1,13 +1,16 @@
 import json
 import multiprocessing
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from structlog.testing import capture_logs
 
 from sandbox.guest.loaders import load_data, make_loaders
 from sandbox.guest.networks import build
@@ -295,6 +298,25 @@ def test_a_network_without_an_ensemble_is_trained_in_turn(tmp_path: Path, make_c
     prepare_split(competition, "public", tmp_path)
     models = load_file(tmp_path / "hidden/retrained/models-00000.safetensors")
     assert models["conv1.weight"].shape == (2, 16, 1, 3, 3)
+
+
+def test_what_an_organiser_should_know_of_the_training_is_logged_and_kept_in_the_manifest(
+    tmp_path: Path, make_competition: MakeCompetition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_models = model_shards.train_models
+
+    def train(*arguments: Any, on_note: Callable[[str], None], **options: Any) -> Any:
+        on_note("not captured")
+        return train_models(*arguments, on_note=on_note, **options)
+
+    monkeypatch.setattr(model_shards, "train_models", train)
+    with capture_logs() as logs:
+        manifest = prepare_split(make_competition(n_models=2), "public", tmp_path)
+    assert manifest.steps["retrained-00000"].values == {"notes": ["not captured"]}
+    assert [(line["stage"], line["note"]) for line in logs] == [
+        ("retrained models", "not captured"),
+        ("oracle", "not captured"),
+    ]
 
 
 def test_manifest_is_plain_json_with_the_recipe(prepared: Path) -> None:
