@@ -5,10 +5,12 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 from server import health, logging, telemetry
 from server.accounts.router import router as accounts_router
@@ -58,11 +60,8 @@ def create_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=_answers_before_other_work,
+        routes=list(_routes()),
     )
-    app.include_router(health.router)
-    app.include_router(metrics_router)
-    app.include_router(_api())
-    app.include_router(pages_router)
     add_handlers(app)
     app.state.error_page = error_page
     app.add_middleware(KeptPages)
@@ -91,6 +90,15 @@ async def _answers_before_other_work(_: FastAPI) -> AsyncIterator[None]:
     sys.setswitchinterval(usual_interval)
     gc.set_threshold(*usual_threshold)
     gc.unfreeze()
+
+
+@lru_cache
+def _routes() -> list[BaseRoute]:
+    """Return every route. What FastAPI works out of them, a third of a second of computing, serves all applications."""
+    everything = APIRouter()
+    for router in (health.router, metrics_router, _api(), pages_router):
+        everything.include_router(router)
+    return everything.routes
 
 
 def _api() -> APIRouter:

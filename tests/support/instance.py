@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from argon2 import PasswordHasher
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server import queue
 from server.accounts import service as accounts
-from server.accounts import throttle, tokens
+from server.accounts import passwords, throttle, tokens
 from server.competitions import clock
 from server.competitions import service as competitions
 from server.config import get_settings
@@ -34,6 +35,7 @@ from server.submissions import upload_rate
 
 PASSWORD = "correct horse battery"
 GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
+QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)  # the usual one is slow on purpose
 CACHES = (get_settings, get_database, get_storage, queue.client, upload_rate.throttle)
 
 
@@ -175,6 +177,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setenv("LETHE_REDIS_URL", redis_url)
     monkeypatch.setenv("LETHE_STORAGE_URL", (folder / "storage").as_uri())
     monkeypatch.setenv("LETHE_HOME", str(folder / "home"))
+    monkeypatch.setattr(passwords, "_hasher", QUICK_HASHER)
     for cache in CACHES:
         cache.cache_clear()
     for limiter in vars(throttle).values():
