@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from server.cli.connection import Json, Url, connected, console, notes, print_facts, print_json
+from server.cli.connection import Json, Url, connected, console, moment, notes, print_facts, print_json
 from server.client.api import JsonObject, LetheClient
 from server.competitions.config_file import CompetitionFile, read_competition_file
 from server.errors import HostFault
@@ -143,8 +143,8 @@ def _print_plan(file: CompetitionFile) -> None:
     print_facts(
         (
             ("title", file.title),
-            ("opens", file.opens_at.isoformat()),
-            ("closes", file.closes_at.isoformat() + _if_past(file.closes_at)),
+            ("opens", moment(file.opens_at.isoformat())),
+            ("closes", moment(file.closes_at.isoformat()) + _if_past(file.closes_at)),
             ("dataset", file.dataset.name),
             ("network", file.network.name),
             ("runs", file.n_models),

@@ -69,6 +69,11 @@ def choose(session: Session, submission: Submission, *, selected: bool, actor: A
     return submission
 
 
+def chosen_ids(session: Session, team_id: str) -> set[str]:
+    """Return the ids of what a team chose; once the finals are frozen, of all its finals."""
+    return {submission.id for submission in repository.selected(session, team_id)}
+
+
 def would_count(session: Session, competition: Competition, team_id: str) -> list[str]:
     """Return the ids of the submissions that would be a team's finals if the competition closed now.
 

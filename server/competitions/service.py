@@ -23,6 +23,7 @@ from server.models.competition import (
     Visibility,
 )
 from server.models.preparing import ModelShard
+from server.moments import in_words
 
 
 def get(session: Session, slug: str, *, account: Account | None) -> Competition:
@@ -152,7 +153,7 @@ def open_now(session: Session, competition: Competition, *, actor: Account | Non
     lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
     at = now()
     if competition.closes_at <= at:
-        raise Conflict(f"{competition.slug} has closed at {competition.closes_at.isoformat()}; extend it first")
+        raise Conflict(f"{competition.slug} closed on {in_words(competition.closes_at)}; extend it first")
     competition.opens_at = min(competition.opens_at, at)
     return competition
 

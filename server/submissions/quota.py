@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from server.competitions.config_file import Limits
 from server.errors import QuotaExceeded
 from server.models.competition import Team
+from server.moments import in_words
 from server.submissions import repository
 
 
@@ -61,9 +62,8 @@ def check(quota: Quota, *, at: datetime) -> None:
     if quota.total is not None and quota.used_total >= quota.total:
         raise QuotaExceeded(f"All {quota.total} submissions of this competition are used", headers=quota.headers())
     if quota.used_today >= quota.per_day:
-        reset = quota.resets_at.isoformat(timespec="seconds")
         raise QuotaExceeded(
-            f"All {quota.per_day} submissions of today are used; the next day begins at {reset}",
+            f"All {quota.per_day} submissions of today are used; the next day begins on {in_words(quota.resets_at)}",
             headers=quota.headers(),
             retry_after_s=int((quota.resets_at - at).total_seconds()) + 1,
         )

@@ -1,14 +1,15 @@
 """Queries about submissions and their public scores. Private scores are not reachable from here."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
 from server.models.competition import Competition, Membership, Split, Visibility
 from server.models.evaluation import Evaluation, PublicScore, RunLog
-from server.models.submission import Submission
+from server.models.submission import Stage, Submission
+from server.submissions.shown import Show
 
 
 def count_counted(
@@ -38,14 +39,28 @@ def is_member(session: Session, *, team_id: str, account_id: str) -> bool:
 
 
 def of_team(session: Session, team_id: str) -> Sequence[Submission]:
-    """Return a team's submissions, the newest first.
+    """Return a team's submissions, the newest first."""
+    return session.scalars(_of_team(team_id).order_by(Submission.received_at.desc(), Submission.id)).all()
 
-    The competition's file, which the caller has loaded already, is not sent and decoded again with every line.
-    """
-    competition = joinedload(Submission.competition).options(defer(Competition.config), defer(Competition.source))
-    whole = competition, joinedload(Submission.team), joinedload(Submission.account)
-    statement = select(Submission).options(*whole).where(Submission.team_id == team_id)
-    return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id)).all()
+
+def page_of_team(
+    session: Session, team_id: str, *, show: Show, final_ids: Collection[str], offset: int, limit: int
+) -> Sequence[Submission]:
+    """Return some lines of a list of a team's submissions. final_ids: those that `Show.FINALS` stands for."""
+    order = [Submission.received_at.desc(), Submission.id]
+    statement = _of_team(team_id)
+    if show is Show.BEST:
+        statement = (
+            statement.join(PublicScore, PublicScore.submission_id == Submission.id)
+            .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
+            .where(Evaluation.is_current.is_(True))
+        )
+        order = [PublicScore.final_score.desc(), Submission.received_at, Submission.id]
+    elif show is Show.FINALS:
+        statement = statement.where(Submission.id.in_(final_ids))
+    elif show is Show.FAILED:
+        statement = statement.where(Submission.stage == Stage.FAILED.value)
+    return session.scalars(statement.order_by(*order).offset(offset).limit(limit)).all()
 
 
 def of_competition(session: Session, competition_id: str) -> Sequence[Submission]:
@@ -75,3 +90,13 @@ def public_sample_logs(session: Session, submission_id: str) -> Sequence[RunLog]
         .where(Evaluation.submission_id == submission_id, RunLog.on_public_sample.is_(True))
     )
     return session.scalars(statement.order_by(RunLog.id)).all()
+
+
+def _of_team(team_id: str) -> Select[tuple[Submission]]:
+    """Return the query of a team's submissions.
+
+    The competition's file, which the caller has loaded already, is not sent and decoded again with every line.
+    """
+    competition = joinedload(Submission.competition).options(defer(Competition.config), defer(Competition.source))
+    whole = competition, joinedload(Submission.team), joinedload(Submission.account)
+    return select(Submission).options(*whole).where(Submission.team_id == team_id)

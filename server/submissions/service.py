@@ -1,7 +1,7 @@
 """Submissions: taken whole or not at all, shown to their team, cancelled by it."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -20,11 +20,13 @@ from server.models.account import Account
 from server.models.competition import Competition, Team, Visibility
 from server.models.evaluation import PrivateScore, PublicScore
 from server.models.submission import ENDED, Submission
+from server.moments import duration, in_words
 from server.storage import Storage, content_key
 from server.submissions import quota, repository
 from server.submissions.notebook import Mode
 from server.submissions.package import load_package
 from server.submissions.quota import Quota
+from server.submissions.shown import Show
 from server.teams import repository as team_repository
 from server.teams import service as teams
 
@@ -89,11 +91,11 @@ def check_open(competition: Competition, received_at: datetime) -> None:
     """Raise Conflict unless what was received at that moment counts."""
     if lifecycle.accepts_submission(competition, received_at):
         return
-    opens, closes = competition.opens_at.isoformat(), competition.closes_at.isoformat()
     if received_at < competition.opens_at:
-        raise Conflict(f"{competition.slug} opens at {opens}")
+        raise Conflict(f"{competition.slug} opens on {in_words(competition.opens_at)}")
     if received_at >= competition.closes_at:
-        raise Conflict(f"{competition.slug} closed at {closes}; the file was received at {received_at.isoformat()}")
+        late = duration((received_at - competition.closes_at).total_seconds())
+        raise Conflict(f"{competition.slug} closed on {in_words(competition.closes_at)}; the file came {late} later")
     raise Conflict(f"{competition.slug} is {competition.state} and takes no submissions")
 
 
@@ -195,6 +197,27 @@ def list_own(session: Session, competition: Competition, account: Account) -> Se
 def list_of_team(session: Session, team: Team | None) -> Sequence[Submission]:
     """Return a team's submissions, the newest first; nothing where there is no team yet."""
     return repository.of_team(session, team.id) if team else []
+
+
+def page_of_team(
+    session: Session,
+    competition: Competition,
+    team: Team | None,
+    *,
+    show: Show,
+    final_ids: Collection[str],
+    offset: int,
+    limit: int,
+) -> Sequence[Submission]:
+    """Return some lines of a list of a team's submissions. final_ids: those that `Show.FINALS` stands for.
+
+    Raises NotFound for the best ones while the ladder is shown: their order would tell what it hides.
+    """
+    if show is Show.BEST and boards.shows_ladder(competition):
+        raise NotFound(f"{competition.slug} has a ladder, which does not tell which of your submissions are the best")
+    if team is None:
+        return []
+    return repository.page_of_team(session, team.id, show=show, final_ids=final_ids, offset=offset, limit=limit)
 
 
 def list_all(session: Session, competition: Competition) -> Sequence[Submission]:

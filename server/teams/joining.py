@@ -19,6 +19,7 @@ from server.errors import Conflict, NotAllowed, NotFound
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
+from server.moments import in_words
 from server.teams import repository, service
 
 LIFETIME = timedelta(days=7)
@@ -138,7 +139,7 @@ def check_leader(team: Team, actor: Account) -> None:
 def check_may_grow(competition: Competition, *, at: datetime) -> None:
     """Raise Conflict once teams of the competition stay as they are."""
     if not may_grow(competition, at=at):
-        raise Conflict(f"Teams of {competition.slug} could change until {_deadline(competition).isoformat()}")
+        raise Conflict(f"Teams of {competition.slug} could change until {in_words(_deadline(competition))}")
 
 
 def may_grow(competition: Competition, *, at: datetime) -> bool:

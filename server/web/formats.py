@@ -6,8 +6,8 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from server.db import now
+from server.moments import DAY, HOUR, MINUTE, duration, in_words
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
 UNITS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"))
 
 _markdown = MarkdownIt("js-default", {"html": False, "linkify": False})
@@ -26,18 +26,6 @@ def share(value: float | None) -> str:
 def fraction(value: float) -> str:
     """Write a share that somebody has set as per cent, with all the digits that it was given."""
     return f"{100 * value:.6g} %"
-
-
-def duration(seconds: float | None) -> str:
-    """Write a span of time with its two largest units."""
-    if seconds is None:
-        return "–"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    parts = [(whole // DAY, "d"), (whole % DAY // HOUR, "h"), (whole % HOUR // MINUTE, "min"), (whole % MINUTE, "s")]
-    first = next(index for index, (amount, _) in enumerate(parts) if amount)
-    return " ".join(f"{amount} {unit}" for amount, unit in parts[first : first + 2] if amount)
 
 
 def relative(moment: datetime, *, at: datetime | None = None) -> str:
@@ -70,8 +58,8 @@ def when(moment: datetime | None) -> Markup:
     """Return a <time> that reads exactly; a script turns it into the reader's own zone."""
     if moment is None:
         return Markup("–")
-    return Markup('<time datetime="{}" title="{}" data-time="exact">{:%d %b %Y, %H:%M} UTC</time>').format(
-        moment.isoformat(timespec="seconds"), relative(moment), moment
+    return Markup('<time datetime="{}" title="{}" data-time="exact">{}</time>').format(
+        moment.isoformat(timespec="seconds"), relative(moment), in_words(moment)
     )
 
 

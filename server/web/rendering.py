@@ -14,6 +14,7 @@ from markupsafe import Markup
 from server.db import now
 from server.errors import AppError
 from server.models.account import Role
+from server.moments import duration
 from server.web import formats
 from server.web.assets import get_assets
 from server.web.browsers import browser_name
@@ -50,7 +51,7 @@ def environment() -> Environment:
         score=formats.score,
         share=formats.share,
         fraction=formats.fraction,
-        duration=formats.duration,
+        duration=duration,
         ago=formats.ago,
         browser=browser_name,
         when=formats.when,

@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session
 from server.accounts.access import DatabaseDep
 from server.competitions import finals
 from server.competitions import service as competitions
-from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.leaderboard import service as leaderboards
-from server.models.competition import CompetitionState, Visibility
+from server.models.competition import Visibility
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
@@ -25,17 +24,16 @@ from server.teams import service as teams
 from server.web import live
 from server.web.cookies import Flash
 from server.web.csrf import csrf_token
-from server.web.deps import MemberDep, Place, PlaceDep, place_of, require_viewer
+from server.web.deps import MemberDep, PlaceDep, place_of, require_viewer
 from server.web.excerpts import ExcerptLine, excerpt, file_of
 from server.web.failures import failure_of
 from server.web.organising.code_view import highlighted_files
 from server.web.rendering import page, part, redirect, render
 from server.web.routing import page_router
+from server.web.submission_lists import AskedDep, listed
 from server.web.timeline import events_of, steps_of
 
 router = page_router()
-
-OVER = (CompetitionState.CLOSED, CompetitionState.PROVISIONAL, CompetitionState.FINAL, CompetitionState.ARCHIVED)
 
 
 def own_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -> Submission:
@@ -47,37 +45,36 @@ OwnSubmission = Annotated[Submission, Depends(own_submission)]
 
 
 @router.get("/competitions/{slug}/submissions", dependencies=[Depends(require_viewer)])
-def submissions_page(request: Request, session: SessionDep, place: PlaceDep) -> Response:
-    listed = _listed(session, place)
+def submissions_page(request: Request, session: SessionDep, place: PlaceDep, asked: AskedDep) -> Response:
     return page(
         request,
         "submissions.html",
         place=place,
         tab="submissions",
         quota=submissions.quota_of_team(session, place.competition, place.team, at=now()),
-        in_progress=sum(view.submission.stage not in ENDED for view in listed["views"]),
-        **listed,
+        **listed(session, place, asked),
     )
 
 
 @router.get("/competitions/{slug}/submissions/rows", dependencies=[Depends(require_viewer)])
-def submissions_rows(request: Request, session: SessionDep, place: PlaceDep) -> Response:
+def submissions_rows(request: Request, session: SessionDep, place: PlaceDep, asked: AskedDep) -> Response:
     """Send the lines of the list, for a page that cannot listen."""
-    listed = _listed(session, place)
-    is_last = all(view.submission.stage in ENDED for view in listed["views"])
-    return part(request, "_submission_rows.html", is_last=is_last, **listed)
+    shown = listed(session, place, asked)
+    return part(request, "_submission_rows.html", is_last=not shown["in_progress"], **shown)
 
 
 @router.get("/competitions/{slug}/submissions/events")
-def submissions_events(request: Request, database: DatabaseDep, place: PlaceDep, viewer: MemberDep) -> Response:
+def submissions_events(
+    request: Request, database: DatabaseDep, place: PlaceDep, *, viewer: MemberDep, asked: AskedDep
+) -> Response:
     """Stream the lines of the list as they change."""
     token = csrf_token(request)  # one for the stream, so that what did not change reads the same
 
     def look() -> live.Frame:
         with database.read() as session:
-            listed = _listed(session, replace(place, team=teams.team_of(session, place.competition, viewer)))
-            html = render(request, "_submission_rows.html", csrf=lambda: token, **listed)
-        return live.Frame(html, all(view.submission.stage in ENDED for view in listed["views"]))
+            shown = listed(session, replace(place, team=teams.team_of(session, place.competition, viewer)), asked)
+            html = render(request, "_submission_rows.html", csrf=lambda: token, **shown)
+        return live.Frame(html, is_last=not shown["in_progress"])
 
     return live.stream(request, look)
 
@@ -202,30 +199,13 @@ def choose_final(
     viewer: MemberDep,
     submission: OwnSubmission,
     *,
+    asked: AskedDep,
     selected: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Make the submission one of the team's finals, or no longer."""
+    """Make the submission one of the team's finals, or no longer. The address says which list to go back to."""
     finals.choose(session, submission, selected=selected, actor=viewer)
     done = Flash("good", "Chosen for the private leaderboard." if selected else "No longer chosen.")
-    return redirect(request, f"/competitions/{submission.competition.slug}/submissions", flash=done)
-
-
-def _listed(session: Session, place: Place) -> dict[str, Any]:
-    """Return what the list of a team's submissions shows."""
-    competition = place.competition
-    split = competitions.split_of(session, competition, Visibility.PUBLIC)
-    views = submissions.view(session, submissions.list_of_team(session, place.team), ended_in_full=False)
-    chosen = {view.submission.id for view in views if view.submission.selected}
-    return {
-        "views": views,
-        "oracle": leaderboards.oracle_of(split),
-        "can_choose": competition.state == CompetitionState.OPEN and competition.closes_at > now(),
-        "is_over": competition.state in OVER or competition.closes_at <= now(),
-        "is_revealed": is_revealed(competition),
-        "chosen": chosen,
-        "would_count": finals.would_count(session, competition, place.team.id) if place.team and not chosen else [],
-        "final_selections": place.file.limits.final_selections,
-    }
+    return redirect(request, f"/competitions/{submission.competition.slug}/submissions{asked.query()}", flash=done)
 
 
 def _shown(session: Session, storage: Storage, submission: Submission) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from server.models.account import Account
 from server.models.competition import Competition, Visibility
 from server.models.registry import metadata
 from server.submissions import service as submissions
+from server.submissions.shown import Show
+from server.teams import service as teams
 from server.web.organising import dashboard
 from tests.support.postgres import PostgresServer
 
@@ -147,6 +149,11 @@ def account(session: Session) -> Account:
     return session.get_one(Account, "a3")
 
 
+def page_of_mine(session: Session, show: Show) -> object:
+    of, mine = competition(session), teams.team_of(session, competition(session), account(session))
+    return submissions.page_of_team(session, of, mine, show=show, final_ids=(), offset=0, limit=100)
+
+
 ACTS: dict[str, Callable[[Session], object]] = {
     "the leaderboard": lambda s: boards.whole_board(s, competition(s), Visibility.PUBLIC),
     "the chart over time": lambda s: boards.scores_over_time(s, competition(s), ["t1-1", "t1-2"]),
@@ -154,6 +161,8 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "a sweep": lambda s: sweep.sweep(s, now(), max_attempts=3, lease_s=60),
     "the clock": lambda s: clock.tick(s, now()),
     "my submissions": lambda s: submissions.view(s, submissions.list_own(s, competition(s), account(s))),
+    "a page of my submissions": lambda s: page_of_mine(s, Show.NEWEST),
+    "my best submissions": lambda s: page_of_mine(s, Show.BEST),
     "my quota": lambda s: submissions.quota_of(s, competition(s), account(s), at=now()),
     "the dashboard": lambda s: dashboard.look(s, [competition(s)]),
     "the audit log of a competition": lambda s: audit.events(s, EventFilter(competition_id="c1")),

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import func, select
@@ -143,6 +144,17 @@ def test_deadline_is_a_rule_of_the_moment(
     answer = server.submit(server.participant())
     assert answer.status_code == status, answer.text
     assert count(server, Submission) == (status == 201)
+
+
+def test_a_refused_upload_is_told_the_moment_in_words(server: Instance) -> None:
+    headers, midnight = server.participant(), datetime(2031, 5, 1, tzinfo=UTC)
+    server.competition("soon", opens_at=midnight, closes_at=midnight + timedelta(days=1))
+    server.competition(
+        "over", opens_at=datetime(2024, 1, 1, tzinfo=UTC), closes_at=datetime(2024, 2, 29, 23, 59, tzinfo=UTC)
+    )
+    assert server.submit(headers, slug="soon").json()["detail"] == "soon opens on 01 May 2100, 00:00 UTC"
+    over = server.submit(headers, slug="over").json()["detail"]
+    assert re.fullmatch(r"over closed on 29 Feb 2024, 23:59 UTC; the file came \d+ d( \d+ h)? later", over)
 
 
 def test_what_was_received_before_the_deadline_counts_though_it_is_stored_after(server: Instance) -> None:

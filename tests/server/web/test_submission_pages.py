@@ -10,6 +10,7 @@ from server.db import now
 from server.models.competition import Competition, Visibility
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
+from server.moments import in_words
 from server.submissions import receipts
 from tests.support.instance import GOOD_CODE, Instance, zip_of
 from tests.support.scores import add_score
@@ -89,13 +90,15 @@ def test_an_upload_without_a_token_is_refused(server: Instance, ada: Visitor) ->
 
 
 def test_an_upload_after_the_deadline_is_refused_with_the_reason(server: Instance, ada: Visitor) -> None:
-    server.competition(opens_at=now() - timedelta(days=2), closes_at=now() - timedelta(hours=1))
+    closes_at = now() - timedelta(hours=1)
+    server.competition(opens_at=now() - timedelta(days=2), closes_at=closes_at)
     page = ada.get(SUBMIT).text
     assert "<title>Closed · Submit" in page
     assert "The competition closed on" in text_of(page)
     assert 'name="file"' not in page
     answer = ada.post(SUBMIT, {}, page="/", files={"file": ("mine.py", GOOD_CODE)})
     assert answer.status_code == 409
+    assert f"digits closed on {in_words(closes_at)}; the file came 1 h later" in text_of(answer.text)
 
 
 def test_before_it_opens_the_form_is_replaced_by_the_moment(server: Instance, ada: Visitor) -> None:

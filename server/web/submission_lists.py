@@ -1,0 +1,75 @@
+"""One page of a team's own submissions: which of them, in which order."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query
+from sqlalchemy.orm import Session
+
+from server.competitions import finals
+from server.competitions import service as competitions
+from server.competitions.lifecycle import is_revealed
+from server.db import now
+from server.leaderboard import service as leaderboards
+from server.models.competition import CompetitionState, Visibility
+from server.models.submission import ENDED
+from server.submissions import service as submissions
+from server.submissions.shown import Show
+from server.web.deps import Place
+
+LINES = 100
+OVER = (CompetitionState.CLOSED, CompetitionState.PROVISIONAL, CompetitionState.FINAL, CompetitionState.ARCHIVED)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address asks for. number: of the page, from 1."""
+
+    show: Show = Show.NEWEST
+    number: int = 1
+
+    def query(self, **other: Any) -> str:
+        """Return what an address ends with that asks for this, or for it with other values: `?show=best&page=2`."""
+        wanted = replace(self, **other)
+        given = {"show": wanted.show} if wanted.show != Show.NEWEST else {}
+        given |= {"page": str(wanted.number)} if wanted.number > 1 else {}
+        return f"?{urlencode(given)}" if given else ""
+
+
+def _asked(show: Show = Show.NEWEST, number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1) -> Asked:
+    return Asked(show, number)
+
+
+AskedDep = Annotated[Asked, Depends(_asked)]
+
+
+def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
+    """Return what one page of the list shows. Raises NotFound for an order that the competition hides."""
+    competition, team = place.competition, place.team
+    chosen = finals.chosen_ids(session, team.id) if team else set()
+    would_count = finals.would_count(session, competition, team.id) if team and not chosen else []
+    found = submissions.page_of_team(
+        session,
+        competition,
+        team,
+        show=asked.show,
+        final_ids=chosen or would_count,
+        offset=(asked.number - 1) * LINES,
+        limit=LINES + 1,
+    )
+    views = submissions.view(session, found[:LINES], ended_in_full=False)
+    return {
+        "asked": asked,
+        "views": views,
+        "has_more": len(found) > LINES,
+        "in_progress": sum(view.submission.stage not in ENDED for view in views),
+        "oracle": leaderboards.oracle_of(competitions.split_of(session, competition, Visibility.PUBLIC)),
+        "can_choose": competition.state == CompetitionState.OPEN and competition.closes_at > now(),
+        "is_over": competition.state in OVER or competition.closes_at <= now(),
+        "is_revealed": is_revealed(competition),
+        "is_ladder": leaderboards.shows_ladder(competition),
+        "chosen": chosen,
+        "would_count": would_count,
+        "final_selections": place.file.limits.final_selections,
+    }
