@@ -6,11 +6,11 @@ a CPU pass uses one thread, and the batch size is fixed for the split (manifest.
 
 import gc
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import safetensors.torch
@@ -18,16 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sandbox.guest.networks import build, to_inputs
+from sandbox.guest.networks import build
 from server.errors import InvalidSubmission
 from worker.scoring.confidences import logit_scaled_confidences
 from worker.splits.files import read_json, read_tensors
+from worker.splits.image_batches import Form, ImageBatches, form_of
 from worker.splits.manifest import NETWORK_PATH, require_whole
 from worker.splits.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from worker.splits.stored_sets import SET_PATHS, StoredSet
-
-RESIDENT_BYTES = 4 * 2**30  # on a CPU, sets whose float inputs fit in this together stay in memory as floats
-CUDA_SHARE = 0.4  # of a device's free memory, for the sets
 
 
 class NonFiniteOutputs(InvalidSubmission):
@@ -88,11 +86,8 @@ class SplitEvaluator:
         self._channels_last = any(isinstance(module, nn.Conv2d) for module in self._net.modules())
         if self._channels_last:
             self._net = self._net.to(memory_format=torch.channels_last)
-        form = _form(sum(stored.images.numel() for stored in sets.values()), self.device)
-        self._sets = {
-            name: _EvaluationSet(stored, network, self.device, form=form, memory_format=self._memory_format)
-            for name, stored in sets.items()
-        }
+        form = form_of(sum(stored.images.numel() for stored in sets.values()), self.device)
+        self._sets = {name: self._kept(stored, form) for name, stored in sets.items()}
 
     @classmethod
     def load(cls, split_dir: Path, device: str = "cpu") -> Self:
@@ -138,11 +133,12 @@ class SplitEvaluator:
 
     def logits(self, name: str) -> Tensor:
         """Return the loaded model's float32 logits [n, classes] of a set, on the device."""
-        return torch.cat([self._forward(inputs) for inputs in self._sets[name].batches(self.batch_size)])
+        return torch.cat([self._forward(inputs) for inputs in self._sets[name].images.in_order(self.batch_size)])
 
-    @property
-    def _memory_format(self) -> torch.memory_format:
-        return torch.channels_last if self._channels_last else torch.contiguous_format
+    def _kept(self, stored: StoredSet, form: Form) -> "_EvaluationSet":
+        memory_format = torch.channels_last if self._channels_last else torch.contiguous_format
+        images = ImageBatches(stored.images, self.network, self.device, form=form, memory_format=memory_format)
+        return _EvaluationSet(images, stored.labels.to(self.device), stored.labels.numpy())
 
     def _forward(self, inputs: Tensor) -> Tensor:
         with autocast(self.precision, self.device):
@@ -154,6 +150,15 @@ class SplitEvaluator:
         hits = torch.bincount(labels[logits.argmax(dim=1) == labels], minlength=logits.shape[1])
         sizes = np.bincount(self._sets[name].labels_on_host, minlength=logits.shape[1])
         return _ClassHits(hits.cpu().numpy(), sizes)
+
+
+@dataclass(frozen=True)
+class _EvaluationSet:
+    """One set: its images as inputs in the network's layout, its labels on the device and on the host."""
+
+    images: ImageBatches
+    labels: Tensor
+    labels_on_host: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -211,51 +216,6 @@ class BackgroundEvaluator:
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         self._thread.shutdown(cancel_futures=error_type is not None)
-
-
-_Form = Literal["inputs on the device", "bytes on the device", "streamed"]
-
-
-def _form(n_values: int, device: torch.device) -> _Form:
-    """Return the fastest form in which sets of `n_values` pixels fit."""
-    room = RESIDENT_BYTES
-    if device.type == "cuda":
-        room = int(CUDA_SHARE * torch.cuda.mem_get_info(device)[0])
-    if 4 * n_values <= room:
-        return "inputs on the device"
-    if device.type == "cuda" and n_values <= room:
-        return "bytes on the device"
-    return "streamed"
-
-
-class _EvaluationSet:
-    """One set, cut into batches of float32 inputs on the device, in the network's layout."""
-
-    def __init__(
-        self,
-        stored: StoredSet,
-        network: Mapping[str, Any],
-        device: torch.device,
-        *,
-        form: _Form,
-        memory_format: torch.memory_format,
-    ) -> None:
-        self.labels_on_host: NDArray[np.int64] = stored.labels.numpy()
-        self.labels = stored.labels.to(device)
-        self._network, self._device, self._memory_format = network, device, memory_format
-        self._is_ready = form == "inputs on the device"
-        self._images = stored.images if form == "streamed" else self._laid_out(stored.images)
-        if self._is_ready:
-            self._images = to_inputs(self._images, network)
-
-    def batches(self, size: int) -> Iterator[Tensor]:
-        for start in range(0, len(self.labels_on_host), size):
-            batch = self._images[start : start + size]
-            yield batch if self._is_ready else to_inputs(self._laid_out(batch), self._network)
-
-    def _laid_out(self, images: Tensor) -> Tensor:
-        """Return the bytes on the device; what is computed from them keeps their layout."""
-        return images.to(self._device).contiguous(memory_format=self._memory_format)
 
 
 class _ExactLinear(nn.Linear):

@@ -12,6 +12,7 @@ from tests.worker.splits.conftest import competition
 from worker import inference
 from worker.inference import BackgroundEvaluator, NonFiniteOutputs, SplitEvaluator, load_original, original_spec
 from worker.scoring.confidences import logit_scaled_confidences
+from worker.splits import image_batches
 from worker.splits.errors import DamagedSplit, SplitNotPrepared
 from worker.splits.files import read_json
 from worker.splits.outputs import read_outputs
@@ -93,7 +94,7 @@ def test_bits_do_not_depend_on_threads_order_or_the_models_before(split: Path) -
 
 def test_sets_too_large_to_keep_are_streamed_to_the_same_bits(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = SplitEvaluator.load(split).evaluate(weights_of(split))
-    monkeypatch.setattr(inference, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 0)
     streamed = SplitEvaluator.load(split).evaluate(weights_of(split))
     assert kept.confidences.tobytes() == streamed.confidences.tobytes()
     assert kept.retain_accuracy == streamed.retain_accuracy
@@ -122,12 +123,12 @@ def test_coloured_pictures_lie_in_the_networks_layout_and_are_streamed_to_the_sa
     network = network_named("small_cnn")
     state = build(network).state_dict()
     kept = SplitEvaluator(network, coloured_sets(), batch_size=16)
-    monkeypatch.setattr(inference, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 0)
     streamed = SplitEvaluator(network, coloured_sets(), batch_size=16)
     for evaluator in (kept, streamed):
-        for batch in evaluator._sets["forget"].batches(16):
+        for batch in evaluator._sets["forget"].images.in_order(16):
             assert batch.is_contiguous(memory_format=torch.channels_last)
-    assert kept._sets["forget"]._images.dtype == torch.float32  # the bytes are not kept beside
+    assert kept._sets["forget"].images.images.dtype == torch.float32  # the bytes are not kept beside
     outputs = [evaluator.evaluate_state(state).confidences.tobytes() for evaluator in (kept, streamed)]
     assert outputs[0] == outputs[1]
 

@@ -26,7 +26,7 @@ def can_stack(job: TrainingJob) -> bool:
     Grouped convolutions are faster than a loop on small pictures only (benchmarks/splits/training.py), and stacked
     weights that leave the cache are slower than one model's after another.
     """
-    return job.images.is_floating_point() and stacks_well(job.network, job.recipe, device=job.device.type)
+    return job.images.form == "inputs on the device" and stacks_well(job.network, job.recipe, device=job.device.type)
 
 
 def stacks_well(network: Mapping[str, Any], recipe: Training, *, device: str) -> bool:
@@ -68,7 +68,7 @@ def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch
             step = epoch * job.steps_per_epoch + number
             rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
             set_learning_rate(optimizer, rate)
-            logits = forward(state, job.images[batch])
+            logits = forward(state, job.images.images[batch])
             loss = _summed_loss(logits, job.labels[batch], weights, job.recipe.label_smoothing)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

@@ -17,14 +17,13 @@ from torch import Tensor
 from worker.splits.capture import StepRefused, captured, rehearse
 from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.device_memory import ran_out_of_memory
-from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate, to_device
+from worker.splits.recipe import augment, learning_rate, make_optimizer, set_learning_rate
 from worker.splits.training import (
     ModelTraining,
     OnEpoch,
     OnNote,
     State,
     TrainingJob,
-    batches_of,
     stack_states,
     untrained,
 )
@@ -157,8 +156,8 @@ class GraphedTraining:
         self.training = ModelTraining.start(job, self.seed)
         self.training.optimizer = make_optimizer(job.recipe, self.training.net.parameters(), capturable_on=job.device)
         self.training.net.train()
-        first = torch.arange(job.recipe.batch_size, device=job.device)
-        self.images, self.labels = job.inputs_at(first), job.labels[first]
+        index, self.images = next(job.batches(torch.arange(job.recipe.batch_size), job.recipe.batch_size))
+        self.labels = job.labels[index]
         self._warm_up(rehearsed=rehearsed)
         if self.checkpoints:
             self.checkpoints.resume(self.training, self.index)
@@ -171,14 +170,13 @@ class GraphedTraining:
             yield training.epoch
         while training.epoch < job.recipe.epochs:
             order = torch.randperm(len(job.labels), generator=training.generator)
-            with torch.cuda.stream(self.stream):  # the batches too: joining the last two is work on the device
-                batches = batches_of(to_device(order, job.device), job.recipe.batch_size)
-            for number, batch in enumerate(batches):
+            batches = job.batches(order, job.recipe.batch_size)
+            for number in range(job.steps_per_epoch):
                 step = training.epoch * job.steps_per_epoch + number
                 rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
-                with torch.cuda.stream(self.stream):
+                with torch.cuda.stream(self.stream):  # the batches too: joining the last two is work on the device
                     set_learning_rate(training.optimizer, rate)
-                    self._step(batch)
+                    self._step(*next(batches))
                 if number + 1 < job.steps_per_epoch:
                     yield 0
             self._end_epoch()
@@ -190,12 +188,12 @@ class GraphedTraining:
             self.stream.synchronize()
             self.checkpoints.after_epoch(self.training, self.index)
 
-    def _step(self, batch: Tensor) -> None:
-        if len(batch) != self.job.recipe.batch_size:  # the last of an epoch: too rare to be worth a graph
-            self.training.step(batch)
+    def _step(self, index: Tensor, inputs: Tensor) -> None:
+        if len(index) != self.job.recipe.batch_size:  # the last of an epoch: too rare to be worth a graph
+            self.training.step(index, inputs)
             return
-        self.images.copy_(augment(self.job.recipe, self.job.inputs_at(batch), self.training.generator))
-        torch.index_select(self.job.labels, 0, batch, out=self.labels)
+        self.images.copy_(augment(self.job.recipe, inputs, self.training.generator))
+        torch.index_select(self.job.labels, 0, index, out=self.labels)
         if self.graph is None:
             self._whole_step()
         else:

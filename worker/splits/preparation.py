@@ -276,7 +276,7 @@ class Preparation:
         job = self._job("retain")
         started = time.perf_counter()
         train_model(job, self._seed("timing", 0))
-        if job.images.is_cuda:
+        if job.device.type == "cuda":
             torch.cuda.synchronize()
         return {"retraining_time_s": round(time.perf_counter() - started, 4)}
 

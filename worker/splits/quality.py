@@ -15,8 +15,8 @@ def training_accuracy(job: TrainingJob, state: State, *, batch_size: int = 512) 
     net = net.to(job.device).eval()
     with torch.inference_mode():
         right = sum(
-            int((net(job.inputs_at(index)).argmax(dim=1) == job.labels[index]).sum())
-            for index in torch.split(torch.arange(len(job.labels), device=job.device), batch_size)
+            int((net(inputs).argmax(dim=1) == job.labels[index]).sum())
+            for index, inputs in job.batches(torch.arange(len(job.labels)), batch_size)
         )
     return right / len(job.labels)
 

@@ -12,13 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sandbox.guest.networks import build, to_inputs
+from sandbox.guest.networks import build
 from server.competitions.config_file import Training
+from worker.splits.image_batches import ImageBatches, form_of
 from worker.splits.precision import autocast, device_arithmetic, repeatable_attention
-from worker.splits.recipe import augment, class_weights, learning_rate, make_optimizer, set_learning_rate
+from worker.splits.recipe import (
+    augment,
+    class_weights,
+    learning_rate,
+    make_optimizer,
+    set_learning_rate,
+    to_device,
+)
 from worker.splits.seeds import derive_seed, torch_generator
-
-FLOAT_BYTES = 4 * 2**30  # training images are kept as floats up to this
 
 State = dict[str, Tensor]
 OnEpoch = Callable[[int], None]  # called with the number of model-epochs just finished
@@ -29,30 +35,31 @@ OnNote = Callable[[str], None]  # called with what an organiser should know of h
 class TrainingJob:
     """What is trained on what.
 
-    images: [n, C, H, W] on the device, float32 inputs where they fit in memory, else bytes scaled batch by batch.
-    labels: int64 [n] on the device.
+    images: [n, C, H, W], as float32 inputs on the device where they fit there. labels: int64 [n] on the device.
     """
 
     network: Mapping[str, Any]
     recipe: Training
-    images: Tensor
+    images: ImageBatches
     labels: Tensor
 
     @classmethod
     def on_device(
         cls, network: Mapping[str, Any], recipe: Training, images: Tensor, labels: Tensor, *, device: str
     ) -> "TrainingJob":
-        """Return the job with its uint8 `images` on `device`, in the network's layout."""
-        if 4 * images.numel() <= FLOAT_BYTES:
-            images = to_inputs(images.to(device), network)
-        elif device != "cpu":
-            images = images.to(device)
-        return cls(network=network, recipe=recipe, images=images, labels=labels.to(device))
+        """Return the job with its uint8 `images` where `device` has room for them, and its labels there."""
+        where = torch.device(device)
+        kept = ImageBatches(images, network, where, form=form_of(images.numel(), where))
+        return cls(network=network, recipe=recipe, images=kept, labels=labels.to(where))
 
-    def inputs_at(self, index: Tensor) -> Tensor:
-        """Return the float32 inputs of the images at `index`."""
-        chosen = self.images[index]
-        return chosen if chosen.is_floating_point() else to_inputs(chosen, self.network)
+    def batches(self, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the images at `order` (int64 [m], on the host) in batches: positions and float32 inputs on the device.
+
+        Each next one belongs on the stream that computes with it.
+        """
+        on_device = batches_of(to_device(order, self.device), size)
+        inputs = self.images.at(batches_of(order, size), on_device)
+        yield from zip(on_device, inputs, strict=True)
 
     @property
     def device(self) -> torch.device:
@@ -127,19 +134,18 @@ class ModelTraining:
         """Train over every image once, in the order that the seed gives for this epoch."""
         self.net.train()
         job = self.job
-        order = torch.randperm(len(job.labels), generator=self.generator).to(job.device)
+        order = torch.randperm(len(job.labels), generator=self.generator)
         with _own_global_generator(job.device, derive_seed("epoch", self.seed, self.epoch)):
-            for number, batch in enumerate(batches_of(order, job.recipe.batch_size)):
+            for number, (index, inputs) in enumerate(job.batches(order, job.recipe.batch_size)):
                 step = self.epoch * job.steps_per_epoch + number
                 rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
                 set_learning_rate(self.optimizer, rate)
-                self.step(batch)
+                self.step(index, inputs)
         self.epoch += 1
 
-    def step(self, batch: Tensor) -> None:
-        """Make one step of the optimiser on the images at `batch`."""
-        images = augment(self.job.recipe, self.job.inputs_at(batch), self.generator)
-        self.step_on(images, self.job.labels[batch])
+    def step(self, index: Tensor, inputs: Tensor) -> None:
+        """Make one step of the optimiser on the images at `index`, augmented."""
+        self.step_on(augment(self.job.recipe, inputs, self.generator), self.job.labels[index])
 
     def step_on(self, images: Tensor, labels: Tensor) -> None:
         """Make one step of the optimiser on these inputs."""

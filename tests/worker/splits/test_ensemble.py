@@ -94,7 +94,8 @@ def test_augmented_recipes_are_not_stacked() -> None:
 
 def test_convolutions_are_stacked_on_small_pictures_only() -> None:
     assert can_stack(job(CNN))
-    large = TrainingJob({**CNN, "input_shape": [1, 32, 32]}, job().recipe, torch.zeros(2, 1, 32, 32), torch.zeros(2))
+    pictures, labels = torch.zeros(2, 1, 32, 32, dtype=torch.uint8), torch.zeros(2)
+    large = TrainingJob.on_device({**CNN, "input_shape": [1, 32, 32]}, job().recipe, pictures, labels, device="cpu")
     assert not can_stack(large)
 
 

@@ -10,7 +10,7 @@ import torch
 from server.competitions.config_file import Training
 from tests.worker.splits.conftest import MakeCompetition
 from worker.inference import SplitEvaluator, load_original
-from worker.splits import graphed
+from worker.splits import graphed, training
 from worker.splits.capture import StepRefused
 from worker.splits.checkpoints import TrainingCheckpoints
 from worker.splits.graphed import can_graph, draws_random_numbers, train_graphed
@@ -128,13 +128,13 @@ def test_a_fused_step_goes_on_from_a_checkpoint_in_the_same_bits(tmp_path: Path,
 def test_an_epochs_batches_are_cut_on_the_models_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch that ends in a single image joins two batches, which is work on the device like any other."""
     cut_on: list[StandInStream | None] = []
-    batches_of = graphed.batches_of
+    batches_of = training.batches_of
 
     def cut(*arguments: Any) -> Any:
         cut_on.append(StandInStream.current)
         return batches_of(*arguments)
 
-    monkeypatch.setattr(graphed, "batches_of", cut)
+    monkeypatch.setattr(training, "batches_of", cut)
     train_graphed(job("cpu", network="small_cnn", n_images=33, epochs=1), {0: 5})
     assert cut_on
     assert None not in cut_on
