@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from server.embedded.redis import socket_path
+from server.embedded.socket_paths import socket_path
 
 
 class Settings(BaseSettings):

@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 
 from server.errors import InvalidInput
-from server.submissions import receipts
 
 console = Console()
 Key = Annotated[str | None, typer.Option("--key", help="The instance's public key, from GET /api/v1/receipt-key.")]
@@ -20,6 +19,8 @@ def register_commands(app: typer.Typer) -> None:
 
 def verify(receipt: Annotated[Path, typer.Argument(help="The receipt, a JSON file.")], key: Key = None) -> None:
     """Check a receipt's signature; with --key also that this instance signed it. Exit status 1 if it does not hold."""
+    from server.submissions import receipts
+
     body = read_receipt(receipt)
     receipts.verify(body, public_key=key)
     score, submission = body["score"], body["submission"]

@@ -5,13 +5,11 @@ parent is replaced by an empty one rather than adopted.
 """
 
 import fcntl
-import hashlib
 import importlib.util
 import os
 import shutil
 import stat
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -21,10 +19,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from server.embedded.socket_paths import socket_path
 from server.errors import Conflict, HostFault
-
-# sun_path holds 108 bytes with its closing NUL; some systems have 104.
-LONGEST_SOCKET_PATH = 100
 
 
 class RedisProcess:
@@ -95,15 +91,6 @@ def client_url(broker_url: str) -> str:
     """Return the URL that redis-py understands for one of Celery's: only the name of a unix socket's scheme differs."""
     scheme = "redis+socket://"
     return "unix://" + broker_url.removeprefix(scheme) if broker_url.startswith(scheme) else broker_url
-
-
-def socket_path(folder: Path) -> Path:
-    """Return where the socket of `folder` lies: inside it, or in a private short folder if that name is too long."""
-    inside = folder.absolute() / "redis.sock"
-    if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
-        return inside
-    digest = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"lethe-{os.getuid()}-{digest}" / "redis.sock"
 
 
 def redis_server_program() -> Path:

@@ -15,8 +15,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server import queue
-from server.accounts import service as accounts
 from server.accounts import passwords, throttle, tokens
+from server.accounts import service as accounts
 from server.competitions import clock
 from server.competitions import service as competitions
 from server.config import get_settings

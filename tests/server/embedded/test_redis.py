@@ -10,7 +10,8 @@ import kombu
 import pytest
 import redis
 
-from server.embedded.redis import LONGEST_SOCKET_PATH, client_url, redis_server_program, socket_path, start_redis
+from server.embedded.redis import client_url, redis_server_program, start_redis
+from server.embedded.socket_paths import LONGEST_SOCKET_PATH, socket_path
 from server.errors import Conflict, HostFault
 
 # Starts a Redis, says so, and waits to be killed.
