@@ -86,6 +86,7 @@ class CostCache(Generic[T]):
         with self._lock:
             if len(self._kept) >= MAX_KEYS:
                 self._kept.clear()
+                self._computing.clear()  # who holds one lets it go all the same
             until = self._clock() + min(LONGEST_S, KEPT_PER_SECOND_OF_COST * cost)
             self._kept[key] = _Kept(value, until, cost)
         return value

@@ -10,12 +10,11 @@ losses fall, here scores rise.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Try:
+class Try(NamedTuple):
     """A scored submission."""
 
     submission_id: str
@@ -23,8 +22,7 @@ class Try:
     score: float
 
 
-@dataclass(frozen=True)
-class Rung:
+class Rung(NamedTuple):
     """What is shown after a submission: the team's score, and the submission that last moved it."""
 
     submission_id: str

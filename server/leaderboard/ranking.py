@@ -4,11 +4,13 @@ Pure: entries in, rows out. Only teams that compete take a rank; the organiser's
 oracle stand between them as references, and what is disqualified stands at the end.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from math import isfinite
+from typing import NamedTuple
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class RowKind(StrEnum):
@@ -18,8 +20,7 @@ class RowKind(StrEnum):
     DISQUALIFIED = "disqualified"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """The best of one team, before it is ranked."""
 
     team_id: str
@@ -36,8 +37,7 @@ class Entry:
     mode: str = "function"  # notebook: its runs are not independent of each other
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One line of a board. `rank` is None for references and for what is disqualified."""
 
     rank: int | None
@@ -52,52 +52,38 @@ def rank(entries: Iterable[Entry], *, oracle: float | None, show_ties: bool = Fa
     oracle: score of the exact-retraining oracle; every row tells its share of it.
     show_ties: number the groups of teams that the scorer's paired test does not tell apart.
     """
-    scored = sorted((entry for entry in entries if _is_number(entry.score)), key=_order)
-    ranks = _shared_ranks([entry for entry in scored if entry.kind is RowKind.TEAM])
-    groups = _tied_groups([entry for entry in scored if entry.kind is RowKind.TEAM]) if show_ties else {}
-    return [
-        Row(
-            rank=ranks.get(entry.team_id),
-            tied_group=groups.get(entry.team_id),
-            share_of_oracle=entry.score / oracle if oracle and entry.score is not None else None,
-            entry=entry,
-        )
-        for entry in scored
-    ]
+    scored = sorted((entry for entry in entries if entry.score is not None and isfinite(entry.score)), key=_order)
+    groups = _tied_groups(scored) if show_ties else {}
+    rows, place, shared, before = [], 0, 0, None
+    for entry in scored:
+        score = entry.score or 0.0
+        is_ranked = entry.kind is RowKind.TEAM
+        if is_ranked:
+            place += 1
+            if score != before:  # "1, 2, 2, 4": one more than the number of teams that are strictly better
+                shared, before = place, score
+        share = score / oracle if oracle else None
+        rows.append(Row(shared if is_ranked else None, groups.get(entry.team_id), share, entry))
+    return rows
 
 
-def _is_number(score: float | None) -> bool:
-    return score is not None and math.isfinite(score)
-
-
-def _order(entry: Entry) -> tuple[bool, float, bool, float, str]:
+def _order(entry: Entry) -> tuple[bool, float, bool, datetime, str]:
     """Disqualified last; then the better score; at equal scores a reference, then the earlier submission."""
-    received = entry.received_at.timestamp() if entry.received_at else 0.0
+    kind = entry.kind
     return (
-        entry.kind is RowKind.DISQUALIFIED,
+        kind is RowKind.DISQUALIFIED,
         -(entry.score or 0.0),
-        entry.kind is RowKind.TEAM,
-        received,
+        kind is RowKind.TEAM,
+        entry.received_at or EPOCH,
         entry.team_id,
     )
 
 
-def _shared_ranks(teams: Sequence[Entry]) -> dict[str, int]:
-    """Return "1, 2, 2, 4": a rank is one more than the number of teams that are strictly better."""
-    ranks: dict[str, int] = {}
-    shared = 1
-    for place, entry in enumerate(teams, start=1):
-        if place == 1 or entry.score != teams[place - 2].score:
-            shared = place
-        ranks[entry.team_id] = shared
-    return ranks
-
-
-def _tied_groups(teams: Sequence[Entry]) -> dict[str, int]:
-    """Return the scorer's groups, numbered from 1 down the board; an entry that was never compared has none."""
+def _tied_groups(scored: Sequence[Entry]) -> dict[str, int]:
+    """Return the scorer's groups, of teams, numbered from 1 down the board; one that was never compared has none."""
     numbers: dict[int, int] = {}
     return {
         entry.team_id: numbers.setdefault(entry.tied_group, len(numbers) + 1)
-        for entry in teams
-        if entry.tied_group is not None
+        for entry in scored
+        if entry.kind is RowKind.TEAM and entry.tied_group is not None
     }

@@ -1,7 +1,7 @@
 """The boards of a competition: who sees which, and what stands on them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import count
@@ -13,9 +13,8 @@ from server.competitions.lifecycle import is_revealed
 from server.errors import NotFound
 from server.leaderboard import repository
 from server.leaderboard.cache import CostCache
-from server.leaderboard.ladder import climb
+from server.leaderboard.ladder import Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
-from server.leaderboard.repository import Best
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, Visibility
 
@@ -51,10 +50,21 @@ class Board:
         ends = (row.entry.interval_high for row in self.rows if row.entry.interval_high is not None)
         return max(ends, default=None)
 
+    @cached_property
+    def sought_names(self) -> list[str]:
+        """The team's name of each line, as it is searched."""
+        return [row.entry.team.casefold() for row in self.rows]
+
+    def worked_out(self) -> "Board":
+        """Return this board with all that pages ask of a whole board, so that no request has to work it out."""
+        for name in ("teams", "places", "leader", "interval_scale", "sought_names"):
+            getattr(self, name)
+        return self
+
     def for_participants(self) -> "Board":
         """Return the board without what only organisers see."""
         rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
-        return Board(self.visibility, self.oracle, rows)
+        return self if len(rows) == len(self.rows) else Board(self.visibility, self.oracle, rows)
 
     def row_of(self, team_id: str) -> Row | None:
         place = self.places.get(team_id)
@@ -63,7 +73,9 @@ class Board:
     def matching(self, query: str) -> tuple[Row, ...]:
         """Return the rows whose team's name holds `query`; all of them if it is empty."""
         wanted = query.strip().casefold()
-        return tuple(row for row in self.rows if wanted in row.entry.team.casefold()) if wanted else self.rows
+        if not wanted:
+            return self.rows
+        return tuple(row for row, name in zip(self.rows, self.sought_names, strict=True) if wanted in name)
 
 
 _boards: CostCache[tuple[Board, Board]] = CostCache()
@@ -105,11 +117,11 @@ def may_see_private(competition: Competition, *, organiser: bool) -> bool:
     return is_revealed(competition) or (organiser and competition.state in SEALED_BUT_COMPUTED)
 
 
-def shake_up(session: Session, competition: Competition, private: Board, *, organiser: bool) -> dict[str, int]:
-    """Return how many ranks each team rose (positive) or fell from the public to the private board."""
+def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:
+    """Return how many ranks each of these teams rose (positive) or fell from the public to the private board."""
     public = board_for(session, competition, Visibility.PUBLIC, organiser=organiser)
     moves = {}
-    for row in private.rows:
+    for row in private:
         before = public.row_of(row.entry.team_id)
         if row.rank and before and before.rank:
             moves[row.entry.team_id] = before.rank - row.rank
@@ -130,59 +142,25 @@ def oracle_of(split: Split) -> float | None:
 
 def _both_views(session: Session, competition: Competition, visibility: Visibility) -> tuple[Board, Board]:
     whole = whole_board(session, competition, visibility)
-    return whole, whole.for_participants()
+    return whole.worked_out(), whole.for_participants().worked_out()
 
 
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
-    best = _best(session, competition, visibility)
-    active = repository.activity(session, competition.id)
-    intervals = competitions.file_of(competition).metric.show_intervals
-    entries = []
-    for team_id, name, is_baseline, is_disqualified in repository.teams(session, competition.id):
-        if team_id not in best:
-            continue
-        found, seen = best[team_id], active.get(team_id)
-        entries.append(
-            Entry(
-                team_id=team_id,
-                team=name,
-                kind=_kind(is_baseline=is_baseline, is_disqualified=is_disqualified),
-                score=found.score,
-                submission_id=found.submission_id,
-                received_at=found.received_at,
-                interval_low=found.interval_low if intervals else None,
-                interval_high=found.interval_high if intervals else None,
-                tied_group=found.tied_group,
-                entries=seen.entries if seen else 0,
-                last_entry_at=seen.last_entry_at if seen else None,
-                mode=found.mode,
-            )
-        )
-    return entries
-
-
-def _best(session: Session, competition: Competition, visibility: Visibility) -> dict[str, Best]:
     """Return what each team is ranked by: its best score, or where it stands on the ladder."""
-    best = repository.best_scores(session, competition.id, visibility)
     if not shows_ladder(competition, visibility):
-        return best
+        intervals = competitions.file_of(competition).metric.show_intervals
+        return repository.entries(session, competition.id, visibility, with_intervals=intervals)
+    entries = repository.entries(session, competition.id, visibility, with_intervals=False)
+    tries = repository.tries(session, competition.id)
     step = competitions.file_of(competition).board.step
-    rungs = {
-        team_id: list(climb(tries, step=step).values())[-1]
-        for team_id, tries in repository.tries(session, competition.id).items()
-    }
-    return {
-        team_id: replace(
-            found,
-            submission_id=rungs[team_id].submission_id,
-            score=rungs[team_id].score,
-            received_at=rungs[team_id].received_at,
-            interval_low=None,
-            interval_high=None,
-            tied_group=None,
-        )
-        for team_id, found in best.items()
-    }
+    return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries]
+
+
+def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
+    *_, rung = climb(tries, step=step).values()
+    return entry._replace(
+        submission_id=rung.submission_id, score=rung.score, received_at=rung.received_at, tied_group=None
+    )
 
 
 def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
@@ -198,9 +176,3 @@ def ladder_scores(session: Session, competition: Competition, team_ids: Sequence
     return {
         submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()
     }
-
-
-def _kind(*, is_baseline: bool, is_disqualified: bool) -> RowKind:
-    if is_disqualified:
-        return RowKind.DISQUALIFIED
-    return RowKind.BASELINE if is_baseline else RowKind.TEAM

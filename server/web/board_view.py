@@ -14,6 +14,7 @@ from server.web.rendering import environment
 LINES = 100
 STRIP_WIDTH = 1000
 STRIP_HEADROOM = 1.05
+MOST_STRIPS = 64
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Strip:
 
 
 _fragments: CostCache[Markup] = CostCache()
-_strips: CostCache[Strip | None] = CostCache()
+_strips: dict[int, Strip | None] = {}  # by version: a board does not change
 
 
 def rows_html(
@@ -42,7 +43,7 @@ def rows_html(
     moves: dict[str, int] | None = None,
 ) -> Markup:
     """Return one page of lines. The lines are the same for every reader; the own one is marked afterwards."""
-    lines = rows[(number - 1) * LINES : number * LINES]
+    lines = lines_of(rows, number)
     if not lines:
         return Markup("")
     scale = board.interval_scale
@@ -60,6 +61,11 @@ def _render(lines: tuple[Row, ...], *, scale: float | None, next_url: str, moves
     return Markup(html)  # noqa: S704 (rendered with autoescape)
 
 
+def lines_of(rows: tuple[Row, ...], number: int) -> tuple[Row, ...]:
+    """Return the rows of one page, from 1."""
+    return rows[(number - 1) * LINES : number * LINES]
+
+
 def pages_of(rows: tuple[Row, ...]) -> int:
     return max(1, ceil(len(rows) / LINES))
 
@@ -71,7 +77,11 @@ def page_of(board: Board, team_id: str) -> int:
 
 def strip_of(board: Board, own: Row | None) -> Strip | None:
     """Return the strip of a board, or None if there is nothing to compare."""
-    strip = _strips.get(board.version, lambda: _strip(board))
+    strip = _strips.get(board.version)
+    if strip is None:
+        if len(_strips) >= MOST_STRIPS:
+            _strips.clear()
+        strip = _strips[board.version] = _strip(board)
     if strip is None or own is None:
         return strip
     return replace(strip, own=_position(own.entry.score or 0.0, top=strip.top))

@@ -47,7 +47,8 @@ def leaderboard_page(
     next_url = page_url(page_number + 1, part="rows") if page_number < pages else ""
     moves = None
     if board is Visibility.PRIVATE:
-        moves = leaderboards.shake_up(session, place.competition, shown, organiser=place.is_organiser)
+        lines = board_view.lines_of(rows, page_number)
+        moves = leaderboards.shake_up(session, place.competition, lines, organiser=place.is_organiser)
     html = board_view.rows_html(shown, rows, number=page_number, next_url=next_url, own_team_id=own_id, moves=moves)
     if part == "rows":
         return HTMLResponse(html, headers={"Cache-Control": "private, no-cache"})
@@ -107,7 +108,7 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
 def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
     """Send the public and the private rank of the first teams, and of the reader's own. Sealed until the reveal."""
     private = leaderboards.board_for(session, place.competition, Visibility.PRIVATE, organiser=place.is_organiser)
-    moves = leaderboards.shake_up(session, place.competition, private, organiser=place.is_organiser)
+    moves = leaderboards.shake_up(session, place.competition, private.rows, organiser=place.is_organiser)
     own_id = place.team.id if place.team else None
     rows = [
         {"team": row.entry.team, "board": board, "rank": rank, "own": "yes" if row.entry.team_id == own_id else "no"}

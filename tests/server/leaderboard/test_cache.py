@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from server.leaderboard.cache import CostCache
+from server.leaderboard.cache import MAX_KEYS, CostCache
 
 
 class Clock:
@@ -115,3 +115,11 @@ def test_a_value_long_out_of_date_is_not_shown() -> None:
     cache.get("k", costly)
     clock.now += 60
     assert cache.get("k", lambda: "new", in_background=lambda: "late") == "new"
+
+
+def test_keys_that_are_gone_leave_nothing_behind() -> None:
+    cache: CostCache[int] = CostCache()
+    for key in range(3 * MAX_KEYS):
+        cache.get(key, lambda: 0)
+    assert len(cache._kept) <= MAX_KEYS
+    assert len(cache._computing) <= MAX_KEYS

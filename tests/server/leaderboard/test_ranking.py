@@ -1,7 +1,6 @@
 """The rules of a board, on hand-made entries."""
 
 import math
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -74,9 +73,9 @@ def test_an_oracle_of_zero_gives_no_share() -> None:
 
 def test_tied_groups_are_numbered_down_the_board() -> None:
     entries = [
-        replace(entry("a", 0.30), tied_group=0),
-        replace(entry("b", 0.27), tied_group=0),
-        replace(entry("c", 0.24), tied_group=2),  # group 1 was a team that has left
+        entry("a", 0.30)._replace(tied_group=0),
+        entry("b", 0.27)._replace(tied_group=0),
+        entry("c", 0.24)._replace(tied_group=2),  # group 1 was a team that has left
         entry("d", 0.20),
     ]
     rows = rank(entries, oracle=None, show_ties=True)
@@ -84,7 +83,7 @@ def test_tied_groups_are_numbered_down_the_board() -> None:
 
 
 def test_groups_are_not_made_unless_they_are_asked_for() -> None:
-    assert rank([replace(entry("a", 0.3), tied_group=0)], oracle=None)[0].tied_group is None
+    assert rank([entry("a", 0.3)._replace(tied_group=0)], oracle=None)[0].tied_group is None
 
 
 SCORES = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3]), max_size=12)

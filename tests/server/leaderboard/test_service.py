@@ -1,7 +1,9 @@
 """Boards over a real database: on SQLite and on PostgreSQL."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from server.competitions import service as competitions
@@ -47,6 +49,40 @@ def test_a_team_stands_with_its_best_score(both: Instance) -> None:
     ]
     assert board.rows[1].entry.entries == 2
     assert board.rows[1].share_of_oracle == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("microsecond", [0, 400_000, 123_456])
+def test_the_moments_of_a_line_are_the_submissions_to_the_microsecond(both: Instance, microsecond: int) -> None:
+    competition = both.competition()
+    at = datetime(2030, 1, 2, 3, 4, 5, microsecond, tzinfo=UTC)
+    with both.database.write() as session:
+        public, _ = splits_of(session, competition)
+        ada = add_team(session, competition, "ada")
+        for hours, score in ((0, 0.1), (1, 0.01)):
+            scored(session, ada, public, score).received_at = at + timedelta(hours=hours)
+        session.flush()
+        if both.database.engine.dialect.name == "postgresql":
+            session.execute(text("SET LOCAL TIME ZONE 'Asia/Kolkata'"))
+        entry = service.whole_board(session, competition, Visibility.PUBLIC).rows[-1].entry
+    assert (entry.received_at, entry.last_entry_at) == (at, at + timedelta(hours=1))
+    assert entry.received_at is not None
+    assert entry.received_at.tzinfo is UTC
+
+
+def test_a_refunded_submission_counts_as_no_entry(both: Instance) -> None:
+    competition = both.competition()
+    with both.database.write() as session:
+        public, _ = splits_of(session, competition)
+        for name, n_refunded in (("one", 1), ("both", 2)):
+            team = add_team(session, competition, name)
+            for place in range(2):
+                scored(session, team, public, 0.1).refunded = place < n_refunded
+        session.flush()
+        rows = service.whole_board(session, competition, Visibility.PUBLIC).rows
+    assert {row.entry.team: (row.entry.entries, row.entry.last_entry_at is None) for row in rows if row.rank} == {
+        "one": (1, False),
+        "both": (0, True),
+    }
 
 
 def test_an_unscored_team_is_not_on_the_board(both: Instance) -> None:
