@@ -76,8 +76,22 @@ def unpickle(source: IO[bytes]) -> Any:
             return machine.stack[-1]
         if opcode.name not in _KNOWN:  # before its argument is read, which could warn about its text or be large
             raise NotTorchFile(f"its description uses {opcode.name}, which torch.save does not")
-        machine.step(opcode.name, None if opcode.arg is None else opcode.arg.reader(source))
+        machine.step(opcode.name, _argument_of(opcode, source))
     raise NotTorchFile("it is cut off")
+
+
+def _argument_of(opcode: pickletools.OpcodeInfo, source: IO[bytes]) -> Any:
+    if opcode.name in _NAMING:
+        return _read_name(source)
+    return None if opcode.arg is None else opcode.arg.reader(source)
+
+
+def _read_name(source: IO[bytes]) -> str:
+    """Return a module and a name as they stand. The reader of pickletools looks for escapes in them, and warns."""
+    lines = [source.readline() for _ in range(2)]
+    if not all(line.endswith(b"\n") for line in lines):
+        raise NotTorchFile("it is cut off")
+    return " ".join(line[:-1].decode("ascii") for line in lines)
 
 
 _OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
@@ -90,6 +104,7 @@ _LITERALS = frozenset(
     }
 )
 _IGNORED = frozenset({"PROTO", "FRAME"})
+_NAMING = frozenset({"GLOBAL", "INST"})
 
 
 class _Machine:

@@ -123,7 +123,11 @@ def test_compressed_tensors_are_refused() -> None:
         read_state_dict(packed.getvalue())
 
 
-@pytest.mark.parametrize("opcode", [b"S'\\ '\n", b"P1\n", b"\x95", b"\xff"], ids=["STRING", "PERSID", "FRAME", "none"])
+@pytest.mark.parametrize(
+    "opcode",
+    [b"S'\\ '\n", b"P1\n", b"\x95", b"\xff", b"ctorch\n\\K\n", b"ctorch\nSize", b"(itorch\n\\K\n"],
+    ids=["STRING", "PERSID", "FRAME", "none", "GLOBAL", "GLOBAL-cut", "INST"],
+)
 def test_what_torch_never_writes_is_refused_without_a_warning(opcode: bytes) -> None:
     forged = io.BytesIO()
     with zipfile.ZipFile(forged, "w") as archive:
