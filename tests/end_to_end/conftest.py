@@ -94,7 +94,9 @@ def _parent_is_worker(pid: int) -> bool:
 
 @contextmanager
 def open_instance(home: Path, *, toml: str, prepared_within_s: float = 120.0, **changes: object) -> Iterator[Instance]:
-    settings = Settings(home=home, port=0, sweep_interval_s=1.0, **changes)  # type: ignore[arg-type]
+    # One shard at a time: each more means more processes that import torch, on cores that are all taken.
+    values = {"port": 0, "sweep_interval_s": 1.0, "worker_concurrency": 1} | changes
+    settings = Settings(home=home, **values)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.model_dump(include={"lease_s", "sweep_interval_s", "heartbeat_s"}).items():
             patch.setenv(f"LETHE_{name.upper()}", str(value))

@@ -51,9 +51,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     toml = TOML.format(
         opens=(moment - timedelta(hours=1)).isoformat(), closes=(moment + timedelta(days=1)).isoformat(), n=RUNS
     )
-    with open_instance(
-        tmp_path_factory.mktemp("lethe"), toml=toml, prepared_within_s=500.0, worker_concurrency=1
-    ) as opened:
+    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml, prepared_within_s=500.0) as opened:
         yield opened
 
 

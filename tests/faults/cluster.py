@@ -84,7 +84,7 @@ class Cluster:
             return False
 
     def start_worker(
-        self, name: str = "worker", *, concurrency: int = 2, skew_s: float = 0.0, program: str = "celery", **more: str
+        self, name: str = "worker", *, concurrency: int = 1, skew_s: float = 0.0, program: str = "celery", **more: str
     ) -> Process:
         """Start a worker. skew_s: how wrong its clock is, seconds. more: settings of its own."""
         module = "tests.faults.skewed_celery" if skew_s else program

@@ -50,7 +50,7 @@ def results(split: Path) -> dict[str, str]:
 
 
 def start(cluster: Cluster, name: str, held: Path) -> Process:
-    return cluster.start_worker(name, concurrency=1, program="tests.faults.dividing_celery", HELD=str(held))
+    return cluster.start_worker(name, program="tests.faults.dividing_celery", HELD=str(held))
 
 
 def test_worker_killed_with_a_shard_of_models_in_its_hands_costs_that_shard_another_attempt(

@@ -21,7 +21,7 @@ def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undistur
         copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
         s3.faults.fail_next = 1_000_000
         cluster.start_worker(
-            "far", concurrency=1, LETHE_MAX_ATTEMPTS="20", LETHE_HOME=str(tmp_path / "home"), **s3.environment
+            "far", LETHE_MAX_ATTEMPTS="20", LETHE_HOME=str(tmp_path / "home"), **s3.environment
         )
         wait_until(lambda: "given-back" in outcomes(cluster, submission))
         s3.faults.fail_next = 0
@@ -50,13 +50,13 @@ def test_worker_killed_while_it_fetches_leaves_nothing_half_fetched_in_use(
         cache = tmp_path / "home" / "scratch" / "splits"
         s3.faults.delay_s = 0.5  # each file takes that long at least
         asked = s3.faults.requests
-        worker = cluster.start_worker("fetching", concurrency=1, **environment)
+        worker = cluster.start_worker("fetching", **environment)
         wait_until(lambda: outcomes(cluster, submission) == ["running"] and s3.faults.requests >= asked + 3)
         worker.kill()
         assert names_in(cache, ".new-*")
         assert not entries(cache)
         s3.faults.delay_s = 0.0
-        cluster.start_worker("heir", concurrency=1, **environment)
+        cluster.start_worker("heir", **environment)
         ended = cluster.end_of("fetching", submission)
     assert ended["stage"] == "scored", ended
     assert cluster.exact_score(submission) == undisturbed

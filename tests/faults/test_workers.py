@@ -150,7 +150,7 @@ def test_frozen_worker_that_wakes_after_its_lease_is_refused(
 
 def test_sandbox_ended_by_the_kernel_is_the_hosts_fault(cluster: Cluster, undisturbed: Score) -> None:
     """What happens to a sandbox whose host is out of memory: all of it is gone at once."""
-    worker = cluster.start_worker(concurrency=1)
+    worker = cluster.start_worker()
     submission = cluster.submit("out-of-memory", code(pause=0.4, note="out of memory"))
     wait_until(lambda: cluster.runs_done("out-of-memory", submission) >= 1)
     boxes = worker.sandboxes()
@@ -171,12 +171,12 @@ def test_preparation_killed_twice_gives_the_same_bits(cluster: Cluster) -> None:
         connection.execute(text("UPDATE splits SET state = 'pending' WHERE visibility = 'private'"))
     before = split_row(cluster).attempt
     for attempt in (1, 2):
-        worker = cluster.start_worker("preparing", concurrency=1)
+        worker = cluster.start_worker("preparing")
         wait_until(partial(has_claimed, cluster, before + attempt), every_s=0.01)
         if attempt == 2:
             wait_until((split / "hidden").exists, every_s=0.01)
         worker.kill()
-    cluster.start_worker("heir", concurrency=1)
+    cluster.start_worker("heir")
     wait_until(lambda: split_row(cluster).state == "ready")
     assert prepared_files(split) == files
 
@@ -248,7 +248,7 @@ def test_workers_whose_clocks_are_an_hour_fast_and_an_hour_slow_change_nothing(
     cluster: Cluster, undisturbed: Score
 ) -> None:
     for hours in (1, -1):
-        cluster.start_worker(f"skewed-{hours}", concurrency=1, skew_s=3600.0 * hours)
+        cluster.start_worker(f"skewed-{hours}", skew_s=3600.0 * hours)
     used: set[str] = set()
     for turn in range(5):  # until both have taken part
         people = [f"skewed-{turn}-{name}" for name in "ab"]
