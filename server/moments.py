@@ -15,7 +15,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.0f} s" if seconds == int(seconds) else f"{seconds:.1f} s"
     whole = round(seconds)
     parts = [(whole // DAY, "d"), (whole % DAY // HOUR, "h"), (whole % HOUR // MINUTE, "min"), (whole % MINUTE, "s")]
     first = next(index for index, (amount, _) in enumerate(parts) if amount)

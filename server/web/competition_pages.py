@@ -8,10 +8,11 @@ from fastapi import Request, Response
 from server.admin import changes
 from server.competitions import service as competitions
 from server.competitions.config_file import CompetitionFile
+from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.leaderboard import service as leaderboards
-from server.models.competition import Split, Visibility
+from server.models.competition import Competition, Split, Visibility
 from server.web.deps import PlaceDep, ViewerDep
 from server.web.rendering import page
 from server.web.routing import page_router
@@ -36,7 +37,8 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep) -> Res
         "overview.html",
         place=place,
         tab="overview",
-        timeline=timeline_of(place.file),
+        timeline=timeline_of(place.file, place.competition),
+        is_revealed=is_revealed(place.competition),
         announcements=changes.announcements(session, place.competition),
         oracle=leaderboards.oracle_of(split),
         n_forget=split.n_forget,
@@ -51,9 +53,18 @@ def starter_file(place: PlaceDep) -> Response:
     return Response(STARTER.read_bytes(), media_type="text/x-python", headers={"Content-Disposition": name})
 
 
-def timeline_of(file: CompetitionFile) -> list[tuple[str, datetime]]:
-    """Return the competition's dates in order."""
-    moments = [("Opens", file.opens_at), ("Closes", file.closes_at)]
+def timeline_of(file: CompetitionFile, competition: Competition | None = None) -> list[tuple[str, datetime]]:
+    """Return the competition's dates in order.
+
+    competition: what became of the file, whose dates go before the file's: by hand it opens and closes earlier.
+    """
+    dates, at = competition or file, now()
+    moments = [
+        ("Opened" if dates.opens_at <= at else "Opens", dates.opens_at),
+        ("Closed" if dates.closes_at <= at else "Closes", dates.closes_at),
+    ]
+    if competition and competition.revealed_at:
+        moments.append(("Results revealed", competition.revealed_at))
     if file.merge_deadline:
         moments.append(("Last day to merge teams", file.merge_deadline))
     return sorted(moments, key=lambda pair: pair[1])

@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 from server.accounts import sessions
 from server.competitions import service as competitions
 from server.competitions.config_file import CompetitionFile
+from server.db import now
 from server.deps import SessionDep
 from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, Role
-from server.models.competition import Competition, Team
+from server.models.competition import Competition, CompetitionState, Team
 from server.teams import service as teams
 from server.web.cookies import SESSION_COOKIE
 from server.web.rendering import Reader
@@ -59,6 +60,9 @@ async def require_administrator(viewer: MemberDep) -> Account:
 AdministratorDep = Annotated[Account, Depends(require_administrator)]
 
 
+OVER = (CompetitionState.CLOSED, CompetitionState.PROVISIONAL, CompetitionState.FINAL, CompetitionState.ARCHIVED)
+
+
 @dataclass(frozen=True)
 class Place:
     """The competition that a page is about, and what its reader is there."""
@@ -67,6 +71,11 @@ class Place:
     file: CompetitionFile
     is_organiser: bool
     team: Team | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can be submitted or chosen."""
+        return self.competition.state in OVER or self.competition.closes_at <= now()
 
 
 def get_place(slug: str, session: SessionDep, viewer: ViewerDep) -> Place:

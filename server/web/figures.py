@@ -18,12 +18,18 @@ def _altair() -> Any:
 def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Runs done in each hour. rows: hour (ISO), runs."""
     alt = _altair()
+    top = max([1, *(row["runs"] for row in rows)])  # of nothing but zeros no axis can be made
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_bar(cornerRadiusTopLeft=2, cornerRadiusTopRight=2)
         .encode(
             x=alt.X("hour:T", title=None, axis=alt.Axis(format="%H:%M", tickCount=8, grid=False)),
-            y=alt.Y("runs:Q", title="runs an hour", axis=alt.Axis(tickCount=4, format="~s")),
+            y=alt.Y(
+                "runs:Q",
+                title="runs an hour",
+                scale=alt.Scale(domain=[0, top], nice=True),
+                axis=alt.Axis(tickCount=4, tickMinStep=1, format="~s"),
+            ),
             tooltip=[alt.Tooltip("hour:T", format="%d %b %H:%M"), "runs:Q"],
         )
     )

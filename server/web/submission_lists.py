@@ -10,16 +10,14 @@ from sqlalchemy.orm import Session
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
-from server.db import now
 from server.leaderboard import service as leaderboards
 from server.models.competition import CompetitionState, Visibility
-from server.models.submission import ENDED
+from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
 from server.submissions.shown import Show
 from server.web.deps import Place
 
 LINES = 100
-OVER = (CompetitionState.CLOSED, CompetitionState.PROVISIONAL, CompetitionState.FINAL, CompetitionState.ARCHIVED)
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,20 @@ def _asked(show: Show = Show.NEWEST, number: Annotated[int, Query(alias="page", 
 AskedDep = Annotated[Asked, Depends(_asked)]
 
 
+def can_choose(place: Place) -> bool:
+    """Return whether finals may be chosen now."""
+    return place.competition.state == CompetitionState.OPEN and not place.is_over
+
+
+def may_be_chosen(session: Session, place: Place, submission: Submission) -> bool:
+    """Return whether the reader's team may choose the submission now, or take the choice back."""
+    if not can_choose(place) or place.team is None or place.team.id != submission.team_id:
+        return False
+    if submission.selected or submission.stage in (Stage.FAILED, Stage.CANCELLED):
+        return submission.selected
+    return len(finals.chosen_ids(session, place.team.id)) < place.file.limits.final_selections
+
+
 def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
     """Return what one page of the list shows. Raises NotFound for an order that the competition hides."""
     competition, team = place.competition, place.team
@@ -60,13 +72,13 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
     )
     views = submissions.view(session, found[:LINES], ended_in_full=False)
     return {
+        "place": place,
         "asked": asked,
         "views": views,
         "has_more": len(found) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
         "oracle": leaderboards.oracle_of(competitions.split_of(session, competition, Visibility.PUBLIC)),
-        "can_choose": competition.state == CompetitionState.OPEN and competition.closes_at > now(),
-        "is_over": competition.state in OVER or competition.closes_at <= now(),
+        "can_choose": can_choose(place),
         "is_revealed": is_revealed(competition),
         "is_ladder": leaderboards.shows_ladder(competition),
         "chosen": chosen,

@@ -30,7 +30,7 @@ from server.web.failures import failure_of
 from server.web.organising.code_view import highlighted_files
 from server.web.rendering import page, part, redirect, render
 from server.web.routing import page_router
-from server.web.submission_lists import AskedDep, listed
+from server.web.submission_lists import AskedDep, listed, may_be_chosen
 from server.web.timeline import events_of, steps_of
 
 router = page_router()
@@ -49,7 +49,6 @@ def submissions_page(request: Request, session: SessionDep, place: PlaceDep, ask
     return page(
         request,
         "submissions.html",
-        place=place,
         tab="submissions",
         quota=submissions.quota_of_team(session, place.competition, place.team, at=now()),
         **listed(session, place, asked),
@@ -91,6 +90,8 @@ def submission_page(
         place=place,
         tab="submissions",
         is_live=submission.stage not in ENDED,
+        is_mine=place.team is not None and place.team.id == submission.team_id,
+        may_be_chosen=may_be_chosen(session, place, submission),
         sample_log=submissions.sample_log(session, submission),
         state_in_words=_state_in_words(context["view"]),
         receipts=_receipts(context["view"], is_organiser=place.is_organiser),

@@ -79,7 +79,7 @@ def _checks(
             Check(
                 "Every submission has ended",
                 ok=not unfinished,
-                detail=f"{unfinished} are in progress; they still count",
+                detail=f"{_still_in_progress(unfinished)}; what came before the end counts" if unfinished else "",
             ),
         ]
     return _of_rescoring(rescoring) if rescoring else []
@@ -98,12 +98,23 @@ def _of_rescoring(rescoring: Rescoring) -> list[Check]:
         Check(
             "The finals are frozen",
             ok=rescoring.is_frozen,
-            detail="" if rescoring.is_frozen else f"{rescoring.waiting_public} submissions are still in progress",
+            detail="" if rescoring.is_frozen else _still_in_progress(rescoring.waiting_public),
         ),
         Check(
             "Every final has a private score",
             ok=rescoring.is_frozen and left <= 0,
-            detail=f"{rescoring.scored} of {rescoring.finals}; {rescoring.runs_done} of {rescoring.runs_total} runs",
+            detail=f"{rescoring.scored:,} of {rescoring.finals:,}; "
+            f"{rescoring.runs_done:,} of {rescoring.runs_total:,} runs"
+            if rescoring.is_frozen
+            else "",
         ),
-        Check("No final waits for a decision", ok=not rescoring.failed, detail=f"{len(rescoring.failed)} have failed"),
+        Check(
+            "No final waits for a decision",
+            ok=not rescoring.failed,
+            detail=f"{len(rescoring.failed)} failed: decide below what becomes of them" if rescoring.failed else "",
+        ),
     ]
+
+
+def _still_in_progress(n: int) -> str:
+    return f"{n} submission{' is' if n == 1 else 's are'} still in progress"

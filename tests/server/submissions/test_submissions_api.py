@@ -147,11 +147,10 @@ def test_deadline_is_a_rule_of_the_moment(
 
 
 def test_a_refused_upload_is_told_the_moment_in_words(server: Instance) -> None:
-    headers, midnight = server.participant(), datetime(2031, 5, 1, tzinfo=UTC)
-    server.competition("soon", opens_at=midnight, closes_at=midnight + timedelta(days=1))
-    server.competition(
-        "over", opens_at=datetime(2024, 1, 1, tzinfo=UTC), closes_at=datetime(2024, 2, 29, 23, 59, tzinfo=UTC)
-    )
+    headers = server.participant()
+    opens_at, closes_at = datetime(2100, 5, 1, tzinfo=UTC), datetime(2024, 2, 29, 23, 59, tzinfo=UTC)
+    server.competition("soon", opens_at=opens_at, closes_at=opens_at + timedelta(days=1))
+    server.competition("over", opens_at=closes_at - timedelta(days=1), closes_at=closes_at)
     assert server.submit(headers, slug="soon").json()["detail"] == "soon opens on 01 May 2100, 00:00 UTC"
     over = server.submit(headers, slug="over").json()["detail"]
     assert re.fullmatch(r"over closed on 29 Feb 2024, 23:59 UTC; the file came \d+ d( \d+ h)? later", over)

@@ -7,9 +7,13 @@ import pytest
 from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Role
-from server.models.competition import Visibility
+from server.models.competition import Competition, Visibility
+from server.moments import in_words
+from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance
 from tests.support.web import Visitor, counted_queries, text_of
+
+BOARD = "/competitions/digits/leaderboard"
 
 
 def test_an_empty_server_says_so(visitor: Visitor) -> None:
@@ -67,6 +71,23 @@ def test_the_state_stands_in_words(server: Instance, visitor: Visitor, state: st
     assert words in text_of(visitor.get("/competitions/digits").text)
 
 
+@pytest.mark.parametrize(
+    ("state", "words", "link"),
+    [("closed", "Submissions have ended", BOARD), ("final", "It is over", f"{BOARD}?board=private")],
+)
+def test_after_the_end_the_overview_leads_to_the_boards(
+    server: Instance, visitor: Visitor, state: str, words: str, link: str
+) -> None:
+    competition, closed_at = server.competition(state=state), now() - timedelta(hours=2)
+    with server.database.write() as session:
+        session.get_one(Competition, competition.id).closes_at = closed_at
+    page = visitor.get("/competitions/digits").text
+    assert words in text_of(page)
+    assert f'class="button button-main" href="{link}"' in page
+    assert "Starter kit" not in page
+    assert f"Closed {in_words(closed_at)}" in text_of(page), "by hand, before the file's end"
+
+
 def test_a_ready_competition_tells_when_it_opens(server: Instance, visitor: Visitor) -> None:
     server.competition(state="ready", opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
     assert "opens in" in text_of(visitor.get("/competitions/digits").text)
@@ -91,6 +112,7 @@ def test_the_list_asks_the_same_queries_for_any_number_of_competitions(server: I
     for number in range(6):
         server.competition(f"c{number}")
         if number in (0, 5):
+            anonymous_pages.clear()
             with counted_queries(server.database.engine) as queries:
                 visitor.get("/")
             counts.append(len(queries))

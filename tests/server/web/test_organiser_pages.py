@@ -249,3 +249,18 @@ def test_the_audit_log_is_filtered(server: Instance, visitor: Visitor, digits: C
 def test_the_dashboard_s_figures_are_specifications(visitor: Visitor, digits: Competition, name: str) -> None:
     spec = visitor.get(f"/organise/figures/{name}.json").json()
     assert spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+
+
+def test_hours_without_a_run_have_an_axis_all_the_same(visitor: Visitor, digits: Competition) -> None:
+    spec = visitor.get("/organise/figures/throughput.json").json()
+    assert {row["runs"] for row in spec["data"]["values"]} == {0}
+    assert spec["encoding"]["y"]["scale"]["domain"] == [0, 1]
+
+
+def test_a_closed_competition_says_that_it_goes_on_by_itself(server: Instance, visitor: Visitor) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    server.competition(organiser=olga, state="closed")
+    visitor.log_in("olga")
+    page = text_of(visitor.get("/organise/digits").text)
+    assert "It goes on by itself. Once all of this is in order, the results can be revealed here" in page
+    assert "0 submissions are still in progress" in page

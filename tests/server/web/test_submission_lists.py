@@ -146,3 +146,29 @@ def test_what_follows_a_page_is_of_the_same_page(server: Instance, ada: Visitor)
     assert f'hx-sse:connect="{MINE}/events?page=2"' in page
     assert "<title>My submissions, page 2 (1 in progress) ·" in page
     assert listed(ada.get(f"{MINE}/rows?page=2").text) == ["try-0"]
+
+
+def test_a_final_is_chosen_and_taken_back_on_its_own_page(server: Instance, ada: Visitor) -> None:
+    server.competition(limits={"final_selections": 1})
+    first, second, failed = sent(server, 0.1, 0.2, None)
+    page = f"/submissions/{first}"
+    assert "Choose as final" in ada.get(page).text
+    assert "Choose as final" not in ada.get(f"/submissions/{failed}").text
+    ada.post(f"{page}/final", {"selected": "true"}, page=page)
+    assert "Take back" in ada.get(page).text
+    assert "Choose as final" not in ada.get(f"/submissions/{second}").text, "no more may be chosen"
+    ada.post(f"{page}/final", {"selected": "false"}, page=page)
+    assert "Choose as final" in ada.get(f"/submissions/{second}").text
+
+
+def test_after_a_failure_the_next_step_is_there_while_there_is_one(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    good, failed = sent(server, 0.1, None)
+    assert "Submit again" in ada.get(f"/submissions/{failed}").text
+    assert "Submit again" not in ada.get(f"/submissions/{good}").text
+    with server.database.write() as session:
+        session.query(Competition).one().closes_at = now()
+    for one in (good, failed):
+        page = ada.get(f"/submissions/{one}").text
+        assert "Submit again" not in page
+        assert "Choose as final" not in page
