@@ -1,6 +1,8 @@
 """Whether a device's memory was the matter: torch says so in several ways."""
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -29,6 +31,20 @@ def let_go_of_tensors(error: BaseException) -> None:
     """Forget where an error and those it came out of were raised: these calls keep their tensors alive with it."""
     for cause in causes(error):
         cause.__traceback__ = None
+
+
+@contextmanager
+def memory_given_back(device: torch.device) -> Iterator[None]:
+    """Give the device what the block has used of its memory, and torch would keep for its own next use.
+
+    A worker that trained models runs submissions next, in other processes, on the same device.
+    """
+    try:
+        yield
+    finally:
+        if device.type == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -7,10 +7,12 @@ is made by the same kernels, launched one by one.
 """
 
 import gc
+import random
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,13 +47,21 @@ def can_graph(job: TrainingJob) -> bool:
 def draws_random_numbers(network: Mapping[str, Any]) -> bool:
     """Say whether a training step of the network draws random numbers (dropout, stochastic depth).
 
-    It is tried, since attention and an organiser's own module draw without a layer that says so by its name.
+    It is tried, since attention and an organiser's own module draw without a layer that says so by its name. What
+    Python and NumPy draw counts too: a captured step would keep to the first draw.
     """
     net = untrained(network, 0).train()
     with torch.random.fork_rng(devices=[]):
-        before = torch.get_rng_state()
+        before = _generators()
         net(torch.zeros(2, *network["input_shape"]))  # with gradients: some layers draw only then
-        return not torch.equal(before, torch.get_rng_state())
+        return _generators() != before
+
+
+def _generators() -> tuple[object, ...]:
+    """Return the states of the host's generators, to be compared."""
+    numpy_state: Any = np.random.get_state(legacy=False)
+    numpys = numpy_state["state"]["key"].tobytes(), numpy_state["state"]["pos"]
+    return torch.get_rng_state().tolist(), random.getstate(), numpys
 
 
 def train_graphed(

@@ -109,7 +109,8 @@ class _Slot:
         self._on_device = torch.empty(shape, dtype=images.dtype, device=device)
         self._on_device.record_stream(copies)
         self._copies = copies
-        self._sent, self._read = torch.cuda.Event(), torch.cuda.Event()
+        self._sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._read = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._read.record()  # whoever had this memory before is done with it by then
         self._n_images = 0
 

@@ -216,6 +216,10 @@ class Preparation:
             self.network, self.sets, device=self.device, batch_size=settings.batch_size, precision=settings.precision
         )
 
+    def let_go_of_device(self) -> None:
+        """Forget what is kept on the device; it is made again when it is wanted."""
+        self.__dict__.pop("evaluator", None)
+
     @property
     def _precision(self) -> Any:
         return self.competition.training.precision if self.device != "cpu" else "float32"

@@ -1,6 +1,7 @@
 """From a competition file to a prepared split: data, original model, retrained models, their outputs, manifest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from server.competitions.config_file import CompetitionFile
 from server.competitions.model_shards import ShardToMake
 from worker.splits.cut import Visibility
+from worker.splits.device_memory import memory_given_back
 from worker.splits.errors import InvalidSplit
 from worker.splits.manifest import Manifest
 from worker.splits.outputs import Kind
@@ -32,9 +34,7 @@ def prepare_split(
     `progress`. Raises InvalidDataset, InvalidSplit, UntrainedModel or InvalidCompetitionFile, in the organiser's words.
     """
     preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
-    with one_thread(torch.device(device)):
-        preparation.workspace.open()
-        _make(preparation, preparation.data_steps())
+    with _begun(preparation):
         _make(preparation, [*preparation.first_steps(), *preparation.model_set_steps()])
         return preparation.finish()
 
@@ -58,9 +58,7 @@ def prepare_shard(
     preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
     if kind == "originals" and not preparation.has_originals:
         raise InvalidSplit(f"setup {competition.metric.setup} has one original model, which prepare_split makes")
-    with one_thread(torch.device(device)):
-        preparation.workspace.open()
-        _make(preparation, preparation.data_steps())
+    with _begun(preparation):
         if kind == "oracle":
             preparation.shards(kind).outputs(shard)
         else:
@@ -82,9 +80,7 @@ def begin_split(
     Raises what prepare_split raises.
     """
     preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
-    with one_thread(torch.device(device)):
-        preparation.workspace.open()
-        _make(preparation, preparation.data_steps())
+    with _begun(preparation):
         _make(preparation, preparation.first_steps())
         model_s = preparation.plan.model_s
         if len(preparation.kinds) * competition.n_models * model_s < share_from_s:
@@ -92,6 +88,19 @@ def begin_split(
         missing = preparation.missing_shards()
     worth_it = len(missing) > 1 and sum(shard.n_models for shard in missing) * model_s >= share_from_s
     return missing if worth_it else []
+
+
+@contextmanager
+def _begun(preparation: Preparation) -> Iterator[None]:
+    """Make the data steps; afterwards nothing of the preparation is left on its device."""
+    device = torch.device(preparation.device)
+    with memory_given_back(device), one_thread(device):
+        preparation.workspace.open()
+        _make(preparation, preparation.data_steps())
+        try:
+            yield
+        finally:
+            preparation.let_go_of_device()
 
 
 def _make(preparation: Preparation, steps: Sequence[Step]) -> None:

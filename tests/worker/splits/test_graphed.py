@@ -209,6 +209,19 @@ def build(input_shape, n_classes):
 """
 
 
+OWN_CHOICE = """
+import random
+import numpy
+from torch import nn
+class Net(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x.flatten(1))
+        return y if DRAW < 0.5 else 2 * y
+def build(input_shape, n_classes):
+    return Net(768, n_classes)
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "options", "draws"),
     [
@@ -218,6 +231,9 @@ def build(input_shape, n_classes):
         ("vit_b_32", {"image_size": 32}, False),
         ("vit_b_32", {"image_size": 32, "attention_dropout": 0.1}, True),
         ("module", {"source": OWN_DROPOUT}, True),
+        ("module", {"source": OWN_CHOICE.replace("DRAW", "random.random()")}, True),
+        ("module", {"source": OWN_CHOICE.replace("DRAW", "numpy.random.random()")}, True),
+        ("module", {"source": OWN_CHOICE.replace("DRAW", "0.1")}, False),
     ],
 )
 def test_what_draws_random_numbers_is_known_by_trying(name: str, options: dict[str, Any], draws: bool) -> None:
@@ -280,7 +296,11 @@ def test_one_model_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch
         train_graphed(job("cpu"), {0: 1, 1: 2}, at_once=8)
 
 
+UNREPEATABLE = pytest.mark.filterwarnings("ignore:.*does not have a deterministic implementation")
+
+
 @pytest.mark.gpu
+@UNREPEATABLE
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_graphed_models_are_those_of_the_plain_loop(recipe: dict[str, Any]) -> None:
     # Adam's first steps are as long for a gradient that is all rounding, and batch normalisation makes many such
@@ -357,6 +377,7 @@ def test_networks_that_draw_random_numbers_are_not_graphed() -> None:
 
 
 @pytest.mark.gpu
+@UNREPEATABLE
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_a_split_is_prepared_and_evaluated_on_cuda(
     tmp_path: Path, make_competition: MakeCompetition, precision: str

@@ -1,8 +1,10 @@
 import json
 import multiprocessing
 import shutil
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from sandbox.guest.networks import build
 from server.competitions.config_file import Network
 from tests.worker.splits.conftest import MakeCompetition
 from worker.inference import SplitEvaluator
-from worker.splits import model_shards, preparation
+from worker.splits import model_shards, preparation, prepare
 from worker.splits.errors import InvalidDataset, InvalidSplit, UntrainedModel
 from worker.splits.manifest import Manifest, verify_split
 from worker.splits.outputs import read_outputs
@@ -323,6 +325,30 @@ def test_manifest_is_plain_json_with_the_recipe(prepared: Path) -> None:
     manifest = json.loads((prepared / "manifest.json").read_text())
     assert manifest["recipe"]["splits"]["train_size"] == 200
     assert manifest["seeds"]["original"] > 0
+
+
+def test_a_preparation_leaves_nothing_on_the_device(
+    tmp_path: Path, make_competition: MakeCompetition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of submissions, which are other processes, come next on the same GPU."""
+    kept: list[weakref.ref[SplitEvaluator]] = []
+    alive_then: list[bool] = []
+
+    def evaluator(*arguments: Any, **options: Any) -> SplitEvaluator:
+        made = SplitEvaluator(*arguments, **options)
+        kept.append(weakref.ref(made))
+        return made
+
+    @contextmanager
+    def given_back(device: torch.device) -> Iterator[None]:
+        yield
+        alive_then.append(any(reference() is not None for reference in kept))
+
+    monkeypatch.setattr(preparation, "SplitEvaluator", evaluator)
+    monkeypatch.setattr(prepare, "memory_given_back", given_back)
+    prepare_split(make_competition(n_models=2), "public", tmp_path)
+    assert kept
+    assert alive_then == [False]
 
 
 def test_who_knows_all_but_the_seed_cannot_train_the_same_models(
