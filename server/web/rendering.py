@@ -72,7 +72,11 @@ def pairs(values: Iterable[str]) -> list[tuple[str, str]]:
 
 def icon(name: str, label: str = "") -> Markup:
     """Return an icon of the sprite; with a label where it stands for words, hidden from screen readers otherwise."""
-    url = get_assets().url("vendor/lucide/icons.svg")
+    return _icon(get_assets().url("vendor/lucide/icons.svg"), name, label)
+
+
+@lru_cache(maxsize=512)  # a list has one on every line
+def _icon(url: str, name: str, label: str) -> Markup:
     if label:
         return Markup('<svg class="icon" role="img" aria-label="{}"><use href="{}#{}"></use></svg>').format(
             label, url, name

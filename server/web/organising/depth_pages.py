@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from server.competitions import service as competitions
 from server.deps import SessionDep, StorageDep
 from server.errors import Conflict, NotFound
 from server.evaluations import paired
@@ -68,7 +67,7 @@ def organised_submission(submission_id: str, session: SessionDep, place: Organis
 OrganisedSubmission = Annotated[Submission, Depends(organised_submission)]
 
 
-def chosen_split(place: OrganiserPlaceDep, split: Visibility = Visibility.PUBLIC) -> Visibility:
+async def chosen_split(place: OrganiserPlaceDep, split: Visibility = Visibility.PUBLIC) -> Visibility:
     """Return the split in the address. Raises NotFound for a private one before the competition has closed."""
     if split is Visibility.PRIVATE and not _may_see_private(place):
         raise NotFound(f"{place.competition.slug} has no private scores before it closes")
@@ -184,8 +183,7 @@ def _may_see_private(place: Place) -> bool:
 
 
 def _sight(session: Session, submission: Submission, visibility: Visibility) -> Sight:
-    evaluation = repository.current_evaluation(session, submission.id, visibility)
-    score = repository.whole_score(session, evaluation.id, visibility) if evaluation else None
+    evaluation, score = repository.current_evaluation(session, submission.id, visibility) or (None, None)
     return Sight(submission, visibility, evaluation, score)
 
 
@@ -197,9 +195,8 @@ def _other(session: Session, place: Place, submission_id: str, visibility: Visib
 def _depth(session: Session, storage: Storage, place: Place, seen: Sight) -> Depth | None:
     if seen.evaluation is None or seen.score is None:
         return None
-    split = competitions.split_of(session, place.competition, seen.visibility)
     shards = repository.shards_with_results(session, seen.evaluation.id)
-    return depth_of(storage, split, place.competition.slug, shards, epsilon=seen.epsilon)
+    return depth_of(storage, seen.evaluation.split, place.competition.slug, shards, epsilon=seen.epsilon)
 
 
 def _others(session: Session, place: Place, seen: Sight) -> Sequence[tuple[str, str]]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import cast
 
 from sqlalchemy import ColumnElement, false, func, or_, select
-from sqlalchemy.orm import Session, aliased, joinedload, undefer
+from sqlalchemy.orm import Session, aliased, contains_eager, joinedload, load_only, undefer
 
 from server.models.account import Account
 from server.models.audit import AuditEvent
@@ -16,6 +16,16 @@ from server.models.submission import Submission
 
 LINES = 100
 SHORTEST_HASH = 8
+SHOWN = (  # of a submission on a line: a hundred of them with every column take twice as long to read
+    Submission.id,
+    Submission.message,
+    Submission.filename,
+    Submission.stage,
+    Submission.error_class,
+    Submission.disqualified_at,
+    Submission.selected,
+    Submission.received_at,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ def listed(session: Session, competition_id: str, filters: Filters, *, page: int
         select(Submission, Team.name, Account.name)
         .join(Team, Team.id == Submission.team_id)
         .join(Account, Account.id == Submission.account_id)
+        .options(load_only(*SHOWN, raiseload=True))
         .where(Submission.competition_id == competition_id, *_conditions(filters))
         .order_by(Submission.received_at.desc(), Submission.id)
         .offset((page - 1) * LINES)
@@ -72,19 +83,24 @@ def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, 
     return dict(rows.all())
 
 
-def current_evaluation(session: Session, submission_id: str, visibility: Visibility) -> Evaluation | None:
-    """Return the evaluation that counts on one split."""
-    same_split = Split.id == Evaluation.split_id, Split.visibility == visibility.value
-    mine = Evaluation.submission_id == submission_id, Evaluation.is_current.is_(True)
-    return session.scalar(select(Evaluation).where(*mine, select(Split.id).where(*same_split).exists()).limit(1))
-
-
-def whole_score(session: Session, evaluation_id: str, visibility: Visibility) -> PublicScore | PrivateScore | None:
-    """Return a score with its replicates and epsilons."""
+def current_evaluation(
+    session: Session, submission_id: str, visibility: Visibility
+) -> tuple[Evaluation, PublicScore | PrivateScore | None] | None:
+    """Return the evaluation that counts on one split, with the split, and its score with replicates and epsilons."""
     table = _table(visibility)
-    statement = select(table).where(table.evaluation_id == evaluation_id)
-    found = session.scalar(statement.options(undefer(table.replicates), undefer(table.epsilon)))
-    return cast("PublicScore | PrivateScore | None", found)
+    found = session.execute(
+        select(Evaluation, table)
+        .join(Split, Split.id == Evaluation.split_id)
+        .outerjoin(table, table.evaluation_id == Evaluation.id)
+        .where(
+            Evaluation.submission_id == submission_id,
+            Evaluation.is_current.is_(True),
+            Split.visibility == visibility.value,
+        )
+        .options(contains_eager(Evaluation.split), undefer(table.replicates), undefer(table.epsilon))
+        .limit(1)
+    ).first()
+    return cast("tuple[Evaluation, PublicScore | PrivateScore | None]", tuple(found)) if found else None
 
 
 def submission(session: Session, competition_id: str, submission_id: str) -> Submission | None:
