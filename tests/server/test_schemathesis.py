@@ -75,4 +75,4 @@ def test_made_up_requests_get_documented_answers_and_no_fault(server: Instance) 
 
 @pytest.mark.slow
 def test_many_made_up_requests_get_documented_answers_and_no_fault(server: Instance) -> None:
-    send_to_every_operation(server, examples=60)
+    send_to_every_operation(server, examples=30)
