@@ -11,6 +11,7 @@ from typing import Any
 
 from sandbox.controls import REQUIRED_EVERYWHERE, Control, missing_controls
 from sandbox.errors import BackendUnavailable, ZygoteFailed
+from sandbox.guest.isolate import core_limit
 from sandbox.guest.wire import DTYPE_BYTES, HEADER_LENGTH
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
@@ -33,6 +34,12 @@ _HINTS = (
     ),
     ("mount proc", "A masked /proc cannot be mounted again. Docker: security_opt systempaths=unconfined."),
     ("pivot_root", "Docker's seccomp profile blocks pivot_root: use one that allows it."),
+)
+
+_CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
+_KEEP_DUMPS_OUT = (
+    "A run that crashes would have its memory, and the data in it, handed to the host's own {taker}: set the sysctl "
+    "kernel.core_pattern to a file's name (such as core){or_else}."
 )
 
 
@@ -67,6 +74,21 @@ def examine(
             return _trial(spec, code_dir, required)
         except (BackendUnavailable, ZygoteFailed, OSError) as error:
             return Diagnosis(problems=(_explained(str(error)),), controls={})
+
+
+def core_dump_problem(pattern: str | None = None) -> str:
+    """Return how to keep a run's core dumps from leaving it, "" where they cannot.
+
+    pattern: the host's kernel.core_pattern, read from /proc if it is not given. No limit of a run's keeps the kernel
+    from a socket of the host's (@); the one that keeps it from a program (|) is not the 0 that a host may impose.
+    """
+    kind = (_CORE_PATTERN.read_text(encoding="utf-8") if pattern is None else pattern)[:1]
+    if kind == "@":
+        return _KEEP_DUMPS_OUT.format(taker="socket", or_else="")
+    if kind == "|" and core_limit() == 0:
+        or_else = ", or give the worker's service a hard limit on core dumps above 0 (systemd: LimitCORE=0:infinity)"
+        return _KEEP_DUMPS_OUT.format(taker="program", or_else=or_else)
+    return ""
 
 
 def _trial(spec: SandboxSpec, code_dir: Path, required: Iterable[Control]) -> Diagnosis:

@@ -109,7 +109,7 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
     """
     cpu_s = int(policy["cpu_allowance_s"]) + 1
     limits = {
-        resource.RLIMIT_CORE: _core_limit(),
+        resource.RLIMIT_CORE: core_limit(),
         resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_FSIZE: policy["file_size_mib"] * _MIB,
         resource.RLIMIT_NOFILE: policy["open_files"],
@@ -125,7 +125,7 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
         resource.setrlimit(name, (value, value))
 
 
-def _core_limit() -> int:
+def core_limit() -> int:
     """Return the limit on core dumps, in bytes. The filter keeps the run from changing it.
 
     Below a page no file is written, and of all limits 1 alone keeps the kernel from handing the dump to a program of

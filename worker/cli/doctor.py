@@ -50,6 +50,7 @@ def _all() -> Iterator[Finding]:
         return
     yield from doctor.examine(settings)
     yield _namespaces()
+    yield _core_dumps(settings)
     yield _sandbox(settings)
     yield _gpu(settings)
 
@@ -62,6 +63,13 @@ def _namespaces() -> Finding:
     return Finding(
         "user namespaces", "wrong", "none allowed", "Set the sysctl user.max_user_namespaces to 10000 or more."
     )
+
+
+def _core_dumps(settings: Settings) -> Finding:
+    mend = sandbox_doctor.core_dump_problem() if settings.sandbox_backend == "bubblewrap" else ""
+    if mend:
+        return Finding("core dumps", "warning", "a run's could leave it", mend)
+    return Finding("core dumps", "ok", "a run's stay within it")
 
 
 def _sandbox(settings: Settings) -> Finding:

