@@ -5,7 +5,8 @@ process: their numbers mean other calls. A few calls are decided by their argume
 
 Runs that stand side by side have the host's files in common (libraries, the data), and what the kernel keeps with a
 file would be a wire between them: locks, leases, notices, whether a page is in memory. So a lock is answered as taken
-and is not: nobody else shares a run's own files. Advice that changes what is in memory is answered alike.
+and is not: nobody else shares a run's own files. Advice that changes what is in memory is answered alike, and so is the
+wish that a file be on disk: a run's own files never are, and a sync of the host's can flush its disk.
 """
 
 import errno
@@ -55,6 +56,8 @@ _SHARED_ADVICE = (12, 20, 21, 25)
 _SOCKET_OPTIONS = (2, 7, 8, 9, 13, 16, 18, 20, 21, 66, 67)
 _OUT_OF_BAND = 1  # MSG_OOB, which no ordinary program asks of a unix socket, and whose code there had holes
 _RLIMIT_CORE = 4
+_MAP_HUGETLB = 0x40000  # pages that the host has put aside: no control group of memory counts them
+_MS_SYNC = 4  # without it msync writes nothing, and libraries ask with it whether an address is mapped
 
 Instruction = tuple[int, int, int, int]
 
@@ -106,7 +109,9 @@ def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]
         ("prctl", _by_value(0, dict.fromkeys(_PRCTLS, _ALLOW), other=refuse)),
         ("fcntl", _by_value(1, fcntls, other=refuse)),
         ("flock", _always(_PRETEND)),
-        ("fadvise64", _always(_PRETEND)),
+        *((call, _always(_PRETEND)) for call in ("fadvise64", "fsync", "fdatasync", "sync_file_range")),
+        ("msync", _unless_any_bit(2, _MS_SYNC, _PRETEND)),
+        ("mmap", _unless_any_bit(3, _MAP_HUGETLB, _ERRNO | errno.ENOMEM)),
         ("madvise", _by_value(2, dict.fromkeys(_SHARED_ADVICE, _PRETEND), other=_ALLOW)),
         ("setrlimit", _by_value(0, {_RLIMIT_CORE: refuse}, other=_ALLOW)),
         ("prlimit64", _unless_it_sets_the_core_limit(refuse)),

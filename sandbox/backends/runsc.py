@@ -4,6 +4,7 @@ The strongest boundary and the slowest: nothing is forked, so each run imports t
 process on the host is `runsc` itself; when it is killed, all of its container goes with it.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -24,6 +25,7 @@ from sandbox.backends.bubblewrap import INNER_UID, masked_paths, site_packages
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.policy import RunPolicy
+from sandbox.seccomp import build_filter
 
 _READY_TIMEOUT_S = 180.0
 _NOBODY = 65534
@@ -110,7 +112,11 @@ class RunscLink:
                 os.close(fd)
         gate = PipeGate(gate_write)
         policy = self._request.policy
-        wanted = {**message, "policy": {**policy.to_dict(), "cpu_allowance_s": policy.cpu_allowance_s}}
+        wanted = {
+            **message,
+            "policy": {**policy.to_dict(), "cpu_allowance_s": policy.cpu_allowance_s},
+            "seccomp": base64.b64encode(build_filter()).decode(),
+        }
         self._first_words = b"start\n" + json.dumps(wanted).encode() + b"\n"
         return RunPipes(frame_fd=frame_read, log_fd=log_read, gate=gate)
 
@@ -159,7 +165,8 @@ class RunscLink:
         return self._process
 
     def _container(self) -> str:
-        return f"lethe-{os.getpid()}-{self._containers}"
+        # The folder's random name: the host has one set of names for all containers, this process any number of links.
+        return f"{Path(self._folder.name).name}-{self._containers}"
 
     def _command(self) -> list[str]:
         state = str(Path(self._folder.name) / "state")

@@ -1,9 +1,10 @@
 """One run in a container of its own (gVisor): no fork server, since nothing outlives the run.
 
 The request comes on standard input, the frame leaves through what was standard output. The limits of
-its processes are the container's own.
+its processes are the container's own; the filter on its calls is that of every other run.
 """
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -29,6 +30,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     isolate.keep_only({0: nothing, 1: 2, 2: 2, FRAME_FD: 1, GATE_FD: nothing})
     start_afresh(isolate.SCRATCH)
+    isolate.lock_down(base64.b64decode(request["seccomp"]))
     run_all(request, policy, preloaded, Path(isolate.SUBMISSION))
 
 

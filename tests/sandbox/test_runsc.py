@@ -1,4 +1,4 @@
-"""The gVisor back-end: the same weights from another kernel, ended when its time is up."""
+"""The gVisor back-end: the same weights from another kernel, behind the same filter, ended when its time is up."""
 
 import os
 import shutil
@@ -19,12 +19,23 @@ pytestmark = [
     ),
 ]
 
+LOOP_BEHIND_THE_FILTER = """
+import os
+
+def unlearning(*_):
+    try:
+        os.memfd_create("open")
+    except OSError:
+        while True:
+            pass
+"""
+
 
 def test_gvisor_gives_the_bits_that_bubblewrap_gives_and_ends_a_loop(
     split: Path, stage: Path, sandbox: Sandbox
 ) -> None:
     good = RunRequest(code_dir=write_submission(stage, "good", GOOD), seed=5)
-    loop = RunRequest(code_dir=write_submission(stage, "loop", "def unlearning(*_):\n    while True: pass\n"))
+    loop = RunRequest(code_dir=write_submission(stage, "loop", LOOP_BEHIND_THE_FILTER))
     policy = replace(TEST_POLICY, wall_time_s=8, cpu_time_s=3)
     with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy, backend="runsc")).start() as gvisor:
         assert gvisor.run(loop).verdict.error_class in {"cpu-time", "timeout"}

@@ -80,6 +80,17 @@ def test_what_the_kernel_keeps_with_a_file_is_no_wire_between_runs(machine: str)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_no_file_of_the_hosts_is_put_on_disk_and_no_page_it_put_aside_is_taken(machine: str) -> None:
+    number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
+    pretended = 0x50000
+    assert {decide(machine, number[call], 3) for call in ("fsync", "fdatasync", "sync_file_range")} == {pretended}
+    assert decide(machine, number["msync"], 4096, 4096, 4) == pretended
+    assert decide(machine, number["msync"], 4096, 4096, 1) == ALLOW
+    assert decide(machine, number["mmap"], 0, 1 << 21, 3, 0x40022) == 0x50000 | errno.ENOMEM
+    assert decide(machine, number["mmap"], 0, 1 << 21, 3, 0x22) == ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_core_limit_can_be_read_and_not_set(machine: str) -> None:
     number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
     refused = 0x50000 | errno.EPERM

@@ -1,4 +1,4 @@
-# Tries to call through the 32-bit table, whose numbers mean other calls. Must end in: killed
+# Tries to call through the 32-bit table, whose numbers mean other calls. Must end in: killed; behind gVisor: exception
 import ctypes
 import mmap
 

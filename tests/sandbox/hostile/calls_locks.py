@@ -1,4 +1,4 @@
-# Tries to lock a file of the host's, for a run beside it to see. Must end in: weights
+# Tries to lock a file of the host's, for a run beside it to see. Must end in: weights; behind gVisor: exception
 import fcntl
 import struct
 

@@ -1,4 +1,4 @@
-# Tries to use up memory in many processes, each below its limit. Must end in: out-of-memory
+# Tries to use memory in many small processes. Must end in: out-of-memory; behind gVisor: out-of-memory|cpu-time|timeout
 def unlearning(net, retain, forget, validation):
     import os
     import time
