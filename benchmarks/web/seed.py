@@ -47,10 +47,12 @@ def seed(
     state: str = "open",
     rng_seed: int = 1,
     storage: Storage | None = None,
+    show_intervals: bool = False,
 ) -> Seeded:
     """Fill `database`, which is migrated and empty. The team named `ada` is the participant's."""
     rng, at = random.Random(rng_seed), now()
     file = parse_competition(EXAMPLE.read_text())
+    file = file.model_copy(update={"metric": file.metric.model_copy(update={"show_intervals": show_intervals})})
     people = People(at, file=file, teams=teams, state=state)
     sent = Sent(rng, at, file=file, teams=teams, submissions=submissions, is_over=state in AFTER_THE_END)
     runs = Runs(sent.numpy, at, file=file, looked_at=sent.looked_at())
@@ -105,11 +107,19 @@ def main() -> None:
     parser.add_argument("--teams", type=int, default=40)
     parser.add_argument("--submissions", type=int, default=400)
     parser.add_argument("--state", default="open")
+    parser.add_argument("--show-intervals", action="store_true", help="the board has the interval of each score")
     options = parser.parse_args()
     upgrade(options.database_url)
     database = Database(options.database_url)
     storage = Storage(options.storage_url) if options.storage_url else None
-    made = seed(database, teams=options.teams, submissions=options.submissions, state=options.state, storage=storage)
+    made = seed(
+        database,
+        teams=options.teams,
+        submissions=options.submissions,
+        state=options.state,
+        storage=storage,
+        show_intervals=options.show_intervals,
+    )
     print(made)
     database.dispose()
 

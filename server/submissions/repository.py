@@ -92,7 +92,7 @@ def public_sample_logs(session: Session, submission_id: str) -> Sequence[RunLog]
     return session.scalars(statement.order_by(RunLog.id)).all()
 
 
-def _of_team(team_id: str) -> Select[tuple[Submission]]:
+def _of_team(team_id: str) -> Select[Submission]:
     """Return the query of a team's submissions.
 
     The competition's file, which the caller has loaded already, is not sent and decoded again with every line.

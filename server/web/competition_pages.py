@@ -64,7 +64,7 @@ def timeline_of(file: CompetitionFile, competition: Competition | None = None) -
         ("Closed" if dates.closes_at <= at else "Closes", dates.closes_at),
     ]
     if competition and competition.revealed_at:
-        moments.append(("Results revealed", competition.revealed_at))
+        moments.append(("Results", competition.revealed_at))
     if file.merge_deadline:
         moments.append(("Last day to merge teams", file.merge_deadline))
     return sorted(moments, key=lambda pair: pair[1])

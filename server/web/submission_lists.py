@@ -30,7 +30,7 @@ class Asked:
     def query(self, **other: Any) -> str:
         """Return what an address ends with that asks for this, or for it with other values: `?show=best&page=2`."""
         wanted = replace(self, **other)
-        given = {"show": wanted.show} if wanted.show != Show.NEWEST else {}
+        given: dict[str, str] = {"show": wanted.show} if wanted.show != Show.NEWEST else {}
         given |= {"page": str(wanted.number)} if wanted.number > 1 else {}
         return f"?{urlencode(given)}" if given else ""
 
