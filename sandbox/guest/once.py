@@ -7,6 +7,7 @@ its processes are the container's own; the filter on its calls is that of every 
 import base64
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ def main() -> None:
     request: dict[str, Any] = json.loads(_read_line(0))
     torch.set_num_threads(1)
     preloaded = preload(Path("/data"))
+    for folder in Path(isolate.SCRATCH).iterdir():  # torch makes one for itself when it is loaded
+        shutil.rmtree(folder)
     os.write(1, b"R")
     if os.read(0, 2) != b"go":
         return
