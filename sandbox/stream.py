@@ -145,7 +145,7 @@ def find_problem(content: bytes, layout: WeightsLayout, *, max_abs_weight: float
 
 
 def _values(slot: TensorSlot, data: memoryview) -> NDArray[Any]:
-    """The tensor's floating-point values; an empty array for whole numbers, which cannot go wrong."""
+    """The tensor's floating-point values; an empty array for whole numbers: evaluation takes the original model's."""
     if slot.dtype == "BF16":  # numpy has no bfloat16: it is the upper half of a float32
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}

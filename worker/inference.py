@@ -24,6 +24,7 @@ from worker.scoring.confidences import logit_scaled_confidences
 from worker.splits.files import read_json, read_tensors
 from worker.splits.image_batches import Form, ImageBatches, form_of
 from worker.splits.manifest import NETWORK_PATH, require_whole
+from worker.splits.originals import ORIGINAL
 from worker.splits.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from worker.splits.stored_sets import SET_PATHS, StoredSet
 
@@ -74,8 +75,11 @@ class SplitEvaluator:
         device: str = "cpu",
         batch_size: int = 256,
         precision: Precision = "float32",
+        whole_numbers: Mapping[str, Tensor] | None = None,
     ) -> None:
+        """whole_numbers: the original model's buffers that are not floating point, which every run is given."""
         self.network = network
+        self._whole_numbers = dict(whole_numbers or {})
         self.device = torch.device(device)
         self.batch_size = batch_size
         self.precision = precision
@@ -96,21 +100,24 @@ class SplitEvaluator:
         Raises SplitNotPrepared, or DamagedSplit naming the file.
         """
         paths = {name: SET_PATHS[name] for name in ("forget", "retain", "test")}
-        settings = require_whole(split_dir, only=(NETWORK_PATH, *paths.values())).evaluation
+        settings = require_whole(split_dir, only=(NETWORK_PATH, ORIGINAL, *paths.values())).evaluation
         return cls(
             read_json(split_dir / NETWORK_PATH),
             {name: StoredSet.read(split_dir / path) for name, path in paths.items()},
             device=device,
             batch_size=settings.batch_size,
             precision=settings.precision,
+            whole_numbers=_whole_numbers(split_dir / ORIGINAL),
         )
 
     def evaluate(self, weights: bytes) -> RunOutputs:
         """Return the outputs of the model in `weights`, one checked safetensors file.
 
-        Raises NonFiniteOutputs where a logit is infinite or not a number.
+        Whole numbers (counters, positions to look up) are the original model's: nobody learns them, and a position
+        beyond its table would end the pass, on a GPU all that follow it as well. Raises NonFiniteOutputs where a logit
+        is infinite or not a number.
         """
-        return self.evaluate_state(safetensors.torch.load(weights))
+        return self.evaluate_state(safetensors.torch.load(weights) | self._whole_numbers)
 
     def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:
         """Return the outputs of the model with this state_dict."""
@@ -176,6 +183,12 @@ class _ClassHits:
     def of_each_class(self) -> NDArray[np.float32]:
         with np.errstate(invalid="ignore"):
             return (self.hits / self.sizes).astype(np.float32)
+
+
+def _whole_numbers(path: Path) -> dict[str, Tensor]:
+    with safetensors.safe_open(path, "pt") as file:
+        names = [name for name in file.keys() if not file.get_slice(name).get_dtype().startswith(("F", "BF"))]  # noqa: SIM118
+        return {name: file.get_tensor(name) for name in names}
 
 
 def load_original(split_dir: Path) -> dict[str, Tensor]:

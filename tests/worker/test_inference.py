@@ -152,6 +152,33 @@ def test_bf16_keeps_a_last_convolution_in_float32() -> None:
     assert set(seen) == {torch.float32}
 
 
+LOOKS_UP = """
+import torch
+from torch import nn
+class Ordered(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("order", torch.arange(n))
+    def forward(self, x):
+        return x.flatten(1)[:, self.order]
+def build(input_shape, n_classes):
+    n = input_shape[0] * input_shape[1] * input_shape[2]
+    return nn.Sequential(Ordered(n), nn.Linear(n, n_classes))
+"""
+
+
+def test_positions_that_a_run_made_up_are_not_looked_up(tmp_path: Path) -> None:
+    prepare_split(
+        competition(n_models=2, network={"name": "module", "options": {"source": LOOKS_UP}}), "public", tmp_path
+    )
+    evaluator, state = SplitEvaluator.load(tmp_path), load_original(tmp_path)
+    expected = evaluator.evaluate(safetensors.torch.save(state)).confidences.tobytes()
+    beyond = state | {"0.order": state["0.order"] + 10**6}
+    assert evaluator.evaluate(safetensors.torch.save(beyond)).confidences.tobytes() == expected
+    with pytest.raises(IndexError):
+        evaluator.evaluate_state(beyond)
+
+
 def test_background_evaluation_gives_the_same_bits_in_order(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
     weights = [weights_of(split, change=0.01 * number) for number in range(6)]
