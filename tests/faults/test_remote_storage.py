@@ -20,9 +20,7 @@ def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undistur
     with s3_server() as s3:
         copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
         s3.faults.fail_next = 1_000_000
-        cluster.start_worker(
-            "far", LETHE_MAX_ATTEMPTS="20", LETHE_HOME=str(tmp_path / "home"), **s3.environment
-        )
+        cluster.start_worker("far", LETHE_MAX_ATTEMPTS="20", LETHE_HOME=str(tmp_path / "home"), **s3.environment)
         wait_until(lambda: "given-back" in outcomes(cluster, submission))
         s3.faults.fail_next = 0
         s3.faults.delay_s = 0.2
