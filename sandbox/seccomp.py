@@ -57,6 +57,7 @@ _SOCKET_OPTIONS = (2, 7, 8, 9, 13, 16, 18, 20, 21, 66, 67)
 _OUT_OF_BAND = 1  # MSG_OOB, which no ordinary program asks of a unix socket, and whose code there had holes
 _RLIMIT_CORE = 4
 _MAP_HUGETLB = 0x40000  # pages that the host has put aside: no control group of memory counts them
+_MFD_HUGETLB = 4  # the same pages, by a file that mmap takes without that flag
 _MS_SYNC = 4  # without it msync writes nothing, and libraries ask with it whether an address is mapped
 
 Instruction = tuple[int, int, int, int]
@@ -70,7 +71,7 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
     """Return the filter's instructions for `machine` (default: this one).
 
     accelerator: a device node is shown, whose driver is driven by ioctl; then only the ioctls that
-    type into a terminal are refused, and the calls in FOR_DRIVERS are allowed.
+    type into a terminal are refused, and the calls in FOR_DRIVERS are allowed, but none of the host's huge pages.
     Raises UnsupportedMachine for anything but x86_64 and aarch64.
     """
     name = machine or platform.machine()
@@ -86,8 +87,8 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
     if column == X86_64:
         program += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
     for call, body in _argument_rules(accelerator=accelerator):
-        program += _for_call(CHECKED[call][column], body)
-    numbers = [pair[column] for pair in (ALLOWED | FOR_DRIVERS if accelerator else ALLOWED).values()]
+        program += _for_call((CHECKED | FOR_DRIVERS)[call][column], body)
+    numbers = [pair[column] for pair in ALLOWED.values()]
     for low, high in _ranges(number for number in numbers if number is not None):
         program += [(_JUMP_AT_LEAST, 0, 2, low), (_JUMP_GREATER, 1, 0, high), (_RETURN, 0, 0, _ALLOW)]
     program.append((_RETURN, 0, 0, _ERRNO | errno.ENOSYS))
@@ -99,6 +100,7 @@ def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]
     ioctls = dict.fromkeys(_TERMINAL_IOCTLS, refuse) if accelerator else dict.fromkeys(_IOCTLS, _ALLOW)
     fcntls = {**dict.fromkeys(_FCNTLS, _ALLOW), **dict.fromkeys(_FCNTL_LOCKS, _PRETEND)}
     unix_only = _by_value(0, {_AF_UNIX: _ALLOW}, other=_ERRNO | errno.EAFNOSUPPORT)
+    for_drivers = [("memfd_create", _unless_any_bit(1, _MFD_HUGETLB, refuse))] if accelerator else []
     flags_of = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
     return [
         ("socket", unix_only),
@@ -117,6 +119,7 @@ def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]
         ("prlimit64", _unless_it_sets_the_core_limit(refuse)),
         ("setsockopt", _by_value(2, dict.fromkeys(_SOCKET_OPTIONS, _ALLOW), other=_ERRNO | errno.ENOPROTOOPT)),
         *((call, _unless_any_bit(index, _OUT_OF_BAND, refuse)) for call, index in flags_of.items()),
+        *for_drivers,
     ]
 
 

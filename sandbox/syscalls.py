@@ -207,7 +207,8 @@ ALLOWED: Final[dict[str, tuple[int | None, int | None]]] = {
 }
 
 # Allowed where a device is shown: without it NVIDIA's driver (570 and later) ends its start with "OS call failed".
-# What it makes counts as memory of the run's control group, which is therefore what bounds it.
+# What it makes counts as memory of the run's control group, which is therefore what bounds it: so not of huge pages,
+# which its flags may ask for.
 FOR_DRIVERS: Final[dict[str, tuple[int, int]]] = {"memfd_create": (319, 279)}
 
 # Allowed or refused by their arguments.

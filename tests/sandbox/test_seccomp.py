@@ -125,6 +125,15 @@ def test_calls_for_drivers_are_open_with_a_device_alone(machine: str) -> None:
         assert decide(machine, pair[column], accelerator=True) == ALLOW
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_drivers_memory_files_take_no_page_that_the_host_put_aside(machine: str) -> None:
+    memfd_create = FOR_DRIVERS["memfd_create"][MACHINES[machine][0]]
+    cloexec, huge_pages, of_2_mib = 1, 4, 21 << 26
+    assert decide(machine, memfd_create, 4096, cloexec, accelerator=True) == ALLOW
+    for flags in (huge_pages, huge_pages | cloexec, huge_pages | of_2_mib):
+        assert decide(machine, memfd_create, 4096, flags, accelerator=True) == 0x50000 | errno.EPERM
+
+
 def test_other_tables_end_the_process() -> None:
     assert decide("x86_64", 20, claimed=0x40000003) == KILL  # i386
     assert decide("x86_64", 0x40000000 | 39) == KILL  # x32
