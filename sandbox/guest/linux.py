@@ -20,13 +20,14 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 
-_PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-_SECCOMP_MODE_FILTER = 2
+_SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_TSYNC = 1
 _LAST_CAPABILITY_TO_TRY = 63
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -94,8 +95,16 @@ def drop_capabilities() -> None:
 
 
 def load_seccomp(program: bytes) -> None:
-    """Load a filter made of eight-byte instructions; there is no way back."""
+    """Load a filter made of eight-byte instructions, for every thread that there is; there is no way back.
+
+    Libraries start threads of their own when they are loaded, and a call made in one of them would go unjudged.
+    Raises OSError where not every thread has it.
+    """
     buffer = ctypes.create_string_buffer(program, len(program))
     fprog = _SockFprog(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
-    result = _libc.prctl(ctypes.c_int(_PR_SET_SECCOMP), ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.byref(fprog), 0, 0)
-    _check(result, "prctl(PR_SET_SECCOMP)")
+    call = ctypes.c_long(_SECCOMP_CALL[os.uname().machine])
+    mode, flags = ctypes.c_long(_SECCOMP_SET_MODE_FILTER), ctypes.c_long(_SECCOMP_FILTER_FLAG_TSYNC)
+    result = int(_libc.syscall(call, mode, flags, ctypes.byref(fprog)))
+    if result > 0:
+        raise OSError(f"seccomp: the filter was loaded for no thread, since thread {result} cannot take it")
+    _check(result, "seccomp")

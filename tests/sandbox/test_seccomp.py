@@ -2,9 +2,13 @@
 
 import errno
 import struct
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
+from sandbox.guest import linux
 from sandbox.seccomp import UnsupportedMachine, build_filter
 from sandbox.syscalls import ALLOWED, CHECKED, FOR_DRIVERS
 
@@ -156,3 +160,41 @@ def test_dangerous_calls_are_not_on_the_list() -> None:
         "preadv2", "readahead", "mincore", "cachestat", "inotify_init1",
     }  # fmt: skip
     assert not dangerous & (set(ALLOWED) | set(CHECKED))
+
+
+OLDER_THREAD = """
+import os
+import threading
+
+from sandbox.guest import linux
+from sandbox.seccomp import build_filter
+
+def call():
+    loaded.wait()
+    try:
+        os.memfd_create("open")
+    except OSError as error:
+        print(error.errno)
+
+loaded = threading.Event()
+thread = threading.Thread(target=call)
+thread.start()
+linux.forbid_new_privileges()
+linux.load_seccomp(build_filter())
+loaded.set()
+thread.join()
+"""
+
+
+def test_a_thread_from_before_the_load_is_filtered_too() -> None:
+    told = subprocess.run([sys.executable, "-c", OLDER_THREAD], capture_output=True, text=True, timeout=60, check=False)
+    assert (told.stdout, told.stderr) == (f"{errno.ENOSYS}\n", "")
+
+
+def test_a_filter_that_not_every_thread_takes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linux, "_libc", SimpleNamespace(syscall=lambda *_: 77))
+    with pytest.raises(OSError, match="thread 77 cannot take it"):
+        linux.load_seccomp(build_filter())
+    monkeypatch.setattr(linux, "_libc", SimpleNamespace(syscall=lambda *_: -1))
+    with pytest.raises(OSError, match="seccomp: "):
+        linux.load_seccomp(build_filter())
