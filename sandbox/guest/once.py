@@ -24,8 +24,7 @@ def main() -> None:
     request: dict[str, Any] = json.loads(_read_line(0))
     torch.set_num_threads(1)
     preloaded = preload(Path("/data"))
-    for folder in Path(isolate.SCRATCH).iterdir():  # torch makes one for itself when it is loaded
-        shutil.rmtree(folder)
+    _empty(Path(isolate.SCRATCH))  # torch makes a folder for itself when it is loaded
     os.write(1, b"R")
     if os.read(0, 2) != b"go":
         return
@@ -35,6 +34,14 @@ def main() -> None:
     start_afresh(isolate.SCRATCH)
     isolate.lock_down(base64.b64decode(request["seccomp"]))
     run_all(request, policy, preloaded, Path(isolate.SUBMISSION))
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _read_line(fd: int) -> bytes:
