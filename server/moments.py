@@ -1,13 +1,13 @@
 """How moments and spans of time are written for people, wherever they read: on pages, in answers, in mail."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 def in_words(moment: datetime) -> str:
     """Write a moment to the minute, in UTC."""
-    return f"{moment:%d %b %Y, %H:%M} UTC"
+    return f"{moment.astimezone(UTC):%d %b %Y, %H:%M} UTC"
 
 
 def duration(seconds: float | None) -> str:

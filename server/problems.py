@@ -37,7 +37,7 @@ class Problem(BaseModel):
     type: str = Field(examples=["urn:lethe:problem:quota-exceeded"])
     title: str = Field(examples=["The quota is used up"])
     status: int = Field(examples=[429])
-    detail: str = Field(examples=["All 5 submissions of today are used; the next day begins at 2030-01-02T00:00:00Z"])
+    detail: str = Field(examples=["All 5 submissions of today are used; the next day begins on 02 Jan 2030, 00:00 UTC"])
     request_id: str | None = Field(default=None, description="names this request in the server's log")
     errors: list[WrongValue] = Field(default_factory=list)
 

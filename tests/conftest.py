@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # The same inputs each time, so that a failure is the change's that it follows; `--hypothesis-profile=searching` looks
 # for new ones. A busy machine says nothing of how long an example takes.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.register_profile("searching", deadline=None)
+settings.register_profile("searching", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
 # --- what a machine may lack ---

@@ -24,7 +24,7 @@ from worker.scoring.confidences import logit_scaled_confidences
 from worker.splits.files import read_json, read_tensors
 from worker.splits.image_batches import Form, ImageBatches, form_of
 from worker.splits.manifest import NETWORK_PATH, require_whole
-from worker.splits.originals import ORIGINAL
+from worker.splits.originals import ORIGINAL, read_whole_numbers
 from worker.splits.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from worker.splits.stored_sets import SET_PATHS, StoredSet
 
@@ -77,7 +77,7 @@ class SplitEvaluator:
         precision: Precision = "float32",
         whole_numbers: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """whole_numbers: the original model's buffers that are not floating point, which every run is given."""
+        """whole_numbers: the original model's buffers that are not floating point, given to every run without others."""
         self.network = network
         self._whole_numbers = dict(whole_numbers or {})
         self.device = torch.device(device)
@@ -107,17 +107,18 @@ class SplitEvaluator:
             device=device,
             batch_size=settings.batch_size,
             precision=settings.precision,
-            whole_numbers=_whole_numbers(split_dir / ORIGINAL),
+            whole_numbers=read_whole_numbers(split_dir / ORIGINAL),
         )
 
-    def evaluate(self, weights: bytes) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> RunOutputs:
         """Return the outputs of the model in `weights`, one checked safetensors file.
 
-        Whole numbers (counters, positions to look up) are the original model's: nobody learns them, and a position
-        beyond its table would end the pass, on a GPU all that follow it as well. Raises NonFiniteOutputs where a logit
-        is infinite or not a number.
+        whole_numbers: those of the run's own original model, where it has one. Such numbers (counters, positions to
+        look up) are never the run's: nobody learns them, and a position beyond its table would end the pass, on a GPU
+        all that follow it as well. Raises NonFiniteOutputs where a logit is infinite or not a number.
         """
-        return self.evaluate_state(safetensors.torch.load(weights) | self._whole_numbers)
+        given = self._whole_numbers if whole_numbers is None else dict(whole_numbers)
+        return self.evaluate_state(safetensors.torch.load(weights) | given)
 
     def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:
         """Return the outputs of the model with this state_dict."""
@@ -185,12 +186,6 @@ class _ClassHits:
             return (self.hits / self.sizes).astype(np.float32)
 
 
-def _whole_numbers(path: Path) -> dict[str, Tensor]:
-    with safetensors.safe_open(path, "pt") as file:
-        names = [name for name in file.keys() if not file.get_slice(name).get_dtype().startswith(("F", "BF"))]  # noqa: SIM118
-        return {name: file.get_tensor(name) for name in names}
-
-
 def load_original(split_dir: Path) -> dict[str, Tensor]:
     """Return the original model's state_dict."""
     return read_tensors(split_dir / "visible" / "original_model.safetensors")
@@ -207,22 +202,22 @@ class BackgroundEvaluator:
         self._places = threading.BoundedSemaphore(waiting)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
 
-    def submit(self, weights: bytes) -> Future[RunOutputs]:
-        """Take the weights of one run; waits while too many are held. The future raises what evaluate raises."""
+    def submit(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
+        """Take what evaluate takes of one run; waits while too many are held. The future raises what evaluate raises."""
         self._places.acquire()
-        future = self._thread.submit(self._evaluator.evaluate, weights)
+        future = self._thread.submit(self._evaluator.evaluate, weights, whole_numbers=whole_numbers)
         future.add_done_callback(lambda _: self._places.release())
         return future
 
-    def again(self, weights: bytes) -> Future[RunOutputs]:
+    def again(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
         """Evaluate once more, after what was already taken; the device's memory that nothing uses is free by then."""
-        return self._thread.submit(self._evaluate_again, weights)
+        return self._thread.submit(self._evaluate_again, weights, whole_numbers)
 
-    def _evaluate_again(self, weights: bytes) -> RunOutputs:
+    def _evaluate_again(self, weights: bytes, whole_numbers: Mapping[str, Tensor] | None) -> RunOutputs:
         gc.collect()
         if self._evaluator.device.type == "cuda":
             torch.cuda.empty_cache()
-        return self._evaluator.evaluate(weights)
+        return self._evaluator.evaluate(weights, whole_numbers=whole_numbers)
 
     def __enter__(self) -> Self:
         return self

@@ -4,13 +4,14 @@ No transaction is open while a model runs.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import structlog
+from torch import Tensor
 
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
@@ -41,6 +42,7 @@ from worker.notebook_runs import (
 from worker.results import ShardOutputs
 from worker.run_evaluations import RunEvaluations, RunNotFinite, run_evaluations
 from worker.run_originals import own_original
+from worker.splits.originals import read_whole_numbers
 from worker.staging import staged
 
 log = structlog.get_logger()
@@ -136,8 +138,9 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
                     raise Stopped
                 with own_original(context, shard, split_dir, run=run) as original:
                     request = _request(shard, code_dir, run=run, seed=seed, original=original)
+                    whole_numbers = read_whole_numbers(original) if original else None
                     result = _run_one(context, sandbox, request, heart=heart, key=key)
-                _take(result, run, done, evaluations=evaluations)
+                _take(result, run, done, evaluations=evaluations, whole_numbers=whole_numbers)
 
 
 @contextmanager
@@ -245,13 +248,20 @@ def _run_one(
     return result
 
 
-def _take(result: RunResult, run: int, done: Done, *, evaluations: RunEvaluations | None) -> None:
+def _take(
+    result: RunResult,
+    run: int,
+    done: Done,
+    *,
+    evaluations: RunEvaluations | None,
+    whole_numbers: Mapping[str, Tensor] | None,
+) -> None:
     """Keep what a run gave, or raise how it failed."""
     _raise_unless_good(result, run, done, keep_log=evaluations is None)
     if result.weights is None:
         raise RunFailed(run, result.verdict)
     if evaluations is not None:
-        evaluations.add(run, result.weights)
+        evaluations.add(run, result.weights, whole_numbers=whole_numbers)
     metrics.RUN_SECONDS.observe(result.wall_time_s)
     done.wall_times_s.append(result.wall_time_s)
 

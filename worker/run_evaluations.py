@@ -6,9 +6,12 @@ next one starts: inference beside a run would take a core's time from it, and ru
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
 
 from worker.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs, SplitEvaluator
 from worker.splits.device_memory import let_go_of_tensors, ran_out_of_memory
@@ -23,6 +26,14 @@ class RunNotFinite(Exception):
         self.error = error
 
 
+@dataclass(frozen=True)
+class _Model:
+    """What a run gave, and the whole numbers of its own original model, None where it has the split's."""
+
+    weights: bytes
+    whole_numbers: Mapping[str, Tensor] | None
+
+
 class RunEvaluations:
     """Takes the weights of run after run; `outputs` grows in the same order, perhaps a run or two behind."""
 
@@ -31,14 +42,18 @@ class RunEvaluations:
     ) -> None:
         self.outputs = outputs
         self._evaluator, self._background = evaluator, background
-        self._waiting: deque[tuple[int, Future[RunOutputs], bytes]] = deque()
+        self._waiting: deque[tuple[int, Future[RunOutputs], _Model]] = deque()
 
-    def add(self, run: int, weights: bytes) -> None:
-        """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it."""
+    def add(self, run: int, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> None:
+        """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it.
+
+        whole_numbers: of the run's own original model, where it has one.
+        """
+        model = _Model(weights, whole_numbers)
         if self._background is None:
-            self._keep(run, self._at_once(weights), weights)
+            self._keep(run, self._at_once(model), model)
             return
-        self._waiting.append((run, self._background.submit(weights), weights))
+        self._waiting.append((run, self._background.submit(weights, whole_numbers=whole_numbers), model))
         while self._waiting and self._waiting[0][1].done():
             self._keep(*self._waiting.popleft())
 
@@ -47,19 +62,19 @@ class RunEvaluations:
         while self._waiting:
             self._keep(*self._waiting.popleft())
 
-    def _keep(self, run: int, future: Future[RunOutputs], weights: bytes) -> None:
+    def _keep(self, run: int, future: Future[RunOutputs], model: _Model) -> None:
         """Keep the outputs of a run. Between runs no other run of the sandbox holds the device."""
         if self._background is not None and _lacked_memory(future):
-            future = self._background.again(weights)
+            future = self._background.again(model.weights, whole_numbers=model.whole_numbers)
         try:
             self.outputs.append(future.result())
         except NonFiniteOutputs as error:
             raise RunNotFinite(run, error) from error
 
-    def _at_once(self, weights: bytes) -> Future[RunOutputs]:
+    def _at_once(self, model: _Model) -> Future[RunOutputs]:
         future: Future[RunOutputs] = Future()
         try:
-            future.set_result(self._evaluator.evaluate(weights))
+            future.set_result(self._evaluator.evaluate(model.weights, whole_numbers=model.whole_numbers))
         except NonFiniteOutputs as error:
             future.set_exception(error)
         return future

@@ -91,7 +91,10 @@ def moment(text: str | None) -> str:
     """Return a moment of the server's in the reader's own zone."""
     if not text:
         return ""
-    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    try:
+        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    except OverflowError:  # in the last hours of the year 9999
+        return text
 
 
 def score_text(score: float | None) -> str:

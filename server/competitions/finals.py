@@ -26,6 +26,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore
 from server.models.submission import ENDED, Fault, Stage, Submission
+from server.moments import in_words
 from server.teams import repository as team_repository
 
 HOST_RETRIES = 3
@@ -277,7 +278,9 @@ def _advance_again(session: Session, competition: Competition) -> None:
 
 def _check_still_open(competition: Competition) -> None:
     if competition.state != CompetitionState.OPEN or now() >= competition.closes_at:
-        raise Conflict(f"Finals of {competition.slug} are chosen while it is open, until {competition.closes_at}")
+        raise Conflict(
+            f"Finals of {competition.slug} are chosen while it is open, until {in_words(competition.closes_at)}"
+        )
 
 
 def _check_may_be_final(submission: Submission) -> None:

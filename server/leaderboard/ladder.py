@@ -20,6 +20,7 @@ class Try(NamedTuple):
     submission_id: str
     received_at: datetime
     score: float
+    mode: str = "function"
 
 
 class Rung(NamedTuple):
@@ -28,6 +29,7 @@ class Rung(NamedTuple):
     submission_id: str
     received_at: datetime
     score: float
+    mode: str
 
 
 def climb(tries: Iterable[Try], *, step: float) -> dict[str, Rung]:
@@ -39,6 +41,7 @@ def climb(tries: Iterable[Try], *, step: float) -> dict[str, Rung]:
     present: Rung | None = None
     for attempt in tries:
         if present is None or attempt.score > present.score + step:
-            present = Rung(attempt.submission_id, attempt.received_at, round(attempt.score / step) * step)
+            score = round(attempt.score / step) * step
+            present = Rung(attempt.submission_id, attempt.received_at, score, attempt.mode)
         shown[attempt.submission_id] = present
     return shown

@@ -61,7 +61,13 @@ def entries(session: Session, competition_id: str, visibility: Visibility, *, wi
 def tries(session: Session, competition_id: str, *, team_ids: Sequence[str] | None = None) -> dict[str, list[Try]]:
     """Return the publicly scored submissions of each team in the order of receipt, by team id."""
     statement = (
-        select(Submission.team_id, Submission.id, cast(Submission.received_at, String), PublicScore.final_score)
+        select(
+            Submission.team_id,
+            Submission.id,
+            cast(Submission.received_at, String),
+            PublicScore.final_score,
+            _mode(),
+        )
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
         .where(_counts(competition_id))
@@ -70,8 +76,8 @@ def tries(session: Session, competition_id: str, *, team_ids: Sequence[str] | No
     if team_ids is not None:
         statement = statement.where(Submission.team_id.in_(team_ids))
     found: dict[str, list[Try]] = {}
-    for team_id, submission_id, received_at, score in _rows(session, statement):
-        found.setdefault(team_id, []).append(Try(submission_id, _moment(received_at), score))
+    for team_id, submission_id, received_at, score, mode in _rows(session, statement):
+        found.setdefault(team_id, []).append(Try(submission_id, _moment(received_at), score, mode))
     return found
 
 
@@ -158,13 +164,17 @@ def _placed_scores(table: ScoreTable, competition_id: str) -> Select[tuple[str, 
             table.interval_low,
             table.interval_high,
             table.tied_group,
-            func.coalesce(Submission.entry_point["mode"].as_string(), "function").label("mode"),
+            _mode().label("mode"),
             place.label("place"),
         )
         .join(table, table.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
         .where(_counts(competition_id), *_finals_only(table))
     )
+
+
+def _mode() -> ColumnElement[str]:
+    return func.coalesce(Submission.entry_point["mode"].as_string(), "function")
 
 
 def _finals_only(table: ScoreTable) -> tuple[ColumnElement[bool], ...]:

@@ -153,13 +153,18 @@ def _entries(session: Session, competition: Competition, visibility: Visibility)
     entries = repository.entries(session, competition.id, visibility, with_intervals=False)
     tries = repository.tries(session, competition.id)
     step = competitions.file_of(competition).board.step
-    return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries]
+    return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
 
 def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
+    """Return the entry as the submission that last moved it, of which alone the board may tell."""
     *_, rung = climb(tries, step=step).values()
     return entry._replace(
-        submission_id=rung.submission_id, score=rung.score, received_at=rung.received_at, tied_group=None
+        submission_id=rung.submission_id,
+        score=rung.score,
+        received_at=rung.received_at,
+        mode=rung.mode,
+        tied_group=None,
     )
 
 

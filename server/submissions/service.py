@@ -213,11 +213,16 @@ def page_of_team(
 
     Raises NotFound for the best ones while the ladder is shown: their order would tell what it hides.
     """
-    if show is Show.BEST and boards.shows_ladder(competition):
-        raise NotFound(f"{competition.slug} has a ladder, which does not tell which of your submissions are the best")
+    check_order(competition, show)
     if team is None:
         return []
     return repository.page_of_team(session, team.id, show=show, final_ids=final_ids, offset=offset, limit=limit)
+
+
+def check_order(competition: Competition, show: Show) -> None:
+    """Raise NotFound for an order that tells what the ladder hides."""
+    if show is Show.BEST and boards.shows_ladder(competition):
+        raise NotFound(f"{competition.slug} has a ladder, which does not tell which of your submissions are the best")
 
 
 def list_all(session: Session, competition: Competition) -> Sequence[Submission]:

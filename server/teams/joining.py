@@ -139,12 +139,12 @@ def check_leader(team: Team, actor: Account) -> None:
 def check_may_grow(competition: Competition, *, at: datetime) -> None:
     """Raise Conflict once teams of the competition stay as they are."""
     if not may_grow(competition, at=at):
-        raise Conflict(f"Teams of {competition.slug} could change until {in_words(_deadline(competition))}")
+        raise Conflict(f"Teams of {competition.slug} could change until {in_words(_last_change(competition))}")
 
 
 def may_grow(competition: Competition, *, at: datetime) -> bool:
     """Return whether teams of the competition may still take people in and merge."""
-    return competition.state in GROWING and at < min(_deadline(competition), competition.closes_at)
+    return competition.state in GROWING and at < _last_change(competition)
 
 
 def may_leave(session: Session, team: Team) -> bool:
@@ -152,8 +152,9 @@ def may_leave(session: Session, team: Team) -> bool:
     return not repository.has_submissions(session, team.id)
 
 
-def _deadline(competition: Competition) -> datetime:
-    return competitions.file_of(competition).merge_deadline or competition.closes_at
+def _last_change(competition: Competition) -> datetime:
+    """Return the end of changes: the file's, or the competition's where that came first."""
+    return min(competitions.file_of(competition).merge_deadline or competition.closes_at, competition.closes_at)
 
 
 def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:

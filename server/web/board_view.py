@@ -47,7 +47,7 @@ def rows_html(
     if not lines:
         return Markup("")
     scale = board.interval_scale
-    key = (board.version, len(rows), lines[0].entry.team_id, number, next_url)
+    key = (board.version, tuple(row.entry.team_id for row in lines), number, next_url)
     html = _fragments.get(key, lambda: _render(lines, scale=scale, next_url=next_url, moves=moves))
     if own_team_id is None:
         return html

@@ -8,17 +8,17 @@ from fastapi import Request, Response
 from server.admin import changes
 from server.competitions import service as competitions
 from server.competitions.config_file import CompetitionFile
-from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.leaderboard import service as leaderboards
-from server.models.competition import Competition, Split, Visibility
+from server.models.competition import Competition, CompetitionState, Split, Visibility
 from server.web.deps import PlaceDep, ViewerDep
 from server.web.rendering import page
 from server.web.routing import page_router
 
 router = page_router(is_public=True)
 
+NOT_OPEN_YET = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
 STARTER = Path(__file__).parents[1] / "templates" / "starter.py.txt"
 STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competition.toml.txt"
 
@@ -38,7 +38,6 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep) -> Res
         place=place,
         tab="overview",
         timeline=timeline_of(place.file, place.competition),
-        is_revealed=is_revealed(place.competition),
         announcements=changes.announcements(session, place.competition),
         oracle=leaderboards.oracle_of(split),
         n_forget=split.n_forget,
@@ -59,8 +58,9 @@ def timeline_of(file: CompetitionFile, competition: Competition | None = None) -
     competition: what became of the file, whose dates go before the file's: by hand it opens and closes earlier.
     """
     dates, at = competition or file, now()
+    waits = competition is not None and competition.state in NOT_OPEN_YET
     moments = [
-        ("Opened" if dates.opens_at <= at else "Opens", dates.opens_at),
+        ("Opened" if dates.opens_at <= at and not waits else "Opens", dates.opens_at),
         ("Closed" if dates.closes_at <= at else "Closes", dates.closes_at),
     ]
     if competition and competition.revealed_at:

@@ -1,6 +1,6 @@
 """How values are written on pages: scores, shares, times, sizes, Markdown."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
@@ -42,7 +42,7 @@ def relative(moment: datetime, *, at: datetime | None = None) -> str:
 
 def exact(moment: datetime) -> str:
     """Write a moment in full, in UTC."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def ago(moment: datetime | None) -> Markup:

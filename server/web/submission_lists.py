@@ -51,7 +51,8 @@ def may_be_chosen(session: Session, place: Place, submission: Submission) -> boo
     """Return whether the reader's team may choose the submission now, or take the choice back."""
     if not can_choose(place) or place.team is None or place.team.id != submission.team_id:
         return False
-    if submission.selected or submission.stage in (Stage.FAILED, Stage.CANCELLED):
+    cannot = submission.stage in (Stage.FAILED, Stage.CANCELLED) or submission.disqualified_at is not None
+    if submission.selected or cannot:
         return submission.selected
     return len(finals.chosen_ids(session, place.team.id)) < place.file.limits.final_selections
 
@@ -60,13 +61,13 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
     """Return what one page of the list shows. Raises NotFound for an order that the competition hides."""
     competition, team = place.competition, place.team
     chosen = finals.chosen_ids(session, team.id) if team else set()
-    would_count = finals.would_count(session, competition, team.id) if team and not chosen else []
+    would_count = finals.would_count(session, competition, team.id) if team else []
     found = submissions.page_of_team(
         session,
         competition,
         team,
         show=asked.show,
-        final_ids=chosen or would_count,
+        final_ids=chosen | set(would_count),
         offset=(asked.number - 1) * LINES,
         limit=LINES + 1,
     )

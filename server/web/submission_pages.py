@@ -67,6 +67,7 @@ def submissions_events(
     request: Request, database: DatabaseDep, place: PlaceDep, *, viewer: MemberDep, asked: AskedDep
 ) -> Response:
     """Stream the lines of the list as they change."""
+    submissions.check_order(place.competition, asked.show)  # once the stream has begun, no error can be answered
     token = csrf_token(request)  # one for the stream, so that what did not change reads the same
 
     def look() -> live.Frame:

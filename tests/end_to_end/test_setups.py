@@ -16,11 +16,31 @@ from worker.splits.outputs import read_outputs
 
 RUNS = 5
 REUSE_N_N = '[metric]\nsetup = "reuse-n-n"\n'
+MLP = 'name = "mlp"\noptions = { hidden = [16] }'
+OWN_ORDER = """name = "module"
+[network.options]
+source = '''
+import torch
+from torch import nn
+
+class Shuffled(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("order", torch.randperm(n))
+
+    def forward(self, x):
+        return x.flatten(1)[:, self.order]
+
+def build(input_shape, n_classes):
+    n = input_shape[0] * input_shape[1] * input_shape[2]
+    return nn.Sequential(Shuffled(n), nn.Linear(n, 16), nn.ReLU(), nn.Linear(16, n_classes))
+'''"""
 
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    toml = competition_toml(n=RUNS, shard=2) + REUSE_N_N
+    """The originals differ in their whole numbers too."""
+    toml = competition_toml(n=RUNS, shard=2).replace(MLP, OWN_ORDER) + REUSE_N_N
     with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml) as opened:
         yield opened
 

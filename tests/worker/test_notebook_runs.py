@@ -1,5 +1,6 @@
 """The outputs of a notebook's models: the last of a slot counts; what takes the device's memory is its own fault."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ class FullDevice(SplitEvaluator):
 
     message = "CUDA error: out of memory"
 
-    def evaluate(self, weights: bytes) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
         raise RuntimeError(self.message)
 
 

@@ -1,8 +1,10 @@
 """Outputs of runs come in their order, to the same bits, whether runs are evaluated at once or beside the next one."""
 
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -10,6 +12,9 @@ import torch
 from tests.worker.splits.conftest import competition
 from worker.inference import RunOutputs, SplitEvaluator, load_original
 from worker.run_evaluations import RunNotFinite, run_evaluations
+from worker.splits.manifest import Manifest
+from worker.splits.originals import place_of, read_original, read_whole_numbers
+from worker.splits.outputs import read_outputs
 from worker.splits.prepare import prepare_split
 
 
@@ -36,6 +41,35 @@ def test_outputs_are_the_evaluators_in_the_order_of_runs(split: Path, overlapped
     assert [output.confidences.tobytes() for output in outputs] == expected
 
 
+OWN_ORDER = """
+import torch
+from torch import nn
+class Shuffled(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("order", torch.randperm(n))
+    def forward(self, x):
+        return x.flatten(1)[:, self.order]
+def build(input_shape, n_classes):
+    n = input_shape[0] * input_shape[1] * input_shape[2]
+    return nn.Sequential(Shuffled(n), nn.Linear(n, n_classes))
+"""
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_a_run_with_an_original_of_its_own_has_the_whole_numbers_of_that_one(tmp_path: Path, overlapped: bool) -> None:
+    network = {"name": "module", "options": {"source": OWN_ORDER}}
+    split, path = tmp_path / "public", tmp_path / "original.safetensors"
+    prepare_split(competition(n_models=3, network=network, metric={"setup": "reuse-n-n"}), "public", split)
+    outputs: list[RunOutputs] = []
+    with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
+        for run in range(3):
+            path.write_bytes(read_original(split, *place_of(Manifest.read(split), run)))
+            evaluations.add(run, path.read_bytes(), whole_numbers=read_whole_numbers(path))
+    confidences = np.stack([output.confidences for output in outputs])
+    assert np.array_equal(confidences, read_outputs(split, "originals").confidences)
+
+
 def evaluate(split: Path, scales: dict[int, float], outputs: list[RunOutputs], *, overlapped: bool) -> None:
     """Evaluate the original model, its weights multiplied, for each run."""
     with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
@@ -58,14 +92,15 @@ class CrowdedEvaluator(SplitEvaluator):
 
     attempts = 1  # that fail, for each model
 
-    def evaluate(self, weights: bytes) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
         self.seen = [*getattr(self, "seen", []), weights]
         if self.seen.count(weights) <= self.attempts:
             taken = torch.empty(1)
             self.taken = [*getattr(self, "taken", []), (weights, weakref.ref(taken))]
             raise torch.OutOfMemoryError("CUDA out of memory")
+        assert whole_numbers is not None, "forgotten since the first attempt"
         assert not [tensor for model, tensor in self.taken if model == weights and tensor() is not None]
-        return super().evaluate(weights)
+        return super().evaluate(weights, whole_numbers=whole_numbers)
 
 
 def test_a_run_that_left_no_memory_for_the_evaluation_beside_it_spoils_none(split: Path) -> None:
@@ -74,7 +109,7 @@ def test_a_run_that_left_no_memory_for_the_evaluation_beside_it_spoils_none(spli
     outputs: list[RunOutputs] = []
     with run_evaluations(CrowdedEvaluator.load(split), outputs, overlapped=True) as evaluations:
         for run, one in enumerate(weights):
-            evaluations.add(run, one)
+            evaluations.add(run, one, whole_numbers={})
     assert [output.confidences.tobytes() for output in outputs] == expected
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from sandbox.guest.wire import read_layout
 from worker.splits.errors import DamagedSplit, SplitNotPrepared
@@ -26,6 +27,13 @@ def place_of(manifest: Manifest, index: int) -> tuple[str, int]:
         f"the {manifest.visibility} split of {manifest.competition} was prepared for setup {manifest.setup} and has no "
         f"original model {index}: prepare it again"
     )
+
+
+def read_whole_numbers(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a model's file that are not floating point: counters, positions to look up."""
+    with safe_open(path, framework="pt") as model:
+        names = [name for name in model.keys() if not model.get_slice(name).get_dtype().startswith(("F", "BF"))]  # noqa: SIM118
+        return {name: model.get_tensor(name) for name in names}
 
 
 def read_original(split_dir: Path, path: str, position: int) -> bytes:

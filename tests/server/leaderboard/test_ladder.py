@@ -7,6 +7,7 @@ import pytest
 from server.leaderboard.ladder import Try, climb
 from server.models.account import Role
 from server.models.competition import Visibility
+from server.models.submission import Submission
 from tests.support.instance import Instance
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -35,6 +36,19 @@ def test_score_moves_only_by_more_than_a_step(scores: list[float], expected: lis
 
 def test_shown_score_tells_no_more_than_its_steps() -> None:
     assert set(shown([i / 1000 for i in range(1000)], 0.125)) <= {i * 0.125 for i in range(9)}
+
+
+def test_the_board_tells_nothing_of_a_better_submission_that_moved_no_rung(both: Instance) -> None:
+    extra = '[board]\nmode = "ladder"\nstep = 0.125\n[submissions]\nmodes = ["function", "notebook"]\n'
+    both.competition(extra=extra)
+    ada = both.participant("ada")
+    first, better = (both.submit(ada).json()["id"] for _ in range(2))
+    with both.database.write() as session:
+        session.get_one(Submission, better).entry_point = {"mode": "notebook"}
+    for submission, score in ((first, 0.2617), (better, 0.3111)):
+        both.score(submission, score)
+    (row,) = both.client.get(f"{BASE}/leaderboard").json()["rows"]
+    assert (row["score"], row["mode"]) == (0.25, "function")
 
 
 def test_exact_scores_stay_hidden_until_the_reveal(both: Instance) -> None:

@@ -1,6 +1,6 @@
 """Inviting, joining, leaving, handing over, merging: over HTTP."""
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 from typing import Any
 
 from sqlalchemy import select, update
@@ -139,11 +139,14 @@ def test_empty_solo_team_is_given_up_by_joining(server: Instance) -> None:
 
 def test_teams_stay_as_they_are_after_the_merge_deadline(server: Instance) -> None:
     at = now()
-    deadline = f"merge_deadline = {(at - timedelta(hours=1)).isoformat()}"
-    server.competition(extra=deadline)
+    deadline = at - timedelta(hours=1)
+    elsewhere = deadline.astimezone(timezone(timedelta(hours=5)))
+    server.competition(extra=f"merge_deadline = {elsewhere.isoformat()}")
     ada = lead(server, "ada", "Us")
     lead(server, "bob", "Them")
-    assert call(server, ada, "POST", "/team/invitations").status_code == 409
+    refused = call(server, ada, "POST", "/team/invitations")
+    assert refused.status_code == 409
+    assert f"until {deadline:%d %b %Y, %H:%M} UTC" in refused.json()["detail"]
     assert call(server, ada, "POST", "/team/merges", team="Them").status_code == 409
 
 

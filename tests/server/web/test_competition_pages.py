@@ -73,7 +73,11 @@ def test_the_state_stands_in_words(server: Instance, visitor: Visitor, state: st
 
 @pytest.mark.parametrize(
     ("state", "words", "link"),
-    [("closed", "Submissions have ended", BOARD), ("final", "It is over", f"{BOARD}?board=private")],
+    [
+        ("closed", "Submissions have ended", BOARD),
+        ("final", "It is over", f"{BOARD}?board=private"),
+        ("archived", "It ended without results", BOARD),
+    ],
 )
 def test_after_the_end_the_overview_leads_to_the_boards(
     server: Instance, visitor: Visitor, state: str, words: str, link: str

@@ -129,7 +129,7 @@ def test_the_ladder_tells_no_order_of_scores(server: Instance, ada: Visitor) -> 
     server.competition(extra='[board]\nmode = "ladder"\nstep = 0.05\n')
     sent(server, 0.101, 0.102)
     assert "show=best" not in ada.get(MINE).text
-    for path in ("", "/rows"):
+    for path in ("", "/rows", "/events"):
         assert ada.get(f"{MINE}{path}?show=best").status_code == 404
 
 
@@ -159,6 +159,24 @@ def test_a_final_is_chosen_and_taken_back_on_its_own_page(server: Instance, ada:
     assert "Choose as final" not in ada.get(f"/submissions/{second}").text, "no more may be chosen"
     ada.post(f"{page}/final", {"selected": "false"}, page=page)
     assert "Choose as final" in ada.get(f"/submissions/{second}").text
+
+
+def test_what_cannot_become_a_final_is_not_offered(server: Instance, ada: Visitor) -> None:
+    server.competition(limits={"final_selections": 1})
+    (disqualified,) = sent(server, 0.1)
+    with server.database.write() as session:
+        session.get_one(Submission, disqualified).disqualified_at = now()
+    assert "Choose as final" not in ada.get(f"/submissions/{disqualified}").text
+    assert "final-form" not in ada.get(MINE).text
+
+
+def test_a_choice_that_failed_can_be_taken_back_and_what_would_count_is_told(server: Instance, ada: Visitor) -> None:
+    server.competition(limits={"final_selections": 1})
+    failed, _ = sent(server, None, 0.2)
+    with server.database.write() as session:
+        session.get_one(Submission, failed).selected = True
+    assert "Take back" in ada.get(MINE).text
+    assert listed(ada.get(f"{MINE}?show=finals").text) == ["try-1", "try-0"]
 
 
 def test_after_a_failure_the_next_step_is_there_while_there_is_one(server: Instance, ada: Visitor) -> None:
