@@ -77,7 +77,7 @@ class SplitEvaluator:
         precision: Precision = "float32",
         whole_numbers: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """whole_numbers: the original model's buffers that are not floating point, given to every run without others."""
+        """whole_numbers: the original model's buffers that are not floating point, for runs without others."""
         self.network = network
         self._whole_numbers = dict(whole_numbers or {})
         self.device = torch.device(device)
@@ -203,7 +203,7 @@ class BackgroundEvaluator:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
 
     def submit(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
-        """Take what evaluate takes of one run; waits while too many are held. The future raises what evaluate raises."""
+        """Take what evaluate takes; waits while too many are held. The future raises what evaluate raises."""
         self._places.acquire()
         future = self._thread.submit(self._evaluator.evaluate, weights, whole_numbers=whole_numbers)
         future.add_done_callback(lambda _: self._places.release())
