@@ -6,6 +6,7 @@ A long training is divided: this job then ends when all but the many models is m
 import hashlib
 
 import structlog
+import torch
 
 from server.competitions import model_shards, preparation
 from server.competitions.config_file import CompetitionFile
@@ -20,6 +21,7 @@ from worker.scoring_job import ORACLE, RETRAINED, score_outputs, summary
 from worker.split_exchange import SplitExchange
 from worker.splits.cut import Visibility
 from worker.splits.description import library_versions, maker
+from worker.splits.device_memory import memory_given_back
 from worker.splits.prepare import begin_split, prepare_split
 from worker.splits.workspace import OnProgress, Progress
 from worker.starter_kit.build import store_kit
@@ -96,14 +98,15 @@ def _store_kit(context: WorkerContext, work: SplitWork, prepared: PreparedSplit)
     """Make the starter kit. Nothing waits for it, and the competition does not need it to run."""
     exchange = exchange_of(context, work.competition, work.visibility)
     try:
-        store_kit(
-            context.storage,
-            exchange.folder,
-            work.competition,
-            url=context.settings.public_url,
-            retraining_time_s=prepared.retraining_time_s,
-            device=context.settings.worker_device,
-        )
+        with memory_given_back(torch.device(context.settings.worker_device)):
+            store_kit(
+                context.storage,
+                exchange.folder,
+                work.competition,
+                url=context.settings.public_url,
+                retraining_time_s=prepared.retraining_time_s,
+                device=context.settings.worker_device,
+            )
     except (AppError, OSError, ValueError) as error:
         log.warning("no starter kit", competition=work.competition.slug, error=str(error))
 

@@ -3,7 +3,8 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from sqlalchemy import select
 
 from server import queue
@@ -145,6 +147,31 @@ def test_an_attempt_that_the_host_broke_off_is_read_by_the_organiser_until_the_s
     monkeypatch.setattr(preparing, "begin_split", begin_split)
     assert preparing.prepare(host(), split_id)
     assert (split_of(database).state, split_of(database).error) == (SplitState.READY, "")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_starter_kits_models_leave_nothing_on_the_device(
+    host: Host, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    said: list[str] = []
+
+    def kit(*_: object, **__: object) -> None:
+        said.append("kit")
+        if fails:
+            raise OSError
+
+    @contextmanager
+    def given_back(device: torch.device) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            said.append(f"{device} given back")
+
+    monkeypatch.setattr(preparing, "store_kit", kit)
+    monkeypatch.setattr(preparing, "memory_given_back", given_back)
+    work = SimpleNamespace(competition=competition(), visibility="public")
+    preparing._store_kit(host(), work, SimpleNamespace(retraining_time_s=1.0))  # type: ignore[arg-type]
+    assert said == ["kit", "cpu given back"]
 
 
 def test_a_small_split_is_one_job(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

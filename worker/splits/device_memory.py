@@ -1,6 +1,7 @@
 """Whether a device's memory was the matter: torch says so in several ways."""
 
 import gc
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,10 +38,15 @@ def let_go_of_tensors(error: BaseException) -> None:
 def memory_given_back(device: torch.device) -> Iterator[None]:
     """Give the device what the block has used of its memory, and torch would keep for its own next use.
 
-    A worker that trained models runs submissions next, in other processes, on the same device.
+    A worker that trained models runs submissions next, in other processes, on the same device. An error on its way out
+    says where it was raised, and has nothing left of what those calls held.
     """
     try:
         yield
+    except BaseException as error:
+        for cause in causes(error):
+            traceback.clear_frames(cause.__traceback__)
+        raise
     finally:
         if device.type == "cuda":
             gc.collect()

@@ -1,3 +1,6 @@
+import traceback
+import weakref
+
 import pytest
 import torch
 
@@ -13,3 +16,27 @@ def test_memory_is_given_back_once_the_block_is_over_even_by_an_error(
     with pytest.raises(ZeroDivisionError), memory_given_back(torch.device(device)):
         _ = 1 // len(emptied)  # nothing is emptied by then
     assert len(emptied) == times
+
+
+def test_an_error_on_its_way_out_keeps_nothing_of_the_calls_that_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+    alive_then: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: alive_then.extend(tensor() is not None for tensor in held))
+
+    def fails() -> None:
+        inner = torch.empty(1)
+        held.append(weakref.ref(inner))
+        raise ZeroDivisionError
+
+    def fails_by_it() -> None:
+        outer = torch.empty(1)
+        held.append(weakref.ref(outer))
+        try:
+            fails()
+        except ZeroDivisionError as error:
+            raise RuntimeError("no room") from error
+
+    with pytest.raises(RuntimeError, match="no room") as failed, memory_given_back(torch.device("cuda")):
+        fails_by_it()
+    assert alive_then == [False, False]
+    assert "fails_by_it" in [frame.name for frame in traceback.extract_tb(failed.value.__traceback__)]
