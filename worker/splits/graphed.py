@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from worker.splits.capture import StepRefused, captured, rehearse
 from worker.splits.checkpoints import TrainingCheckpoints
@@ -216,6 +216,7 @@ class GraphedTraining:
         """Let libraries choose their kernels and the optimiser make its state, then undo the steps."""
         net, optimizer = self.training.net, self.training.optimizer
         start = [(value, value.detach().clone()) for value in (*net.parameters(), *net.buffers())]
+        buffers = _Buffers(net)
         with warnings.catch_warnings():
             # these steps, and the last of each epoch, are meant to run outside the graph
             warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
@@ -223,6 +224,9 @@ class GraphedTraining:
                 self._whole_step()
             if rehearsed:
                 rehearse(self._whole_step)
+        if rehearsed and (replaced := buffers.replaced()):
+            raise StepRefused(f"the network replaces its buffer {replaced[0]!r}; written in place it could be captured")
+        buffers.put_back()
         with torch.no_grad():
             for value, before in start:
                 value.copy_(before)
@@ -231,3 +235,24 @@ class GraphedTraining:
                 if isinstance(value, Tensor):
                     value.zero_()
         self.stream.synchronize()
+
+
+class _Buffers:
+    """Which tensors a network's buffers are. One that a step replaces would be the same before each replay of it."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self._of_modules = [(name, module, dict(module._buffers)) for name, module in net.named_modules()]
+
+    def replaced(self) -> list[str]:
+        """Return the names under which there are other tensors by now."""
+        return [
+            f"{path}.{name}".removeprefix(".")
+            for path, module, before in self._of_modules
+            for name, value in module._buffers.items()
+            if value is not before.get(name)
+        ]
+
+    def put_back(self) -> None:
+        for _, module, before in self._of_modules:
+            module._buffers.clear()
+            module._buffers.update(before)

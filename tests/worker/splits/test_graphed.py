@@ -195,6 +195,39 @@ def test_a_step_that_cannot_be_captured_gives_the_same_bits_one_kernel_after_the
     assert tried == ([] if at == "rehearsal" else [at])
 
 
+REPLACES_A_BUFFER = """
+import torch
+from torch import nn
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(768))
+        self.register_buffer("latest", None)
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.training:
+            self.latest = x.mean(0)
+            self.mean = 0.9 * self.mean + 0.1 * self.latest
+        return x - self.mean
+def build(input_shape, n_classes):
+    return nn.Sequential(Centred(), nn.Linear(768, n_classes))
+"""
+
+
+@pytest.mark.usefixtures("stand_in_device")
+def test_a_network_that_replaces_a_buffer_is_trained_without_capture_and_without_the_warm_up() -> None:
+    wanted = job("cpu", network="module", options={"source": REPLACES_A_BUFFER})
+    notes: list[str] = []
+    eager = train_graphed(wanted, {0: 5, 1: 6, 2: 7}, at_once=2, on_note=notes.append)
+    assert [note.partition("longer: ")[2].partition(";")[0] for note in notes] == [
+        "the network replaces its buffer '0.mean'"
+    ]
+    plain = train_in_turn(wanted, {0: 5, 1: 6, 2: 7})
+    assert eager.keys() == plain.keys() == {"0.mean", "0.latest", "1.weight", "1.bias"}
+    for name in plain:
+        assert torch.allclose(eager[name], plain[name], atol=1e-4), name
+
+
 OWN_DROPOUT = """
 from torch import nn
 from torch.nn import functional
@@ -364,6 +397,7 @@ def test_a_network_that_waits_is_trained_without_capture_and_the_device_stays_us
     assert len(notes) == 1
     assert "line 9 of the network's source" in notes[0]
     torch.cuda.empty_cache()
+    torch.rand(1, device="cuda")
     captured = train_graphed(of("pass"), {0: 5, 1: 6, 2: 7}, at_once=2, on_note=notes.append)
     assert len(notes) == 1
     assert all(torch.equal(eager[name], captured[name]) for name in eager)
