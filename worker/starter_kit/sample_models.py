@@ -9,6 +9,7 @@ from server.competitions.config_file import CompetitionFile
 from worker.inference import RunOutputs, SplitEvaluator
 from worker.results import ShardOutputs
 from worker.splits.files import read_json
+from worker.splits.originals import read_whole_numbers
 from worker.splits.sample import MOST_EPOCHS
 from worker.splits.seeds import derive_seed
 from worker.splits.stored_sets import StoredSet
@@ -29,10 +30,14 @@ class SampleModels:
 
 
 def sample_evaluator(sample_dir: Path) -> SplitEvaluator:
-    """Return what evaluates models on the sample; its validation set stands in for the hidden test set."""
+    """Return what evaluates models on the sample; its validation set stands in for the hidden test set.
+
+    As on the server, a run's whole numbers are those of the original model.
+    """
     sets = {name: StoredSet.read(sample_dir / f"{name}.safetensors") for name in ("forget", "retain", "validation")}
     sets["test"] = sets.pop("validation")
-    return SplitEvaluator(read_json(sample_dir / "network.json"), sets)
+    whole_numbers = read_whole_numbers(sample_dir / "original_model.safetensors")
+    return SplitEvaluator(read_json(sample_dir / "network.json"), sets, whole_numbers=whole_numbers)
 
 
 def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device: str = "cpu") -> SampleModels:
