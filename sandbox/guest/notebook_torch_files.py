@@ -26,6 +26,7 @@ _LEGACY_SIZE = struct.Struct("<q")
 
 _UNREADABLE = (
     *(ValueError, KeyError, IndexError, TypeError, EOFError, OverflowError, RuntimeError, NotImplementedError),
+    MemoryError,  # a length that the file claims and has not
     *(struct.error, zlib.error, zipfile.BadZipFile),
 )
 

@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,13 @@ def test_what_torch_never_writes_is_refused_without_a_warning(opcode: bytes) -> 
         archive.writestr("archive/data.pkl", b"\x80\x02" + opcode + b".")
     with pytest.raises(NotTorchFile):
         read_state_dict(forged.getvalue())
+
+
+def test_a_length_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
+    forged = tmp_path / "model.pt"
+    forged.write_bytes(b"\x80\x04\x8e" + struct.pack("<Q", 2**45) + b"x.")  # BINBYTES8
+    with pytest.raises(NotTorchFile):
+        read_state_dict(forged)
 
 
 @given(st.binary(max_size=400))
