@@ -81,12 +81,16 @@ def core_dump_problem(pattern: str | None = None) -> str:
 
     pattern: the host's kernel.core_pattern, read from /proc if it is not given. No limit of a run's keeps the kernel
     from a socket of the host's (@); the one that keeps it from a program (|) is not the 0 that a host may impose.
+    Looked at is this process's own limit; a worker's service may have another. Raises OSError where /proc cannot be read.
     """
     kind = (_CORE_PATTERN.read_text(encoding="utf-8") if pattern is None else pattern)[:1]
     if kind == "@":
         return _KEEP_DUMPS_OUT.format(taker="socket", or_else="")
     if kind == "|" and core_limit() == 0:
-        or_else = ", or give the worker's service a hard limit on core dumps above 0 (systemd: LimitCORE=0:infinity)"
+        or_else = (
+            ", or give the worker's service a hard limit on core dumps above 0 (systemd: LimitCORE=0:infinity; here, "
+            "in this shell, it is 0)"
+        )
         return _KEEP_DUMPS_OUT.format(taker="program", or_else=or_else)
     return ""
 

@@ -66,10 +66,16 @@ def _namespaces() -> Finding:
 
 
 def _core_dumps(settings: Settings) -> Finding:
-    mend = sandbox_doctor.core_dump_problem() if settings.sandbox_backend == "bubblewrap" else ""
+    if settings.sandbox_backend != "bubblewrap":
+        return Finding("core dumps", "ok", "a run's stay within it")
+    try:
+        mend = sandbox_doctor.core_dump_problem()
+    except OSError:
+        look = "Look on the host itself that the sysctl kernel.core_pattern is a file's name, not @ or | and more."
+        return Finding("core dumps", "warning", "kernel.core_pattern cannot be read", look)
     if mend:
         return Finding("core dumps", "warning", "a run's could leave it", mend)
-    return Finding("core dumps", "ok", "a run's stay within it")
+    return Finding("core dumps", "ok", "a run's stay within it where the worker's limit on them is this shell's")
 
 
 def _sandbox(settings: Settings) -> Finding:

@@ -164,8 +164,18 @@ def test_host_that_would_take_a_runs_core_dump_is_told(
     finding = doctor._core_dumps(bare)
     assert finding.state == state
     assert advice in finding.mend
+    assert ("this shell" in f"{finding.found} {finding.mend}") == (not pattern.startswith("@"))
     other_kernel = bare.model_copy(update={"sandbox_backend": "runsc"})
     assert doctor._core_dumps(other_kernel).state == "ok"
+
+
+def test_core_pattern_that_cannot_be_read_is_told(
+    bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
+    finding = doctor._core_dumps(bare)
+    assert (finding.state, finding.found) == ("warning", "kernel.core_pattern cannot be read")
+    assert "kernel.core_pattern" in finding.mend
 
 
 def test_missing_bubblewrap_is_told(bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
