@@ -27,7 +27,7 @@ from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, running_cluster, wait_until
 from tests.support.smtp import MailServer, mail_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # of use where a machine is crowded
 
 SLUG, N, SPLIT_SEED = "tiny", 4, 1
 MOVES = frozenset(ACTIONS.values())
@@ -277,7 +277,7 @@ def everything_received_ends(play: Play) -> None:
     assert len(play.sent) == 56
     for name in ("first", "second"):
         play.cluster.start_worker(name)
-    wait_until(lambda: all(row["stage"] in FINISHED for row in play.answers().values()), within_s=240)
+    wait_until(lambda: all(row["stage"] in FINISHED for row in play.answers().values()), within_s=600)
     ends = {"good": "scored", "weaker": "scored", "exception": "failed", "shape": "failed", "cancelled": "cancelled"}
     rows = play.answers()
     assert {one.id: rows[one.id]["stage"] for one in play.sent} == {one.id: ends[one.kind] for one in play.sent}
