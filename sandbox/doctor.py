@@ -81,7 +81,7 @@ def core_dump_problem(pattern: str | None = None) -> str:
 
     pattern: the host's kernel.core_pattern, read from /proc if it is not given. No limit of a run's keeps the kernel
     from a socket of the host's (@); the one that keeps it from a program (|) is not the 0 that a host may impose.
-    Looked at is this process's own limit; a worker's service may have another. Raises OSError where /proc cannot be read.
+    Looked at is this process's own limit; a service may have another. Raises OSError where /proc cannot be read.
     """
     kind = (_CORE_PATTERN.read_text(encoding="utf-8") if pattern is None else pattern)[:1]
     if kind == "@":
