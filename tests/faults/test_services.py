@@ -76,7 +76,7 @@ def test_doubled_and_reordered_messages_change_nothing(cluster: Cluster, undistu
     random.Random(7).shuffle(messages)
     for task, arguments in messages:
         sender.send_task(task, args=arguments, queue="lethe.cpu")
-    cluster.start_worker()
+    cluster.start_worker(concurrency=2)  # the same message in two processes at once
     wait_until(stage_is(cluster, "doubled", submission, "scored"))
     for _ in range(4):
         sender.send_task(SCORE_EVALUATION, args=(evaluation_id,))

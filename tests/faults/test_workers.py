@@ -197,7 +197,7 @@ def has_claimed(cluster: Cluster, attempt: int) -> bool:
 
 
 def test_poisoned_submission_is_isolated_and_the_others_go_on(cluster: Cluster, undisturbed: Score) -> None:
-    worker = cluster.start_worker("victim")
+    worker = cluster.start_worker("victim", concurrency=2)  # the others' runs stand beside the one that is killed
     poisoned = cluster.submit("poisoner", code(pause=30, note="poisoned"))
     killed: set[str] = set()
 
