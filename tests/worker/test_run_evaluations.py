@@ -56,6 +56,14 @@ def build(input_shape, n_classes):
 """
 
 
+def test_whole_numbers_stay_as_they_were_read(tmp_path: Path) -> None:
+    path = tmp_path / "original.safetensors"
+    path.write_bytes(safetensors.torch.save({"order": torch.arange(100)}))
+    read = read_whole_numbers(path)
+    path.write_bytes(safetensors.torch.save({"order": torch.zeros(100, dtype=torch.int64)}))
+    assert torch.equal(read["order"], torch.arange(100))
+
+
 @pytest.mark.parametrize("overlapped", [False, True])
 def test_a_run_with_an_original_of_its_own_has_the_whole_numbers_of_that_one(tmp_path: Path, overlapped: bool) -> None:
     network = {"name": "module", "options": {"source": OWN_ORDER}}

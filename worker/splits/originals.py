@@ -33,7 +33,8 @@ def read_whole_numbers(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a model's file that are not floating point: counters, positions to look up."""
     with safe_open(path, framework="pt") as model:
         names = [name for name in model.keys() if not model.get_slice(name).get_dtype().startswith(("F", "BF"))]  # noqa: SIM118
-        return {name: model.get_tensor(name) for name in names}
+        # copies: what safetensors returns are views of the file, which show what is written to it later
+        return {name: model.get_tensor(name).clone() for name in names}
 
 
 def read_original(split_dir: Path, path: str, position: int) -> bytes:
