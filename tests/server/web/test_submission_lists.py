@@ -179,6 +179,17 @@ def test_a_choice_that_failed_can_be_taken_back_and_what_would_count_is_told(ser
     assert listed(ada.get(f"{MINE}?show=finals").text) == ["try-1", "try-0"]
 
 
+def test_a_list_tells_of_results_only_where_there_are_some(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    sent(server, 0.1)
+    with server.database.write() as session:
+        session.query(Competition).one().state = "archived"
+    assert "ended without results" in ada.get(MINE).text
+    with server.database.write() as session:
+        session.query(Competition).one().revealed_at = now()
+    assert "and that decides" in ada.get(MINE).text
+
+
 def test_after_a_failure_the_next_step_is_there_while_there_is_one(server: Instance, ada: Visitor) -> None:
     server.competition()
     good, failed = sent(server, 0.1, None)
