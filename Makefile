@@ -1,5 +1,5 @@
-# `make` lists what there is. It needs Python 3.11 or 3.12 (or 3.13 with a redis-server on PATH) and make, and never root.
-# PYTHON=/path/to/python3.12 chooses the Python; ARGS="..." is passed on to the command that the target runs.
+# `make` lists what there is. It needs Python 3.11, 3.12, 3.13 or 3.14 and make, and never root.
+# PYTHON=/path/to/python3.13 chooses the Python; ARGS="..." is passed on to the command that the target runs.
 
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
@@ -36,7 +36,7 @@ test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
-check: $(STAMP) ## lint, formatting, types, import rule, known holes, then the tests: what CI runs
+check: $(STAMP) ## lint, formatting, types, import rule, known vulnerabilities, then the tests: what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -45,16 +45,16 @@ check: $(STAMP) ## lint, formatting, types, import rule, known holes, then the t
 	@$(MAKE) test
 
 .PHONY: audit
-audit: $(STAMP) ## look for known holes in what the lock file installs (asks PyPI's advisory service)
+audit: $(STAMP) ## look for known vulnerabilities in what the lock file installs (asks PyPI's advisory service)
 	@$(BIN)/python scripts/audit.py requirements.lock
 
 .PHONY: format
-format: $(STAMP) ## mend what ruff can mend
+format: $(STAMP) ## fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(STAMP) ## measure everything: make bench ARGS="scoring platform" measures two rooms
+bench: $(STAMP) ## measure everything: make bench ARGS="scoring platform" measures two suites
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: lock

@@ -1,4 +1,4 @@
-"""The measurements: `python -m benchmarks` runs all, `python -m benchmarks scoring platform` those of two rooms.
+"""The measurements: `python -m benchmarks` runs all, `python -m benchmarks scoring platform` those of two suites.
 
 A measurement is a module below this folder with a `__main__` part. One that cannot run without arguments (a prepared
 split, a server) is named with how to call it; the others run one after another, for they share the processors.

@@ -210,7 +210,7 @@ class RunGroup:
         return self._number("cpuacct", "cpuacct.usage") / 1e9
 
     def oom_kills(self) -> int:
-        """How many of its processes the kernel killed for want of memory."""
+        """How many of its processes the kernel killed for lack of memory."""
         return self._event("memory", "memory.events" if self._is_v2 else "memory.oom_control", "oom_kill")
 
     def close(self) -> None:

@@ -9,10 +9,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from sandbox.controls import REQUIRED_EVERYWHERE, Control, missing_controls
+from lethe.runtime.weights_layout import DTYPE_BYTES, HEADER_LENGTH, ORIGINAL_MODEL
+from sandbox.controls import BASELINE_CONTROLS, Control, missing_controls
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.guest.isolate import core_limit
-from sandbox.guest.wire import DTYPE_BYTES, HEADER_LENGTH
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
 
@@ -54,7 +54,7 @@ class Diagnosis:
 
 
 def examine(
-    *, backend: str = "bubblewrap", policy: RunPolicy | None = None, required: Iterable[Control] = REQUIRED_EVERYWHERE
+    *, backend: str = "bubblewrap", policy: RunPolicy | None = None, required: Iterable[Control] = BASELINE_CONTROLS
 ) -> Diagnosis:
     """Start a sandbox, run a trial submission, and say what is missing and how to get it."""
     with tempfile.TemporaryDirectory(prefix="lethe-doctor-") as folder:
@@ -124,7 +124,7 @@ def _write_split(folder: Path) -> None:
     for name in ("retain", "forget", "validation"):
         _write_zeros(folder / f"{name}.safetensors", sets)
     weights = {"1.weight": ("F32", [4, 4]), "1.bias": ("F32", [4]), "3.weight": ("F32", [2, 4]), "3.bias": ("F32", [2])}
-    _write_zeros(folder / "original_model.safetensors", weights)
+    _write_zeros(folder / ORIGINAL_MODEL, weights)
 
 
 def _write_zeros(path: Path, tensors: dict[str, tuple[str, list[int]]]) -> None:

@@ -6,20 +6,18 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from lethe.runtime.weights_layout import ORIGINAL_MODEL, WeightsLayout, read_layout
 from sandbox.errors import BackendUnavailable, InvalidRequest
-from sandbox.guest.wire import WeightsLayout, read_layout
-from sandbox.requests import RunRequest, SandboxSpec
+from sandbox.run_request import RunRequest, SandboxSpec
 
 _MAX_FILES_NAMED = 10_000
 
 
 def layout_of(spec: SandboxSpec) -> WeightsLayout:
     """Return what a frame must look like. Raises InvalidRequest where the folders are not what they should be."""
-    path = spec.data_dir / "original_model.safetensors"
+    path = spec.data_dir / ORIGINAL_MODEL
     if not path.is_file():
-        raise InvalidRequest(
-            f"a split's visible folder holds original_model.safetensors; there is none in {spec.data_dir}"
-        )
+        raise InvalidRequest(f"a split's visible folder holds {ORIGINAL_MODEL}; there is none in {spec.data_dir}")
     if not spec.stage_dir.is_dir():
         raise InvalidRequest(f"the stage folder does not exist: {spec.stage_dir}")
     layout = read_layout(path.read_bytes())
@@ -43,7 +41,7 @@ def staged_original(request: RunRequest, spec: SandboxSpec, layout: WeightsLayou
     with path.open("rb") as file:
         same = file.read(len(layout.header)) == layout.header
     if not same or path.stat().st_size != layout.frame_bytes:
-        raise InvalidRequest(f"the original model {path} has other tensors than the split's original_model.safetensors")
+        raise InvalidRequest(f"the original model {path} has other tensors than the split's {ORIGINAL_MODEL}")
     if os.geteuid() == 0:
         open_to_others((*(folder for folder in path.parents if spec.stage_dir in folder.parents), path))
     return path.relative_to(spec.stage_dir).as_posix()

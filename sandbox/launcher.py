@@ -15,21 +15,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sandbox.achieved import BACKENDS, controls_of
+from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import Link, StartRequest
+from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
-from sandbox.group_records import keep_record, remove_recorded_leftovers
+from sandbox.frame_reader import FrameReader, FrameState, find_problem
+from sandbox.host_controls import BACKENDS, controls_of
 from sandbox.host_files import layout_of, lines_of_files, open_to_others, staged_original
-from sandbox.neutral import NeutralView, remove_left_views
 from sandbox.notebook_stream import CheckpointReader
 from sandbox.policy import Isolation, RunPolicy
-from sandbox.requests import EntryPoint, RunRequest, RunResult, SandboxSpec
 from sandbox.run_process import NOT_EXITED, RunProcess, start_process
-from sandbox.slots import take_slot
-from sandbox.stream import FrameReader, FrameState, find_problem
-from sandbox.supervise import Observed
+from sandbox.run_request import EntryPoint, RunRequest, RunResult, SandboxSpec
+from sandbox.supervisor import Observed
+from sandbox.uid_slots import take_slot
 from sandbox.verdict import Context, ExitFacts, judge
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]

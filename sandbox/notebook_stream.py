@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.guest.notebook_wire import CHECKPOINT_TAG, CHOICE_TAG, MAX_SLOTS, NUMBER
-from sandbox.guest.wire import TAG_BYTES, WeightsLayout
-from sandbox.stream import FrameReader, FrameState, WeightsProblem, find_problem
+from lethe.runtime.weights_layout import WeightsLayout
+from sandbox.frame_reader import FrameReader, FrameState, WeightsProblem, find_problem
+from sandbox.guest.frame_format import TAG_BYTES
+from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, MAX_SLOTS, NUMBER
 
 _HEAD_BYTES = TAG_BYTES + NUMBER.size
 

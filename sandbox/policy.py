@@ -47,11 +47,11 @@ _AT_LEAST: Mapping[str, float] = {
 class RunPolicy:
     """The limits of one run. Every limit is measured or enforced from outside the run.
 
-    wall_time_s: from the moment the participant's code may start to the last byte of its weights.
+    wall_time_s: from the time the participant's code may start to the last byte of its weights.
     idle_time_s: longest stretch in which the run uses no processor; None switches the check off.
     cpu_time_s: processor seconds of all its processes together; None allows wall_time_s on each thread.
     memory_mib: all its processes and its in-memory files together, beyond what the zygote already holds.
-    processes: processes and threads at any moment.
+    processes: processes and threads at any time.
     scratch_mib, scratch_inodes: its own /scratch (also /tmp), gone with the run.
     log_kib: what it may print; one byte more ends the run.
     frame_mib: refuse to start for an original model larger than this.
@@ -98,7 +98,7 @@ class RunPolicy:
 
     @property
     def cpu_allowance_s(self) -> float:
-        """Processor seconds allowed to the whole run."""
+        """Processor seconds allowed to the complete run."""
         return self.cpu_time_s if self.cpu_time_s is not None else self.wall_time_s * max(2, self.threads)
 
     def to_dict(self) -> dict[str, Any]:

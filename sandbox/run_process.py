@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from sandbox.backends.base import Link, RunPipes
 from sandbox.cgroups import RunGroup
+from sandbox.frame_reader import FrameReader
+from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
-from sandbox.process_handle import ProcessHandle
-from sandbox.stream import FrameReader
-from sandbox.supervise import Observed, RunWatch
+from sandbox.supervisor import Observed, RunWatch
 
 _EXIT_TIMEOUT_S = 30.0
 NOT_EXITED: Final[Mapping[str, Any]] = {"exit_code": None, "signal": None, "cpu_s": 0.0, "max_rss_kib": 0}

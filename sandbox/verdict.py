@@ -1,7 +1,7 @@
-"""From what was seen of a run to whose fault it was and what to say. Pure: no clock, no file, no process.
+"""The verdict on a run: whose fault it was and what to show, from measured facts. Pure: no clock, file or process.
 
-Facts are measured outside the run. A claim is what the run said of itself; it can only choose among
-the participant's own errors, never excuse the participant or blame the host.
+Facts are measured outside the run. A claim comes from inside the run. It can only select among the
+participant's own errors; it cannot excuse the participant or blame the host.
 """
 
 import builtins
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sandbox.stream import FrameState, WeightsProblem
+from sandbox.frame_reader import FrameState, WeightsProblem
 
 
 class Fault(StrEnum):
-    """Whose fault a failed run is; the host's and a stop are not counted against anybody."""
+    """Whose fault a failed run is; host faults and stops count against nobody."""
 
     NONE = "none"
     PARTICIPANT = "participant"
@@ -38,7 +38,7 @@ class KillReason(StrEnum):
 
 @dataclass(frozen=True)
 class ExitFacts:
-    """What the host saw of one run. `claim` alone comes from inside."""
+    """What the host measured of one run. Only `claim` comes from inside."""
 
     frame: FrameState = FrameState.NONE
     frame_bytes: int = 0
@@ -54,7 +54,7 @@ class ExitFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A run's outcome. `message` is safe to show to the participant and says what to do.
+    """A run's outcome. `message` may be shown to the participant and says what to do.
 
     class_message: the part of it that every failure of this class has.
     detail_bits: how much all that stands here beyond the class can tell, at most. A submission chooses its outcome
@@ -92,7 +92,7 @@ MESSAGES = {
     "cpu-time": "The run used up its processor time of {cpu_allowance_s:g} s. Do less work, or use fewer processes.",
     "idle": "The run did nothing for {idle_time_s:g} s and was stopped. Remove sleeps and waits.",
     "out-of-memory": "The run needed more than its {memory_mib} MiB of memory. Use smaller batches or fewer copies.",
-    "process-limit": "The run wanted more than its {processes} processes and threads. Start fewer workers.",
+    "process-limit": "The run started more than its {processes} processes and threads. Start fewer workers.",
     "log-limit": "The run printed more than {log_kib} KiB and was stopped. Print less; progress bars count.",
     "disk-limit": "The run filled its scratch space ({scratch_mib} MiB, {scratch_inodes} files, {file_size_mib} MiB "
     "in one file). Write less; nothing written there is kept.",
@@ -103,23 +103,25 @@ MESSAGES = {
     "exception": "The code raised an exception. Run it on the public sample to see the full traceback.",
     "wrong-weights": "The unlearned model's state_dict differs from the original model's in names, shapes or dtypes. "
     "Change the network's values in place, not its structure.",
-    "non-finite-weights": "The unlearned model holds NaN or infinity. Lower the learning rate or clip gradients.",
+    "non-finite-weights": "The unlearned model holds NaN or infinity. In half precision (float16) nothing above 65504 "
+    "can be saved: save such a model in float32. Else lower the learning rate or clip gradients.",
     "huge-weights": "The unlearned model holds a value above {max_abs_weight:g}. Lower the learning rate.",
     "no-weights": "The run ended before its weights were complete. Return from {entry_function} normally; "
     "do not call exit.",
-    "killed": "The run was ended by a signal. A crash in native code does that; try it on the public sample.",
-    "cuda-required": "The code insists on a GPU, and there is none here. Use the CPU where torch.cuda.is_available() "
+    "killed": "The run was ended by a signal. A crash in native code can cause this; run it on the public sample.",
+    "cuda-required": "The code requires a GPU, and there is none here. Use the CPU where torch.cuda.is_available() "
     "is False.",
     "too-few-checkpoints": "The notebook left fewer models than the competition has runs. Save each as "
     "/kaggle/tmp/unlearned_checkpoint_<number>.pth.",
-    "too-many-checkpoints": "The notebook wrote models many times over, far more than the competition has runs. "
+    "too-many-checkpoints": "The notebook wrote far more models than the competition has runs. "
     "Save each model once, when it is finished.",
-    "unreadable-checkpoint": "A file among the notebook's models is no state_dict. Write it with "
+    "unreadable-checkpoint": "One of the notebook's model files is not a state_dict. Write it with "
     "torch.save(net.state_dict(), path).",
-    "stopped": "The run was stopped from outside and is not counted.",
-    "host-fault": "The server had a problem of its own. The run is repeated and not counted against you.",
+    "stopped": "The server stopped the run; it does not count.",
+    "host-fault": "The server had a problem. The run is repeated and does not count against your quota.",
 }
 
+NOT_INSTALLED = " What it imports is not installed on the server, and a run has no network to install it."
 _BY_KILL = {
     KillReason.WALL_TIME: "timeout",
     KillReason.IDLE_TIME: "idle",
@@ -168,7 +170,7 @@ def judge(facts: ExitFacts, context: Context) -> Verdict:
 
 
 def _measured(facts: ExitFacts) -> str:
-    """The limit that the host saw exceeded, which no claim outweighs; empty if there was none."""
+    """The limit that was exceeded, by the host's measurement; it overrides any claim. Empty if there was none."""
     if facts.kill_reason is not None and facts.kill_reason is not KillReason.CLOSED_FRAME:
         return _BY_KILL[facts.kill_reason]
     return "out-of-memory" if facts.oom_kills else ""
@@ -200,18 +202,21 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
     file, line = _place(claim, context)
     detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
     where = f" See {file}, line {line}." if line else ""
+    exception_type = _exception_type(claim, open_log=context.open_log)
+    if exception_type in ("ModuleNotFoundError", "ImportError"):
+        detail += NOT_INSTALLED
     return _failed(
         error_class,
         context,
         detail=detail + where,
-        exception_type=_exception_type(claim, open_log=context.open_log),
+        exception_type=exception_type,
         file=file,
         line=line,
     )
 
 
 def _place(claim: dict[str, Any], context: Context) -> tuple[str, int]:
-    """A line that the submission has: a number of one's own is a message out. An error may come after the last."""
+    """Only a line that the file has: an invented number would leak data. An error may be after the last line."""
     file, line = claim.get("file"), claim.get("line")
     if isinstance(file, str) and type(line) is int and 1 <= line <= context.files.get(file, -1) + 1:
         return file, line
@@ -219,7 +224,7 @@ def _place(claim: dict[str, Any], context: Context) -> tuple[str, int]:
 
 
 def _exception_type(claim: dict[str, Any], *, open_log: bool) -> str:
-    """The exception's name; on hidden data the nearest built-in one, for a name of one's own is a message out."""
+    """The exception's name; on hidden data the nearest built-in one, because an invented name would leak data."""
     names = claim.get("mro")
     names = names if isinstance(names, list) else []
     for name in names[:32]:
@@ -229,12 +234,12 @@ def _exception_type(claim: dict[str, Any], *, open_log: bool) -> str:
 
 
 def _difference(detail: Any, context: Context) -> str:
-    """Say which tensor differs, in words made here from names that the original model has."""
+    """Say which tensor differs, using only names of the original model."""
     if not isinstance(detail, dict):
         return ""
     name, kind = detail.get("tensor"), detail.get("kind")
     if kind == "extra":
-        return " It has a tensor that the original has not."
+        return " It has a tensor that the original lacks."
     if not isinstance(name, str) or name not in context.tensors:
         return ""
     if kind == "missing":

@@ -49,7 +49,8 @@ class ZygoteLink:
             opened.pop_all()  # it started: both stay open as long as the zygote lives
         self._token = 0
         try:
-            self._control.sendall(json.dumps(_config(request.policy, backend.view(request))).encode())
+            with contextlib.suppress(BrokenPipeError):  # it ended at once; what it said comes with the next line
+                self._control.sendall(json.dumps(_config(request.policy, backend.view(request))).encode())
             self.ready = self._receive(_START_TIMEOUT_S)
         except (OSError, ZygoteFailed):
             self.close()

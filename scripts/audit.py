@@ -1,4 +1,4 @@
-"""Look for known holes in what the lock file installs: `python scripts/audit.py requirements.lock`.
+"""Look for known vulnerabilities in what the lock file installs: `python scripts/audit.py requirements.lock`.
 
 Asks PyPI's advisory service through pip-audit. Ends with 1 and names each hole if there is one. A service that cannot
 be asked, or that knows nothing of a package that it must know, is said in one line and fails nothing: no network is
@@ -73,7 +73,7 @@ def _answered(dependencies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _holes(dependencies: list[dict[str, Any]]) -> list[str]:
     return [
         f"{one['name']} {one['version']} has {hole['id']}"
-        + (f", mended in {', '.join(hole['fix_versions'])}" if hole.get("fix_versions") else ", not mended yet")
+        + (f", fixed in {', '.join(hole['fix_versions'])}" if hole.get("fix_versions") else ", not fixed yet")
         for one in dependencies
         for hole in one["vulns"]
     ]

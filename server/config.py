@@ -1,4 +1,4 @@
-"""Every setting of an instance, read once from the environment (prefix LETHE_). docs/settings.md describes each."""
+"""Every setting of an instance, read once from the environment (prefix LETHE_). docs/operators/settings.md has each."""
 
 import re
 import secrets
@@ -32,6 +32,10 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="address that the web server listens on")
     port: int = Field(default=8000, ge=0, le=65535, description="port that the web server listens on; 0: any free")
+    proxies: str = Field(
+        default="",
+        description="addresses or networks, with commas, of proxies whose X-Forwarded-For is believed; empty: none",
+    )
     public_url: str = Field(default="", description="address that people reach the server at, for links")
     worker_concurrency: int = Field(default=2, ge=1, le=256, description="shards that one worker runs at a time")
     worker_device: Literal["cpu", "cuda"] = Field(default="cpu", description="device of this worker")
@@ -40,32 +44,40 @@ class Settings(BaseSettings):
         default="0", pattern=r"^\d+(,\d+)*$", description="numbers of the GPUs that a cuda worker's processes share"
     )
     worker_memory_mib: int = Field(
-        default=0, ge=0, description="memory that this worker's runs may use together, MiB; 0: what the host has"
+        default=0, ge=0, description="memory in MiB that all runs of this worker may use together; 0: the host's"
     )
     worker_competitions: str = Field(
         default="", description="slugs, with commas, of the only competitions that this worker serves; empty: all"
     )
     queue_competitions: str = Field(
         default="",
-        description="slugs, with commas, of competitions whose shards are also told of in queues of their own",
+        description="comma-separated slugs of competitions that also have their own wake-up queues",
     )
     worker_prepares: bool = Field(default=True, description="whether this worker also prepares splits")
     worker_drain_s: float = Field(
-        default=0.0, ge=0, description="how long a stopping worker goes on with its shard before it gives it back"
+        default=0.0, ge=0, description="how long a stopping worker continues its shard before it returns it"
     )
     worker_downloads: Literal["server", "storage"] = Field(
         default="server",
         description="where remote workers fetch files: storage gives them presigned addresses of S3-compatible storage",
     )
+    dataset_roots: str = Field(
+        default="",
+        description="folders, with commas, where relative roots of datasets are looked up; empty: datasets in the home",
+    )
     sandbox_backend: Literal["bubblewrap", "runsc", "plain"] = Field(
         default="bubblewrap", description="what confines participants' code; plain only in tests"
     )
-    sandbox_required: Literal["everywhere", "strangers"] = Field(
-        default="everywhere",
-        description="which protections this worker must have to take a shard; strangers: all of them",
+    sandbox_required: Literal["baseline", "strict"] = Field(
+        default="baseline",
+        description="which protections this worker must have to take a shard; strict: all of them",
     )
     lease_s: float = Field(
         default=60.0, gt=0, description="a shard whose worker is silent this long is given to another"
+    )
+    worker_takes: Literal["everything", "shards", "messages"] = Field(
+        default="everything",
+        description="what this worker does: shards (with scores and preparation), messages to people, or everything",
     )
     heartbeat_s: float = Field(default=1.0, gt=0, description="how often a worker reports progress")
     max_attempts: int = Field(default=3, ge=1, description="attempts at a shard before the host's fault is reported")
@@ -89,6 +101,9 @@ class Settings(BaseSettings):
     uploads_per_10_min: int = Field(
         default=30, ge=0, description="files that one account may send in ten minutes, refused ones too; 0: any number"
     )
+    registrations_per_hour: int = Field(
+        default=60, ge=0, description="accounts that one address of the internet may register in an hour; 0: any number"
+    )
     open_registration: bool = Field(default=True, description="whether anyone may register an account")
     smtp_host: str = Field(default="", description="mail server; empty: this instance sends no mail")
     smtp_port: int = Field(default=587, ge=1, le=65535, description="port of the mail server")
@@ -100,7 +115,7 @@ class Settings(BaseSettings):
     smtp_password: SecretStr = Field(default=SecretStr(""), description="password of that name")
     mail_from: str = Field(default="", description="address that mail is sent from")
     telemetry: bool = Field(
-        default=False, description="traces by OpenTelemetry; needs the extra `telemetry`, OTEL_ variables say where to"
+        default=False, description="traces by OpenTelemetry; needs the group `telemetry`, OTEL_ variables say where to"
     )
     log_json: bool = Field(default=False, description="logs as JSON lines instead of text for people")
 
@@ -120,8 +135,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _required_controls_can_be_had(self) -> Self:
-        if self.sandbox_required == "strangers" and self.sandbox_backend == "plain":
-            raise ValueError("LETHE_SANDBOX_REQUIRED=strangers cannot be had from LETHE_SANDBOX_BACKEND=plain")
+        if self.sandbox_required == "strict" and self.sandbox_backend == "plain":
+            raise ValueError("LETHE_SANDBOX_REQUIRED=strict cannot be had from LETHE_SANDBOX_BACKEND=plain")
         return self
 
     @model_validator(mode="after")
@@ -151,6 +166,11 @@ class Settings(BaseSettings):
         return self.storage_url or (self.home.absolute() / "storage").as_uri()
 
     @property
+    def trusted_proxies(self) -> list[str]:
+        """Addresses and networks that say truly whom they speak for."""
+        return list(_words(self.proxies))
+
+    @property
     def own_queues(self) -> frozenset[str]:
         """Slugs of the competitions that have queues of their own."""
         return frozenset(_words(self.queue_competitions))
@@ -159,6 +179,11 @@ class Settings(BaseSettings):
     def competitions_served(self) -> tuple[str, ...] | None:
         """Slugs of the only competitions that this worker serves, None for all."""
         return _words(self.worker_competitions) or None
+
+    @property
+    def dataset_folders(self) -> tuple[Path, ...]:
+        """Folders of this host that datasets may be read from."""
+        return tuple(Path(word) for word in _words(self.dataset_roots)) or (self.home.absolute() / "datasets",)
 
     @property
     def scratch(self) -> Path:

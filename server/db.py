@@ -36,6 +36,9 @@ from sqlalchemy.sql.functions import FunctionElement
 log = structlog.get_logger()
 T = TypeVar("T")
 
+POOL = {"pool_size": 10, "max_overflow": 10}
+CONNECTIONS = sum(POOL.values())  # that one process has at most
+
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -113,11 +116,11 @@ def new_id() -> str:
 def make_engine(url: str) -> Engine:
     """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions."""
     if url.startswith("sqlite"):
-        engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+        engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **POOL)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=True, pool_size=10)
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=True, **POOL)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
 
+from server.admission import Admitted
 from server.config import Settings, get_settings
 from server.db import Database
 from server.storage import Storage, get_storage
@@ -18,8 +19,8 @@ def get_database() -> Database:
     return Database(get_settings().resolved_database_url)
 
 
-def get_session(request: Request) -> Iterator[Session]:
-    """Open a session for one request; a GET never writes, so it never waits for a writer."""
+def get_session(request: Request, _: Admitted) -> Iterator[Session]:
+    """Open a session for one request in its turn; a GET never writes, so it never waits for a writer."""
     database = get_database()
     if request.method in ("GET", "HEAD"):
         with database.read() as session:
@@ -30,7 +31,15 @@ def get_session(request: Request) -> Iterator[Session]:
 
 
 async def this_database() -> Database:
-    """Return this process's database, without the way through a thread that a plain function takes in FastAPI."""
+    """Return this process's database, without the way through a thread that a plain function takes in FastAPI.
+
+    For routes that wait for turns themselves, because they read long bodies or send for long: `Admission.run`.
+    """
+    return get_database()
+
+
+async def admitted_database(_: Admitted) -> Database:
+    """Return this process's database to a request that has its turn."""
     return get_database()
 
 
@@ -46,5 +55,7 @@ async def this_storage() -> Storage:
 
 # scope="function": committed before the response leaves, so that what was acknowledged is stored.
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
+DatabaseDep = Annotated[Database, Depends(admitted_database)]
+UnadmittedDatabase = Annotated[Database, Depends(this_database)]
 SettingsDep = Annotated[Settings, Depends(these_settings)]
 StorageDep = Annotated[Storage, Depends(this_storage)]

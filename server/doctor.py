@@ -1,4 +1,4 @@
-"""Looks at what an instance needs on this host, and says for each thing that is wrong how to mend it."""
+"""Looks at what an instance needs on this host, and says for each thing that is wrong how to fix it."""
 
 import shutil
 import sys
@@ -14,26 +14,26 @@ from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from lethe.errors import AppError, NotFound
 from server.config import Settings
 from server.db import Database, clock
-from server.errors import AppError, NotFound
 from server.migrate import alembic_config
 from server.queue import client
 from server.storage import Storage
 
 LEAST_FREE_MIB = 5 * 1024
 CLOCK_TOLERANCE_S = 2.0
-PYTHONS = ((3, 11), (3, 14))
+PYTHONS = ((3, 11), (3, 15))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found. `mend` says what to do where the state is not "ok"."""
+    """What one look found. `fix` says what to do where the state is not "ok"."""
 
     name: str
     state: Literal["ok", "warning", "wrong"]
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -49,7 +49,9 @@ def read_settings() -> tuple[Settings | None, Finding]:
         settings = Settings()
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'together'}: {item['msg']}" for item in error.errors())
-        return None, Finding("settings", "wrong", wrong, "Correct the LETHE_ variables; docs/settings.md lists them.")
+        return None, Finding(
+            "settings", "wrong", wrong, "Correct the LETHE_ variables; docs/operators/settings.md lists them."
+        )
     kind = f"{settings.environment}, {settings.worker_device} worker, sandbox {settings.sandbox_backend}"
     return settings, Finding("settings", "ok", kind)
 
@@ -58,7 +60,7 @@ def _python(_: Settings) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if PYTHONS[0] <= sys.version_info[:2] < PYTHONS[1]:
         return Finding("python", "ok", version)
-    return Finding("python", "warning", version, "Lethe is tested with Python 3.11 to 3.13; use one of them.")
+    return Finding("python", "warning", version, "Lethe is tested with Python 3.11 to 3.14; use one of them.")
 
 
 def _disk(settings: Settings) -> Finding:
@@ -80,8 +82,8 @@ def _database(settings: Settings) -> Finding:
             found = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
             kind = session.get_bind().dialect.name
     except SQLAlchemyError as error:
-        mend = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
-        return Finding("database", "wrong", f"no answer ({type(error).__name__})", mend)
+        fix = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
+        return Finding("database", "wrong", f"no answer ({type(error).__name__})", fix)
     finally:
         database.dispose()
     if found == newest:
@@ -99,14 +101,14 @@ def _clock(settings: Settings) -> Finding:
             theirs, ours = clock(session), datetime.now(UTC)
             took = time.monotonic() - started
     except SQLAlchemyError:
-        return Finding("clock", "warning", "the database could not be asked for the time", "Mend the database first.")
+        return Finding("clock", "warning", "the database could not be asked for the time", "Fix the database first.")
     finally:
         database.dispose()
     apart = abs((ours - theirs).total_seconds())
     if apart <= CLOCK_TOLERANCE_S + took:
         return Finding("clock", "ok", f"{apart:.3f} s from the database's")
-    mend = "Run a time service (chrony, systemd-timesyncd). Leases go by the database's clock and stay right meanwhile."
-    return Finding("clock", "warning", f"{apart:.0f} s from the database's", mend)
+    fix = "Run a time service (chrony, systemd-timesyncd). Leases go by the database's clock and stay right meanwhile."
+    return Finding("clock", "warning", f"{apart:.0f} s from the database's", fix)
 
 
 def _queue(settings: Settings) -> Finding:
@@ -114,10 +116,10 @@ def _queue(settings: Settings) -> Finding:
         with client().connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, timeout=2)
     except (BrokerError, OSError) as error:
-        mend = "Start Redis and check LETHE_REDIS_URL. An embedded instance starts its own: `lethe up`."
+        fix = "Start Redis and check LETHE_REDIS_URL. An embedded instance starts its own: `lethe up`."
         if not settings.redis_url:
-            return Finding("queue", "warning", "the instance's own Redis does not run", mend)
-        return Finding("queue", "wrong", f"no answer ({type(error).__name__})", mend)
+            return Finding("queue", "warning", "the instance's own Redis does not run", fix)
+        return Finding("queue", "wrong", f"no answer ({type(error).__name__})", fix)
     return Finding("queue", "ok", "Redis answers")
 
 
@@ -129,8 +131,8 @@ def _storage(settings: Settings) -> Finding:
         storage.read(key)
         storage.remove(key)
     except NotFound:
-        return Finding("storage", "wrong", "what was written is not there", "The bucket must be read-after-write.")
+        return Finding("storage", "wrong", "the written file is not there", "The bucket must be read-after-write.")
     except (AppError, OSError, ImportError, ValueError) as error:
-        mend = "Check LETHE_STORAGE_URL, its rights and its credentials; s3:// needs the extra `lethe[s3]`."
-        return Finding("storage", "wrong", str(error)[:200], mend)
+        fix = "Check LETHE_STORAGE_URL, its rights and its credentials; s3:// needs the package `s3fs`."
+        return Finding("storage", "wrong", str(error)[:200], fix)
     return Finding("storage", "ok", "local folder" if storage.is_local else "remote, written and read")

@@ -1,12 +1,14 @@
-"""Structured logs: JSON lines for machines, text for people. Whatever is bound to the context stands in each line."""
+"""Structured logs: JSON lines for machines, text for people. Whatever is bound to the context is in each line."""
 
 import logging
 import sys
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 QUIET = ("uvicorn.access", "httpx", "httpcore")  # each request is logged once, by our own middleware
+
+OF_SEVERAL_LINES = ("exception", "stack")
 
 
 def configure(*, as_json: bool, level: int = logging.INFO) -> None:
@@ -40,7 +42,7 @@ def current_request_id() -> str:
 
 def _formatter(shared: list[Processor], *, as_json: bool) -> logging.Formatter:
     rendering: list[Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        [structlog.processors.JSONRenderer()]
         if as_json
         # rich's tracebacks print local variables: people's files and secrets do not belong in a log
         else [
@@ -49,5 +51,26 @@ def _formatter(shared: list[Processor], *, as_json: bool) -> logging.Formatter:
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            _readable,
+            *rendering,
+        ],
+    )
+
+
+def _readable(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Write characters that a terminal obeys, or that begin a line, as escapes; a traceback keeps its lines."""
+    return {
+        str(_escaped(name)): _escaped(value, keep="\n\t" if name in OF_SEVERAL_LINES else "")
+        for name, value in event.items()
+    }
+
+
+def _escaped(value: object, *, keep: str = "") -> object:
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(
+        character if character.isprintable() or character in keep else repr(character)[1:-1] for character in value
     )

@@ -11,30 +11,44 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from server import health, logging, telemetry
 from server.accounts.router import router as accounts_router
 from server.admin import router as admin
-from server.admin.rejudging_router import router as rejudging_router
+from server.admission import Admission
 from server.competitions.router import router as competitions_router
 from server.config import get_settings
+from server.dashboard import router as dashboard
 from server.leaderboard.router import router as leaderboard_router
-from server.metrics.http import Measured
-from server.metrics.router import router as metrics_router
+from server.metric_results.router import router as metric_results_router
+from server.middleware import BodyLimit, RequestIds
 from server.notifications.webhooks_router import router as webhooks_router
-from server.problems import Problem, add_handlers, problems
-from server.requests import BodyLimit, RequestIds
+from server.problem_details import Problem, add_handlers, problems
+from server.prometheus.http import Measured
+from server.prometheus.router import router as metrics_router
+from server.rejudging.router import router as rejudging_router
 from server.starter_kit.router import router as starter_kit_router
+from server.submission_analysis.router import router as submission_analysis_router
 from server.submissions.router import router as submissions_router
 from server.teams.router import router as teams_router
 from server.web.page_cache import KeptPages
+from server.web.page_router import error_page
 from server.web.router import router as pages_router
-from server.web.routing import error_page
 from server.web.security import add_security_headers
 from server.workers.remote_router import router as remote_workers_router
 from server.workers.router import router as worker_tokens_router
 
-ADMIN_ROUTERS = (admin.public, admin.organisers, admin.administrators, rejudging_router, webhooks_router)
+ORGANISERS_ROUTERS = (
+    admin.public,
+    admin.organisers,
+    admin.administrators,
+    dashboard.staff,
+    dashboard.organisers,
+    submission_analysis_router,
+    rejudging_router,
+    webhooks_router,
+)
 VERSION = "0.1.0"
 COLLECTED_AFTER = (10_000, 20, 50)  # objects more than before, then collections of each younger generation
 SWITCHED_AFTER_S = 0.0005
@@ -45,7 +59,7 @@ UPLOADS = re.compile(
 DESCRIPTION = """\
 Lethe evaluates machine-unlearning submissions. Log in with `POST /api/v1/tokens` and send the token as
 `Authorization: Bearer lethe_...`. Errors are problem documents (RFC 9457) that name field, value and what is allowed.
-Moments are UTC.
+Times are UTC.
 """
 
 
@@ -62,6 +76,8 @@ def create_app() -> FastAPI:
         lifespan=_answers_before_other_work,
         routes=list(_routes()),
     )
+    app.state.admission = Admission()
+    app.state.readiness = health.Checks()
     add_handlers(app)
     app.state.error_page = error_page
     app.add_middleware(KeptPages)
@@ -70,6 +86,8 @@ def create_app() -> FastAPI:
     telemetry.trace_requests(app)
     app.add_middleware(RequestIds)
     app.add_middleware(Measured)
+    if proxies := get_settings().trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend the document
     return app
 
@@ -110,7 +128,8 @@ def _api() -> APIRouter:
         submissions_router,
         starter_kit_router,
         leaderboard_router,
-        *ADMIN_ROUTERS,
+        metric_results_router,
+        *ORGANISERS_ROUTERS,
         worker_tokens_router,
         remote_workers_router,
     ):

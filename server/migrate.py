@@ -1,11 +1,22 @@
 """Brings a database to the present schema, and makes new revisions from the models."""
 
+import time
 from pathlib import Path
 
+import structlog
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.exc import OperationalError
 
 import migrations
+
+log = structlog.get_logger()
+LOCK_NOT_AVAILABLE = "55P03"
+AGAIN_AFTER_S = 1.0
+WITHIN_S = 600.0
 
 
 def alembic_config(url: str) -> Config:
@@ -17,6 +28,34 @@ def alembic_config(url: str) -> Config:
     return config
 
 
-def upgrade(url: str) -> None:
-    """Bring the database at `url` to the newest revision."""
-    command.upgrade(alembic_config(url), "head")
+def is_migrated(url: str) -> bool:
+    """Return whether the database at `url` is at the newest revision. Makes nothing."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
+        return False
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            found = MigrationContext.configure(connection).get_current_revision()
+    finally:
+        engine.dispose()
+    return found == ScriptDirectory.from_config(alembic_config(url)).get_current_head()
+
+
+def upgrade(url: str, *, within_s: float = WITHIN_S) -> None:
+    """Bring the database at `url` to the newest revision, while others use it.
+
+    A step that does not get its table at once gives up, so that nobody has to wait behind it, and is tried again until
+    `within_s` is over; what was done before it stays done. Then raises what the database said.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            command.upgrade(alembic_config(url), "head")
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
+                raise
+            log.warning("a table is in use, the migration tries again")
+            time.sleep(AGAIN_AFTER_S)
+        else:
+            return

@@ -1,10 +1,12 @@
 """Messages to the workers. A message is only a hint that there is work: the database says which.
 
 Messages go out after the transaction that made the work has committed, and a lost one costs only time, since
-the sweeper finds work that nobody was told of.
+the sweeper finds work that nobody was told of. So none is sent where enough wait already: a queue that holds messages
+has no idle worker, and whatever is queued, Redis holds a few of them.
 """
 
 from collections.abc import Collection
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import structlog
 from celery import Celery
 from kombu.exceptions import OperationalError
 from kombu.utils.scheduling import priority_cycle
+from redis.exceptions import RedisError
 from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction
 
@@ -21,6 +24,7 @@ log = structlog.get_logger()
 
 EVALUATE_SHARD = "lethe.evaluate_shard"
 SCORE_EVALUATION = "lethe.score_evaluation"
+COMPUTE_METRICS = "lethe.compute_metrics"
 PREPARE_SPLIT = "lethe.prepare_split"
 PREPARE_SHARD = "lethe.prepare_shard"
 SWEEP = "lethe.sweep"
@@ -28,9 +32,25 @@ GROUP_TIES = "lethe.group_ties"
 SEND_MAIL = "lethe.send_mail"
 TELL_WEBHOOKS = "lethe.tell_webhooks"
 
-CONTROL_QUEUE = "lethe.control"  # scores, sweeps, messages to people: short, and taken before any shard
+CONTROL_QUEUE = "lethe.control"  # scores and sweeps: short, and taken before any shard
+MESSAGES_QUEUE = "lethe.messages"  # to people: mail and webhooks, for workers that reach the internet
 PREPARE_QUEUE = "lethe.prepare"
-MOST_HINTS = 8  # for one step: a worker that has ended a shard looks for the next by itself
+METRICS_QUEUE = "lethe.metrics"  # metrics beside the score: after every shard
+RESENT_AFTER = timedelta(seconds=10)  # that work waited: its message may have been lost
+MOST_HINTS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
+MOST_WAITING = 64  # in one queue, of messages about one thing each; the sweeper sends what was held back
+
+OWN_QUEUES = {
+    PREPARE_SPLIT: PREPARE_QUEUE,
+    PREPARE_SHARD: PREPARE_QUEUE,
+    SEND_MAIL: MESSAGES_QUEUE,
+    TELL_WEBHOOKS: MESSAGES_QUEUE,
+    COMPUTE_METRICS: METRICS_QUEUE,
+}
+HINTS = frozenset({EVALUATE_SHARD, PREPARE_SHARD, SWEEP})  # each like the others: they name no work
+
+# What a broker raises that is away, or takes nothing more: a full Redis answers with an error of its own.
+BROKER_FAILURES = (OperationalError, OSError, RedisError)
 
 _PENDING = "lethe_messages"
 
@@ -75,6 +95,7 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
         worker_prefetch_multiplier=1,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_retry_on_startup=True,
+        broker_channel_error_retry=True,  # a full Redis refuses what a worker writes at its start: it tries again
         broker_connection_max_retries=None,  # a worker outlives any outage; Celery's own would give up within the hour
         broker_transport_options={
             "visibility_timeout": 12 * 3600,
@@ -84,7 +105,7 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
         },
         task_default_queue=CONTROL_QUEUE,
         task_create_missing_queues=True,
-        task_routes={task: {"queue": PREPARE_QUEUE} for task in (PREPARE_SPLIT, PREPARE_SHARD)},
+        task_routes={task: {"queue": queue} for task, queue in OWN_QUEUES.items()},
         task_publish_retry=False,
     )
     return app
@@ -110,16 +131,31 @@ def send(task: str, *args: Any, to: Audience | None = None, expires_s: float | N
 
     to: for shards, who may serve them. expires_s: when nobody needs to start it any more.
     """
-    routes: list[dict[str, Any]] = [{}]
-    if to is not None:
-        routes = [{"queue": queue} for queue in shard_queues(to, get_settings().own_queues)]
     try:
-        for route in routes:
-            client().send_task(task, args=args, expires=expires_s, **route)
-    except (OperationalError, OSError) as error:
+        with client().producer_or_acquire() as producer:
+            for queue in _queues(task, to):
+                if waiting(producer.channel, queue) < most_waiting(task):
+                    client().send_task(task, args=args, expires=expires_s, queue=queue, producer=producer)
+    except BROKER_FAILURES as error:
         log.warning("message not sent, the sweeper will", task=task, error=str(error))
         return False
     return True
+
+
+def waiting(channel: Any, queue: str) -> int:
+    """Return how many messages wait in a queue."""
+    return int(channel.queue_declare(queue, auto_delete=False).message_count)
+
+
+def most_waiting(task: str) -> int:
+    """Return how many messages may wait in a queue before one more of `task` is held back."""
+    return MOST_HINTS if task in HINTS else MOST_WAITING
+
+
+def _queues(task: str, to: Audience | None) -> list[str]:
+    if to is not None:
+        return shard_queues(to, get_settings().own_queues)
+    return [OWN_QUEUES.get(task, CONTROL_QUEUE)]
 
 
 @event.listens_for(Session, "after_commit")

@@ -4,18 +4,18 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlparse
 
 import fsspec
 
+from lethe.errors import HostFault, NotFound
 from server.config import get_settings
-from server.errors import HostFault, NotFound
 
 CHUNK = 1 << 20
 
@@ -48,7 +48,7 @@ class Storage:
             else:
                 self._filesystem.pipe_file(path, data)
         except _failures() as error:
-            raise HostFault(f"storage did not take {key}: {_told(error)}") from error
+            raise HostFault(f"storage did not take {key}: {_error_text(error)}") from error
         return hashlib.sha256(data).hexdigest()
 
     def read(self, key: str) -> bytes:
@@ -58,7 +58,7 @@ class Storage:
         except FileNotFoundError as error:
             raise NotFound(f"storage holds no {key}") from error
         except _failures() as error:
-            raise HostFault(f"storage did not give {key}: {_told(error)}") from error
+            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
     def read_verified(self, key: str, sha256: str) -> bytes:
         """Return what lies under `key` after comparing its hash. Raises HostFault if it differs."""
@@ -84,14 +84,20 @@ class Storage:
         for path in self._filesystem.find(base):
             yield str(path)[len(self._root) + 1 :]
 
+    def written_at(self, key: str) -> datetime | None:
+        """Return when what lies under `key` was last written, None if nothing does."""
+        try:
+            return _written_at(self._filesystem.info(self._path(key)))
+        except FileNotFoundError:
+            return None
+
     def listed(self, prefix: str) -> Iterator[StoredFile]:
         """Yield every file below `prefix` with its size and when it was last written."""
         base = self._path(prefix)
         if not self._filesystem.exists(base):
             return
         for path, found in self._filesystem.find(base, detail=True).items():
-            written = found.get("LastModified") or datetime.fromtimestamp(found["mtime"], UTC)
-            yield StoredFile(str(path)[len(self._root) + 1 :], int(found["size"]), written)
+            yield StoredFile(str(path)[len(self._root) + 1 :], int(found["size"]), _written_at(found))
 
     def download(self, key: str, path: Path) -> None:
         """Write what lies under `key` to a file of this host. Raises NotFound or HostFault."""
@@ -100,7 +106,7 @@ class Storage:
         except FileNotFoundError as error:
             raise NotFound(f"storage holds no {key}") from error
         except _failures() as error:
-            raise HostFault(f"storage did not give {key}: {_told(error)}") from error
+            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
     def chunks(self, key: str) -> Iterator[bytes]:
         """Return what lies under `key` piece by piece. Raises NotFound or HostFault, at the first piece or later."""
@@ -111,7 +117,7 @@ class Storage:
         except FileNotFoundError as error:
             raise NotFound(f"storage holds no {key}") from error
         except _failures() as error:
-            raise HostFault(f"storage did not give {key}: {_told(error)}") from error
+            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
     def upload(self, path: Path, key: str) -> None:
         """Store a file of this host under `key`. Raises HostFault."""
@@ -123,7 +129,7 @@ class Storage:
             else:
                 self._filesystem.put_file(str(path), self._path(key))
         except _failures() as error:
-            raise HostFault(f"storage did not take {key}: {_told(error)}") from error
+            raise HostFault(f"storage did not take {key}: {_error_text(error)}") from error
 
     def signed_url(self, key: str, *, expires_s: int) -> str | None:
         """Return an address at which anyone may read `key` for a while, None where the storage cannot give one."""
@@ -147,6 +153,10 @@ class Storage:
         return f"{self._root}/{key}"
 
 
+def _written_at(found: Mapping[str, Any]) -> datetime:
+    return found.get("LastModified") or datetime.fromtimestamp(found["mtime"], UTC)
+
+
 def _remote_options(url: str) -> dict[str, Any]:
     """Return what a remote file system is opened with: no stale listings, bounded waiting, a few tries."""
     if urlparse(url).scheme not in ("s3", "s3a"):
@@ -166,7 +176,7 @@ def _remote_options(url: str) -> dict[str, Any]:
 def _failures() -> tuple[type[Exception], ...]:
     """Return what a storage that does not work raises. botocore's errors are no OSErrors, and it may be absent."""
     try:
-        from botocore.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 (the extra `s3`)
+        from botocore.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 (the group `s3`)
             BotoCoreError,
             ClientError,
         )
@@ -175,8 +185,8 @@ def _failures() -> tuple[type[Exception], ...]:
     return (OSError, BotoCoreError, ClientError)
 
 
-def _told(error: Exception) -> str:
-    """Return the error in words: some have none of their own."""
+def _error_text(error: Exception) -> str:
+    """Return the error as text: some have none of their own."""
     return str(error) or type(error).__name__
 
 
@@ -193,15 +203,14 @@ def _write_local(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def split_key(slug: str, visibility: str) -> str:
+    """Return where in storage a prepared split lies."""
+    return f"splits/{slug}/{visibility}"
+
+
 def content_key(sha256: str) -> str:
     """Return the key of a submission's content."""
     return f"submissions/{sha256[:2]}/{sha256}"
-
-
-def read_capped(stream: IO[bytes], limit: int) -> bytes | None:
-    """Return all of `stream`, or None if it holds more than `limit` bytes."""
-    data = stream.read(limit + 1)
-    return None if len(data) > limit else data
 
 
 @lru_cache

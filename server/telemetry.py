@@ -1,6 +1,6 @@
 """Traces by OpenTelemetry: optional, and nothing at all unless LETHE_TELEMETRY is set and the extra is installed.
 
-OpenTelemetry's own OTEL_ variables say where spans go. Every span carries the id that stands in all logs.
+OpenTelemetry's own OTEL_ variables say where spans go. Every span carries the id that is in all logs.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lethe.errors import HostFault
 from server.config import get_settings
-from server.errors import HostFault
 from server.logging import current_request_id
 
 UNTRACED = "healthz,readyz,metrics,static/"
@@ -26,7 +26,7 @@ def trace_requests(app: FastAPI) -> None:
     if not get_settings().telemetry:
         return
     provider = _provider("lethe-web")
-    from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415 (the extra `telemetry`)
+    from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415 (the group `telemetry`)
 
     app.add_middleware(_Marked)
     FastAPIInstrumentor.instrument_app(app, tracer_provider=provider, excluded_urls=UNTRACED)
@@ -52,7 +52,7 @@ class _Marked:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            from opentelemetry import trace  # noqa: PLC0415 (the extra `telemetry`)
+            from opentelemetry import trace  # noqa: PLC0415 (the group `telemetry`)
 
             trace.get_current_span().set_attribute("lethe.request_id", current_request_id())
         await self.app(scope, receive, send)
@@ -60,14 +60,14 @@ class _Marked:
 
 @lru_cache
 def _provider(service: str) -> Any:
-    """Return this process's provider of tracers. It exports from a thread of its own, and at the process's end."""
+    """Return this process's provider of tracers. It exports from its own thread, and at the process's end."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
-        raise HostFault(f"LETHE_TELEMETRY needs the extra: pip install 'lethe[telemetry]' ({error.name})") from error
+        raise HostFault(f"LETHE_TELEMETRY needs the dependency group `telemetry`; {error.name} is missing") from error
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider

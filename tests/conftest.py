@@ -1,6 +1,6 @@
 """Real servers for every test process: PostgreSQL, Redis and SQLite, each with its own scratch folder.
 
-Under pytest-xdist each worker is a process with servers of its own; each test has a database of its own.
+Under pytest-xdist each worker is a process with servers of its own; each test has its own database.
 """
 
 import os

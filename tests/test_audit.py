@@ -36,7 +36,7 @@ def answer(*dependencies: dict[str, object]) -> str:
 def test_known_hole_fails_and_is_named_with_its_remedy(tmp_path: Path) -> None:
     done = audited(tmp_path, answer(CLEAN), answer(CLEAN, HOLE))
     assert done.returncode == 1
-    assert "jinja2 2.0 has PYSEC-1, mended in 3.0" in done.stderr
+    assert "jinja2 2.0 has PYSEC-1, fixed in 3.0" in done.stderr
 
 
 def test_clean_answer_passes(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ REFUSED = {
     "all rows are read under a lock to find an empty one": re.compile(
         rf"ALTER TABLE {BIG_TABLE} ALTER COLUMN \S+ SET NOT NULL", re.IGNORECASE
     ),
-    "all rows are written anew": re.compile(rf"ALTER TABLE {BIG_TABLE} ALTER COLUMN \S+ TYPE", re.IGNORECASE),
+    "all rows are written again": re.compile(rf"ALTER TABLE {BIG_TABLE} ALTER COLUMN \S+ TYPE", re.IGNORECASE),
     "all rows are read under a lock: add it NOT VALID, and validate it in a step of its own": re.compile(
         rf"ALTER TABLE {BIG_TABLE} ADD CONSTRAINT (?!.*\bNOT VALID\b).*\b(?:CHECK|FOREIGN KEY|UNIQUE)\b",
         re.IGNORECASE | re.DOTALL,

@@ -14,20 +14,31 @@ from celery.schedules import schedule
 from celery.signals import celeryd_init, setup_logging, worker_shutting_down
 from celery.utils.nodenames import worker_direct
 from kombu import Exchange, Queue
-from kombu.exceptions import OperationalError
 
 from server import logging
 from server.config import Settings, get_settings
-from server.queue import CONTROL_QUEUE, EVALUATE_SHARD, PREPARE_QUEUE, SWEEP, configure, shard_queue
-from worker import drain
+from server.queue import (
+    BROKER_FAILURES,
+    CONTROL_QUEUE,
+    EVALUATE_SHARD,
+    MESSAGES_QUEUE,
+    METRICS_QUEUE,
+    PREPARE_QUEUE,
+    SWEEP,
+    configure,
+    shard_queue,
+    waiting,
+)
+from worker.host import drain_watch, graceful_shutdown
 
 log = structlog.get_logger()
 settings = get_settings()
+UNREAD_FOR_S = 3600  # after which what a worker told itself is forgotten: it is gone, and its name with it
 METRICS_FOLDER = settings.scratch / "metrics"
 if settings.worker_metrics_port:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(METRICS_FOLDER)  # read when prometheus_client is imported
 
-from worker import metrics  # noqa: E402
+from worker.host import prometheus  # noqa: E402
 
 
 def shard_queues_taken(settings: Settings) -> list[str]:
@@ -37,16 +48,29 @@ def shard_queues_taken(settings: Settings) -> list[str]:
     return own if own and len(own) == len(served) else [shard_queue(settings.worker_device), *own]
 
 
-QUEUES = [CONTROL_QUEUE, *shard_queues_taken(settings), *([PREPARE_QUEUE] if settings.worker_prepares else [])]
+def queues_taken(settings: Settings) -> list[str]:
+    """Return every queue that this worker takes from."""
+    shards = [
+        CONTROL_QUEUE,
+        *shard_queues_taken(settings),
+        *([PREPARE_QUEUE] if settings.worker_prepares else []),
+        METRICS_QUEUE,
+    ]
+    queues = {"everything": [*shards, MESSAGES_QUEUE], "shards": shards, "messages": [MESSAGES_QUEUE]}
+    return queues[settings.worker_takes]
+
+
+PULSE = (SWEEP,) if settings.worker_takes == "messages" else (EVALUATE_SHARD, SWEEP)
 
 app = configure(Celery("lethe", include=["worker.tasks"]), redis_url=settings.resolved_redis_url)
 app.conf.update(
     worker_concurrency=settings.worker_concurrency,
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
-    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in QUEUES],
+    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in queues_taken(settings)],
     worker_direct=True,
     beat_schedule={"sweep": {"task": SWEEP, "schedule": schedule(settings.sweep_interval_s)}},
+    beat_scheduler="worker.host.scheduler:Scheduler",
     beat_schedule_filename=str(settings.home.absolute() / "beat-schedule"),
 )
 
@@ -74,16 +98,16 @@ class Pulse(bootsteps.StartStopStep):
 
 def beat(hostname: str) -> None:
     """Send this worker a hint and a sweep, unless it has not come to the last ones yet."""
-    queue = worker_direct(hostname)
+    queue = worker_direct(hostname).name
     try:
-        with app.connection_for_write() as connection, connection.channel() as channel:
-            waiting: Any = queue(channel)
-            if waiting.queue_declare().message_count == 0:
-                for task in (EVALUATE_SHARD, SWEEP):
-                    app.send_task(
-                        task, connection=connection, exchange=queue.exchange.name, routing_key=queue.routing_key
-                    )
-    except (OperationalError, OSError) as error:
+        with app.producer_or_acquire() as producer:
+            if waiting(producer.channel, queue) == 0:
+                # To the queue itself: an exchange is known to Redis alone, which may have forgotten it.
+                itself = Queue(queue, Exchange(""), routing_key=queue)
+                for task in PULSE:
+                    app.send_task(task, producer=producer, queue=itself, declare=[])  # type: ignore[arg-type]  # the types know only names
+                producer.channel.client.expire(queue, UNREAD_FOR_S)
+    except BROKER_FAILURES as error:
         log.warning("no pulse", error=str(error))
 
 
@@ -100,10 +124,11 @@ def _log_as_the_server_does(**_: Any) -> None:
 @celeryd_init.connect
 def _count(**_: Any) -> None:
     if settings.worker_metrics_port:
-        metrics.fresh_folder(METRICS_FOLDER)
-        metrics.serve(settings.worker_metrics_port, METRICS_FOLDER)
+        prometheus.fresh_folder(METRICS_FOLDER)
+        prometheus.serve(settings.worker_metrics_port, METRICS_FOLDER)
 
 
 @worker_shutting_down.connect
 def _drain(**_: Any) -> None:
-    drain.begin(give_back_after_s=settings.worker_drain_s)
+    graceful_shutdown.begin(give_back_after_s=settings.worker_drain_s)
+    drain_watch.begin(drain_s=settings.worker_drain_s)

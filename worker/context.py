@@ -1,6 +1,5 @@
 """What one worker process keeps between shards: sandboxes that are warm, splits that are loaded."""
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -8,21 +7,22 @@ from pathlib import Path
 
 import structlog
 
+from lethe.evaluation.inference import SplitEvaluator
 from sandbox.launcher import Launcher, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from server.config import Settings, get_settings
 from server.db import Database
 from server.deps import get_database
 from server.storage import Storage, get_storage
-from server.workers.fitness import WorkerFacts
-from worker import metrics
-from worker.artefacts import Artefacts, StoredArtefacts
-from worker.confinement import required_controls
-from worker.cooling import Cooling
-from worker.facts import worker_facts
-from worker.inference import SplitEvaluator
-from worker.leases import DatabaseLeases, Leases
-from worker.split_cache import SplitCache
+from server.workers.compatibility import WorkerFacts
+from worker.evaluation.leases import DatabaseLeases, Leases
+from worker.host import prometheus
+from worker.host.backoff import Cooling
+from worker.host.sandbox_requirements import required_controls
+from worker.host.stage_folder import own_folder
+from worker.host.worker_info import worker_facts
+from worker.split_storage.artefacts import Artefacts, StoredArtefacts
+from worker.split_storage.split_cache import SplitCache
 
 log = structlog.get_logger()
 WARM_SANDBOXES = 2
@@ -53,11 +53,11 @@ class RunningContext:
     @property
     def stage_dir(self) -> Path:
         """Where this process unpacks submissions for its sandboxes."""
-        return self.settings.scratch / "stage" / str(os.getpid())
+        return own_folder(self.settings.scratch / "stage")
 
     @property
     def neutral_dirs(self) -> tuple[Path, ...]:
-        """Where the data of sandboxes may lie under names that tell runs nothing."""
+        """Where the data of sandboxes may lie under names that reveal nothing to runs."""
         return (self.settings.scratch / "shown",)
 
     def sandbox(self, data_dir: Path, policy: RunPolicy) -> Sandbox:
@@ -77,7 +77,7 @@ class RunningContext:
                 required_controls=required_controls(self.settings),
                 neutral_dirs=self.neutral_dirs,
             )
-            with metrics.SANDBOX_START_SECONDS.time():
+            with prometheus.SANDBOX_START_SECONDS.time():
                 found = Launcher(spec).start()
         self._sandboxes[key] = found
         return found

@@ -8,15 +8,16 @@ import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
 from server import telemetry
-from server.admin import rejudging
-from server.competitions import clock, model_shards, preparation
+from server.competitions import model_shard_leases, scheduler, split_leases
 from server.config import get_settings
 from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
-from server.evaluations import sweep
-from server.notifications import delivering, mailing
+from server.evaluations import lease_reaper
+from server.metric_results import service as metric_results
+from server.notifications import email_delivery, webhook_delivery
 from server.queue import (
+    COMPUTE_METRICS,
     EVALUATE_SHARD,
     GROUP_TIES,
     PREPARE_SHARD,
@@ -27,12 +28,17 @@ from server.queue import (
     TELL_WEBHOOKS,
     send,
 )
-from worker import drain, metrics, pipeline, preparing, preparing_shards, scoring_job, ties
+from server.rejudging import service
+from server.submissions import baselines
 from worker.app import app
-from worker.claiming import Claimant
 from worker.context import get_context
-from worker.facts import gpu_of, pool_slot
-from worker.pace import Pace
+from worker.evaluation import metrics_job, scoring_job, shard_pipeline, tie_groups
+from worker.evaluation.shard_claimer import Claimant
+from worker.host import graceful_shutdown, prometheus
+from worker.host.debounce import Pace
+from worker.host.worker_info import find_gpu, pool_slot
+from worker.preparation import prepare_split_job, train_shard_job
+from worker.preparation.preparation_slots import preparation_slot
 
 log = structlog.get_logger()
 
@@ -57,7 +63,7 @@ def _settle(**_: Any) -> None:
     get_database.cache_clear()
     if get_settings().worker_device == "cuda":
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the device files are numbered
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_of(get_settings(), slot=pool_slot())
+        os.environ["CUDA_VISIBLE_DEVICES"] = find_gpu(get_settings(), slot=pool_slot())
 
 
 @worker_process_shutdown.connect
@@ -73,7 +79,7 @@ def evaluate_shard() -> str:
     """Claim the fairest shard and run it. A message with nothing behind it costs one query."""
     context = get_context()
     shard = claimant().claim()
-    metrics.CLAIMS.labels("nothing" if shard is None else "shard").inc()
+    prometheus.CLAIMS.labels("nothing" if shard is None else "shard").inc()
     if shard is None:
         return "nothing to do"
     with structlog.contextvars.bound_contextvars(
@@ -84,9 +90,13 @@ def evaluate_shard() -> str:
         runs=f"{shard.first_run}-{shard.first_run + shard.n_runs - 1}",
     ):
         log.info("shard claimed", kind=shard.kind.value)
-        with metrics.SHARD_SECONDS.time(), telemetry.span("shard", submission=shard.submission_id, id=shard.shard_id):
-            end = pipeline.run_shard(context, shard)
-        metrics.SHARDS.labels(end).inc()
+        send(EVALUATE_SHARD, to=shard.audience)  # where there was one there may be more: an idle worker looks
+        with (
+            prometheus.SHARD_SECONDS.time(),
+            telemetry.span("shard", submission=shard.submission_id, id=shard.shard_id),
+        ):
+            end = shard_pipeline.run_shard(context, shard)
+        prometheus.SHARDS.labels(end).inc()
     send(EVALUATE_SHARD, to=shard.audience)  # whoever has worked looks for the next
     return end
 
@@ -94,28 +104,37 @@ def evaluate_shard() -> str:
 @app.task(name=SCORE_EVALUATION)
 def score_evaluation(evaluation_id: str) -> bool:
     """Score an evaluation whose runs are all done."""
-    with metrics.SCORE_SECONDS.time(), telemetry.span("score", evaluation=evaluation_id):
+    with prometheus.SCORE_SECONDS.time(), telemetry.span("score", evaluation=evaluation_id):
         recorded = scoring_job.score_evaluation(get_context(), evaluation_id)
-    metrics.SCORES.labels(recorded).inc()
+    prometheus.SCORES.labels(recorded).inc()
     return recorded
+
+
+@app.task(name=COMPUTE_METRICS)
+def compute_metrics(evaluation_id: str) -> int:
+    """Compute the metrics beside the score that an evaluation still lacks."""
+    with telemetry.span("metrics", evaluation=evaluation_id):
+        return metrics_job.compute_metrics(get_context(), evaluation_id)
 
 
 @app.task(name=GROUP_TIES)
 def group_ties(split_id: str) -> int:
     """Find which teams of a split's board the paired test does not tell apart."""
-    return ties.group_ties(get_context().database, split_id)
+    return tie_groups.group_ties(get_context().database, split_id)
 
 
 @app.task(name=PREPARE_SPLIT)
 def prepare_split(split_id: str) -> bool:
-    """Prepare a split."""
-    return preparing.prepare(get_context(), split_id)
+    """Prepare a split, if a process of this host is free for it."""
+    with preparation_slot(get_context()) as is_free:
+        return is_free and prepare_split_job.prepare(get_context(), split_id)
 
 
 @app.task(name=PREPARE_SHARD)
 def prepare_shard() -> bool:
     """Claim the next shard of models and train it. Whoever has made one looks for the next."""
-    made = not drain.is_asked() and preparing_shards.make_shard(get_context())
+    with preparation_slot(get_context()) as is_free:
+        made = is_free and not graceful_shutdown.is_asked() and train_shard_job.make_shard(get_context())
     if made:
         send(PREPARE_SHARD)
     return made
@@ -124,13 +143,13 @@ def prepare_shard() -> bool:
 @app.task(name=SEND_MAIL, soft_time_limit=MESSAGES_MAY_TAKE_S)
 def send_mail() -> int:
     """Send the e-mails that are due."""
-    return mailing.send(get_context().database, get_settings(), at=now())
+    return email_delivery.send(get_context().database, get_settings(), at=now())
 
 
 @app.task(name=TELL_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
 def tell_webhooks() -> int:
     """Send what webhooks are to be told."""
-    return delivering.deliver(get_context().database, get_settings(), at=now())
+    return webhook_delivery.deliver(get_context().database, get_settings(), at=now())
 
 
 @app.task(name=SWEEP)
@@ -142,19 +161,23 @@ def sweep_lost() -> None:
         return
     with context.database.write() as session:
         at = database_clock(session)
-        swept = sweep.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
-        lost_splits = preparation.forgotten(session, at)
-        model_shards.sweep(session, at, max_attempts=settings.max_attempts)
+        swept = lease_reaper.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
+        lost_splits = split_leases.forgotten(session, at)
+        model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
+        lost_metrics = metric_results.lost(session)
     for split_id in lost_splits:
         send(PREPARE_SPLIT, split_id)
+    for evaluation_id in lost_metrics:
+        send(COMPUTE_METRICS, evaluation_id)
     with context.database.write() as session:
-        clock.tick(session, now())
-        rejudging.retry_host_faults(session, max_attempts=settings.max_attempts)
-    if mailing.is_due(context.database, settings, at=now()):
+        scheduler.tick(session, now())
+        service.retry_host_faults(session, max_attempts=settings.max_attempts)
+    baselines.submit_missing(context.database, context.storage, at=now())
+    if email_delivery.is_due(context.database, settings, at=now()):
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
-    if delivering.is_due(context.database, at=now()):
+    if webhook_delivery.is_due(context.database, at=now()):
         send(TELL_WEBHOOKS, expires_s=settings.sweep_interval_s)
     sweeping().rest()
-    metrics.LEASES_LOST.inc(swept.leases_lost)
+    prometheus.LEASES_LOST.inc(swept.leases_lost)
     if swept.leases_lost or swept.scores_asked:
         log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)

@@ -53,7 +53,7 @@ def main() -> None:
             )
             broken = chaos.broken_promises(disturbed, undisturbed)
         finally:
-            disturbed.mend_what_is_due(all_of_it=True)
+            disturbed.fix_what_is_due(all_of_it=True)
         found = {
             "seed": options.seed,
             "faults": sum(disturbed.counts.values()),

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 
 from benchmarks.platform.seeded import seed
-from server.competitions.config_file import CompetitionFile
+from lethe.competition.file import CompetitionFile
 from server.db import Database
-from server.evaluations import claims
+from server.evaluations import leases
 from server.migrate import upgrade
 from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
@@ -92,13 +92,13 @@ def work(url: str, index: int, seconds: float) -> tuple[list[float], list[float]
 
 def _step(database: Database, index: int, claimed: list[float], closed: list[float]) -> bool:
     started = time.perf_counter()
-    shard = database.retrying(lambda session: claims.claim(session, worker=f"w{index}", lease_s=60))
+    shard = database.retrying(lambda session: leases.claim(session, worker=f"w{index}", lease_s=60))
     claimed.append(time.perf_counter() - started)
     if shard is None:
         return False
-    database.retrying(lambda s: claims.heartbeat(s, shard, lease_s=60, runs_done=32, wall_time_s=1.0))
+    database.retrying(lambda s: leases.heartbeat(s, shard, lease_s=60, runs_done=32, wall_time_s=1.0))
     started = time.perf_counter()
-    database.retrying(lambda s: claims.close(s, shard, result_key="k", result_sha256="0" * 64, wall_time_s=1.0))
+    database.retrying(lambda s: leases.close(s, shard, result_key="k", result_sha256="0" * 64, wall_time_s=1.0))
     closed.append(time.perf_counter() - started)
     return True
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from server.competitions.config_file import CompetitionFile
+from lethe.competition.file import CompetitionFile
 from server.db import Database
 
 SHARDS_PER_EVALUATION = 8
@@ -42,7 +42,7 @@ def seed(database: Database, file: CompetitionFile, *, teams: int, shards: int) 
                   'queued', 512, 0, now()
            FROM generate_series(1, :evaluations) i""",
         """INSERT INTO shards (evaluation_id, team_id, split_id, competition_id, kind, first_run, n_runs, state,
-                               turn, attempt, strikes, runs_done, wall_time_s, queued_at)
+                               turn, attempt, failed_attempts, runs_done, wall_time_s, queued_at)
            SELECT e.id, s.team_id, 'public', 'c', 'runs', k * 64, 64, 'queued', 0, 0, 0, 0, 0, now()
            FROM generate_series(1, :evaluations) i
            JOIN evaluations e ON e.id = md5('evaluation' || i)::char(16)

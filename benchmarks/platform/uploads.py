@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.platform.scaling import BUSY
-from server.client.api import LetheClient
+from lethe.client.api import LetheClient
 from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, code, running_cluster, wait_until
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from sandbox.guest.harness import Preloaded, Task, unlearned_weights
+from lethe.runtime.entry import Preloaded, Task, unlearned_weights
 from sandbox.guest.zygote import preload
 
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sandbox.guest.wire import WEIGHTS_TAG, WeightsLayout, read_layout
-from sandbox.stream import FrameReader, find_problem
+from lethe.runtime.weights_layout import WeightsLayout, read_layout
+from sandbox.frame_reader import FrameReader, find_problem
+from sandbox.guest.frame_format import WEIGHTS_TAG
 
 _READ_BYTES = 1 << 20  # as the launcher reads
 Take = Callable[[int, WeightsLayout], None]

@@ -16,7 +16,20 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-_PIECES = (b"\xff\xff\xff\xff", bytes(8), b"\x7f", b"\xff" * 8, b"(", b"[" * 300, b"\n" * 300, b"\x80")
+_PIECES = (
+    b"{a}" * 3000,
+    b"f()\n" * 3000,
+    b"![" * 3000,
+    b"a." * 3000,
+    b"\xff\xff\xff\xff",
+    bytes(8),
+    b"\x7f",
+    b"\xff" * 8,
+    b"(",
+    b"[" * 300,
+    b"\n" * 300,
+    b"\x80",
+)
 _TARGETS = "benchmarks.sandbox.fuzz_targets"
 _READERS = ["sandbox", "server", "zipfile", "pickletools", "json", "ast"]
 

@@ -6,26 +6,34 @@ allowed. Tests give it mutations from hypothesis, `fuzz.py` those of a fuzzer.
 
 import io
 import json
+import resource
 import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 import torch
 from safetensors.torch import save
 
-from sandbox.guest.notebook_torch_files import NotTorchFile, read_state_dict
-from sandbox.guest.notebook_wire import CHECKPOINT_TAG, CHOICE_TAG, NUMBER
-from sandbox.guest.wire import WEIGHTS_TAG, BadLayout, encode_fault, read_layout
+from lethe.errors import AppError, HostFault, InvalidSubmission
+from lethe.runtime.weights_layout import BadLayout, read_layout
+from lethe.submission.package import PackageLimits, load_package, read_zip
+from sandbox.frame_reader import FrameReader, FrameState, find_problem
+from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
+from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMBER
+from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
 from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
-from sandbox.stream import FrameReader, FrameState, find_problem
 from sandbox.verdict import Context, ExitFacts, Fault, judge
-from server.errors import InvalidSubmission
-from server.submissions.package import PackageLimits, load_package, read_zip
+from server.accounts.schemas import Registration
+from server.parsing.client import run
+from server.parsing.limits import WALL_S
 
+OWN_S, OWN_MIB = 1.0, 64  # processor seconds and memory of the web process for one text that others read
 WITHIN_S = 20.0  # processor seconds for one input; a busy machine's are longer too
 WITHIN_MIB = 96
 SMALL = PackageLimits(files=64, unpacked_bytes=1 << 20, ratio_from_bytes=1 << 16)
@@ -88,6 +96,34 @@ def mutated(seed: bytes, edits: Sequence[Edit], other: bytes) -> bytes:
 def _require(holds: bool, what: str) -> None:
     if not holds:
         raise Broken(what)
+
+
+def _elsewhere(task: str, **options: object) -> Callable[[bytes], None]:
+    """Return a check that the text costs this process next to nothing, however long its reader works on it."""
+
+    def check(data: bytes) -> None:
+        before, began, computed = _resident_mib(), time.monotonic(), time.process_time()
+        try:
+            run(task, data, **options)
+        except AppError as error:
+            _require(not isinstance(error, HostFault), f"the host was blamed: {error}")
+        _require(time.monotonic() - began < 2 * WALL_S, "the reader was not ended")
+        _require(time.process_time() - computed < OWN_S, "the web process computed")
+        _require(_resident_mib() - before < OWN_MIB, "the web process grew")
+
+    return check
+
+
+def _resident_mib() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20
+
+
+def _json_body(data: bytes) -> None:
+    """Read a body as FastAPI does: in the web process, so it has to be quick whatever it holds."""
+    computed = time.process_time()
+    with suppress(ValueError, RecursionError):
+        Registration.model_validate(json.loads(data))
+    _require(time.process_time() - computed < OWN_S, "the web process computed")
 
 
 def _archive(data: bytes) -> None:
@@ -207,7 +243,25 @@ _ZIPS = (
 )
 _CHECKPOINTS = b"".join(CHECKPOINT_TAG + NUMBER.pack(slot) + _FRAME for slot in (0, 7))
 _FAULTS = encode_fault({"class": "exception", "mro": ["ValueError"], "file": "submission.py", "line": 2})
+_COMPETITION = b"""slug = "digits"
+title = "Digits"
+opens_at = 2030-01-01T00:00:00Z
+closes_at = 2030-02-01T00:00:00Z
+dataset.name = "digits"
+network = {name = "mlp", options = {hidden = [1, 2]}}
+[training]
+epochs = 1
+learning_rate = 0.1
+"""
+_MARKDOWN = (b"# A *title*\n\n- [a](b)\n  - `c` ![d][e]\n\n| a | b |\n|---|---|\n| **1** | <x> |\n\n[e]: /f\n> q\n",)
 TARGETS: Mapping[str, Target] = {
+    "upload-elsewhere": Target(
+        (*_ZIPS, _CODE.encode()), _elsewhere("check_package", filename="a.zip", modes=["function"])
+    ),
+    "code-elsewhere": Target((_CODE.encode(),), _elsewhere("check_package", filename="a.py", modes=["function"])),
+    "competition-file": Target((_COMPETITION,), _elsewhere("read_competition", source="file")),
+    "markdown": Target(_MARKDOWN, _elsewhere("render_markdown")),
+    "json-body": Target((b'{"name": "ada", "password": "correct horse", "email": "a@b.org"}',), _json_body),
     "archive": Target(_ZIPS, _archive),
     "package": Target((*_ZIPS, _notebook(), _CODE.encode()), _package),
     "torch-file": Target(_torch_files(), _torch_file),

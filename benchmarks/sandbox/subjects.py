@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from sandbox.guest import networks
+from lethe.networks import builders
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "mlp": {"name": "mlp", "options": {"hidden": [16]}, "input_shape": [1, 8, 8], "n_classes": 10},
@@ -55,7 +55,7 @@ def write_split(folder: Path, network: str, *, examples: int = 64) -> Path:
     shown = {**NETWORKS[network], "input_scale": 1 / 255, "input_shift": 0.0}
     (folder / "network.json").write_text(json.dumps(shown), encoding="utf-8")
     torch.manual_seed(0)
-    state = {name: value.contiguous() for name, value in networks.build(shown).state_dict().items()}
+    state = {name: value.contiguous() for name, value in builders.build(shown).state_dict().items()}
     save_file(state, folder / "original_model.safetensors")
     for name in ("retain", "forget", "validation"):
         images = torch.randint(0, 256, (examples, *shown["input_shape"]), dtype=torch.uint8)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from benchmarks.scoring.literal import literal_epsilon
-from worker.scoring.arrays import Float64
-from worker.scoring.attacks.family import AttackFamily
-from worker.scoring.epsilon import per_example_epsilon
-from worker.scoring.final import ModelOutputs, score
+from lethe.metrics.epsilon.arrays import Float64
+from lethe.metrics.epsilon.attacks.family import AttackFamily
+from lethe.metrics.epsilon.epsilon import per_example_epsilon
+from lethe.metrics.epsilon.score import ModelOutputs, score
 
 N_MODELS = 512
 N_EXAMPLES = 467

@@ -16,15 +16,15 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.splits.measure import describe_machine, synchronize
-from sandbox.guest.loaders import ImageSet, InMemoryDataset, ShuffledLoader
-from sandbox.guest.networks import build, to_inputs
-from server.competitions.config_file import Training
-from worker.inference import SplitEvaluator
-from worker.splits.graphed import MODELS_AT_ONCE
-from worker.splits.precision import Precision
-from worker.splits.stored_sets import StoredSet
-from worker.splits.train_models import train_models
-from worker.splits.training import TrainingJob
+from lethe.competition.file import Training
+from lethe.data.stored_sets import StoredSet
+from lethe.device.precision import Precision
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.networks.builders import build, to_inputs
+from lethe.runtime.data_loaders import ImageSet, InMemoryDataset, ShuffledLoader
+from lethe.training.cuda_graph_training import MODELS_AT_ONCE
+from lethe.training.trainer import TrainingJob
+from lethe.training.trainer_selection import train_models
 
 RUNS = 512
 EPOCHS = 30

@@ -15,9 +15,9 @@ from torch.func import functional_call
 
 from benchmarks.splits.evaluation import CPU_CASES, random_set
 from benchmarks.splits.measure import describe_machine
-from sandbox.guest.networks import build, to_inputs
-from worker.inference import SplitEvaluator
-from worker.splits.training import untrained
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.networks.builders import build, to_inputs
+from lethe.training.trainer import untrained
 
 SHARES = {"forget": 0.08, "retain": 0.8, "test": 0.12}
 

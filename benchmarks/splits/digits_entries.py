@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from sandbox.guest.loaders import load_data, make_loaders
-from sandbox.guest.networks import build
-from worker.inference import RunOutputs, SplitEvaluator
-from worker.scoring.attacks.family import AttackFamily
-from worker.scoring.final import ModelOutputs, score
-from worker.splits.outputs import StoredOutputs, read_outputs
+from lethe.evaluation.inference import RunOutputs, SplitEvaluator
+from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
+from lethe.metrics.epsilon.attacks.family import AttackFamily
+from lethe.metrics.epsilon.score import ModelOutputs, score
+from lethe.networks.builders import build
+from lethe.runtime.data_loaders import load_data, make_loaders
 
 ENTRIES = Path(__file__).parents[2] / "examples" / "submissions"
 

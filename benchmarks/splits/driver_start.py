@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.sandbox.subjects import write_split
+from lethe.competition.file import Limits
+from lethe.errors import HostFault
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
-from server.competitions.config_file import Limits
-from server.errors import HostFault
-from worker.gpu import on_gpu
+from worker.evaluation.gpu_sandbox import on_gpu
 
 PROBE = """
 import ctypes, json

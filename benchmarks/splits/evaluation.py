@@ -14,12 +14,12 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.splits.measure import describe_machine, forward_flops, matmul_flops, seconds
-from sandbox.guest.networks import build, to_inputs
-from worker.inference import SplitEvaluator
-from worker.scoring.confidences import logit_scaled_confidences
-from worker.splits.precision import Precision
-from worker.splits.stored_sets import StoredSet
-from worker.splits.training import untrained
+from lethe.data.stored_sets import StoredSet
+from lethe.device.precision import Precision
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.metrics.epsilon.confidences import logit_scaled_confidences
+from lethe.networks.builders import build, to_inputs
+from lethe.training.trainer import untrained
 
 Case = tuple[str, Mapping[str, Any], list[int], int]
 CPU_CASES: tuple[Case, ...] = (

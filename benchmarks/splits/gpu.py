@@ -25,17 +25,17 @@ from benchmarks.splits.baseline import EPOCHS, RUNS, fine_tune, random_set
 from benchmarks.splits.evaluation import confidence_error, plain_pass
 from benchmarks.splits.measure import describe_machine, forward_flops, matmul_flops, seconds, synchronize
 from benchmarks.splits.training import plain_epochs
-from sandbox.guest.networks import build, to_inputs
+from lethe.competition.file import Limits, Training
+from lethe.data.files import write_json, write_tensors
+from lethe.data.stored_sets import StoredSet
+from lethe.device.precision import Precision, device_arithmetic
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.networks.builders import build, to_inputs
+from lethe.training.cuda_graph_training import MODELS_AT_ONCE, can_graph, train_graphed
+from lethe.training.trainer import TrainingJob, train_model, untrained
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
-from server.competitions.config_file import Limits, Training
-from worker.gpu import on_gpu
-from worker.inference import SplitEvaluator
-from worker.splits.files import write_json, write_tensors
-from worker.splits.graphed import MODELS_AT_ONCE, can_graph, train_graphed
-from worker.splits.precision import Precision, device_arithmetic
-from worker.splits.stored_sets import StoredSet
-from worker.splits.training import TrainingJob, train_model, untrained
+from worker.evaluation.gpu_sandbox import on_gpu
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 SHARES = {"retain": 1.0, "forget": 0.02, "test": 0.125}
@@ -237,7 +237,7 @@ def matmul_rate(options: Namespace, precision: Precision) -> float:
 
 
 def timed_once(work: Callable[[], object], options: Namespace) -> float:
-    """Return the time of one call; graphs are captured anew in each, so a warm-up would change nothing."""
+    """Return the time of one call; graphs are captured again in each, so a warm-up would change nothing."""
     synchronize(options.device)
     began = time.perf_counter()
     work()

@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.splits.measure import describe_machine, seconds
-from sandbox.guest.loaders import InMemoryDataset, ShuffledLoader, read_image_set
-from worker.splits.stored_sets import StoredSet
+from lethe.data.stored_sets import StoredSet
+from lethe.runtime.data_loaders import InMemoryDataset, ShuffledLoader, read_image_set
 
 CASES = (([1, 8, 8], 700), ([1, 28, 28], 6000), ([3, 32, 32], 6000))
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.splits.training [--device cuda --network resnet18 --images 24000 --precision bf16]
 
-Without arguments: the networks of the CPU table in docs/splits.md.
+Without arguments: the networks of the CPU table in docs/organisers/splits.md.
 """
 
 import argparse
@@ -13,11 +13,11 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.splits.measure import describe_machine, forward_flops, matmul_flops, seconds
-from sandbox.guest.networks import build, to_inputs
-from server.competitions.config_file import Training
-from worker.splits.ensemble import ENSEMBLE_SIZE, can_stack, train_stacked
-from worker.splits.graphed import MODELS_AT_ONCE, can_graph, train_graphed
-from worker.splits.training import TrainingJob, train_model
+from lethe.competition.file import Training
+from lethe.networks.builders import build, to_inputs
+from lethe.training.cuda_graph_training import MODELS_AT_ONCE, can_graph, train_graphed
+from lethe.training.stacked_training import ENSEMBLE_SIZE, can_stack, train_stacked
+from lethe.training.trainer import TrainingJob, train_model
 
 Case = tuple[str, Mapping[str, Any], list[int], int]
 CPU_CASES: tuple[Case, ...] = (

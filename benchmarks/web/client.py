@@ -10,6 +10,7 @@ class Answer:
     status: int
     n_bytes: int
     seconds: float
+    retry_after: str = ""
 
 
 class Connection:
@@ -25,18 +26,34 @@ class Connection:
         return cls(reader, writer, cookie=cookie)
 
     async def get(self, path: str) -> Answer:
+        started = time.perf_counter()
+        self._ask(path)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = int(_header(head, b"content-length"))
+        await self._reader.readexactly(length)
+        seconds = time.perf_counter() - started
+        return Answer(int(head[9:12]), length, seconds, retry_after=_header(head, b"retry-after").decode())
+
+    async def first_event(self, path: str) -> bytes:
+        """Return the first event of a stream, which stays open."""
+        self._ask(path)
+        await self._reader.readuntil(b"\r\n\r\n")
+        return await self._reader.readuntil(b"\n\n")
+
+    def _ask(self, path: str) -> None:
         lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Accept-Encoding: gzip"]
         if self._cookie:
             lines.append(f"Cookie: {self._cookie}")
-        started = time.perf_counter()
         self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        await self._reader.readexactly(length)
-        return Answer(int(head[9:12]), length, time.perf_counter() - started)
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _header(head: bytes, name: bytes) -> bytes:
+    """Return the value of a header of an answer, empty if it has none."""
+    lines = (line.partition(b":") for line in head.lower().split(b"\r\n"))
+    return next((value.strip() for found, _, value in lines if found == name), b"")
 
 
 async def one_by_one(port: int, path: str, *, times: int, cookie: str = "") -> list[Answer]:

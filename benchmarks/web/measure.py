@@ -57,7 +57,7 @@ def main() -> None:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def pages_of(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, str]]:
+def count_pages(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, str]]:
     """Return name, path and cookie of every page that is measured."""
     ada, grace = cookies[made.participant], cookies[made.organiser]
     base, organise = f"/competitions/{made.slug}", f"/organise/{made.slug}"
@@ -90,7 +90,7 @@ async def measure(
 ) -> dict[str, object]:
     rows = []
     print(f"{'page':<28}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}{'bytes':>9}")
-    for name, path, cookie in pages_of(made, cookies):
+    for name, path, cookie in count_pages(made, cookies):
         await one_by_one(port, path, times=WARM_UP, cookie=cookie)
         before = cpu_seconds(pid)
         answers = await one_by_one(port, path, times=times, cookie=cookie)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.web.names import name_of
+from lethe.competition.file import CompetitionFile
 from server.accounts.passwords import hash_password
-from server.competitions.config_file import CompetitionFile
 from server.models.account import Role
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "competitions" / "digits.toml"

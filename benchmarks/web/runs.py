@@ -7,7 +7,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from benchmarks.web.people import N_FORGET, Row
-from server.competitions.config_file import CompetitionFile
+from lethe.competition.file import CompetitionFile
 
 RETRAINED_KEY = "splits/digits/public/hidden/retrained/outputs.safetensors"
 PRINTED = "epoch 1, loss 0.4127\nepoch 2, loss 0.2291\n"

@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from benchmarks.web.people import AFTER_THE_END, EXAMPLE, PASSWORD, People, Row
 from benchmarks.web.runs import Runs
 from benchmarks.web.sent import CODE, CODE_SHA256, Sent
-from server.competitions.config_file import parse_competition
+from lethe.competition.file import parse_competition
 from server.db import Base, Database, now
 from server.migrate import upgrade
 from server.models.account import Account

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.web.names import ERRORS, NOTES
 from benchmarks.web.people import N_FORGET, ORACLE_SCORE, WEEKS, Row
-from server.competitions.config_file import CompetitionFile
-from server.evaluations.versions import SCORER_VERSION
+from lethe.competition.file import CompetitionFile
+from server.evaluations.scorer_version import SCORER_VERSION
 
 CODE = (Path(__file__).parents[2] / "examples" / "submissions" / "finetune.py").read_bytes()
 CODE_SHA256 = hashlib.sha256(CODE).hexdigest()

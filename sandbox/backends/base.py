@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import lethe
+import sandbox
 from sandbox.controls import Control
 from sandbox.policy import RunPolicy
 
 
 @dataclass(frozen=True)
 class View:
-    """Where the zygote finds things, and whether each run gets namespaces and a filter of its own."""
+    """Where the zygote finds things, and whether each run gets namespaces and its own filter."""
 
     data: str
     stage: str
@@ -98,7 +100,7 @@ class Backend(Protocol):
 
 
 def guest_environment(policy: RunPolicy) -> dict[str, str]:
-    """The whole environment of a zygote and its runs."""
+    """The complete environment of a zygote and its runs."""
     threads = str(policy.threads)
     return {
         "HOME": "/scratch",
@@ -116,3 +118,16 @@ def guest_environment(policy: RunPolicy) -> dict[str, str]:
         "GOMP_SPINCOUNT": "0",  # spinning threads multiply a run's time when a neighbour competes
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
+
+
+def guest_packages() -> list[tuple[str, str, Path]]:
+    """Return the folders of ours that a sandbox shows: the package, the folder in it, and where the folder lies.
+
+    Nothing else of the packages is shown: neither the scorer nor the launcher's own code.
+    """
+    ours, library = Path(next(iter(sandbox.__path__))), Path(next(iter(lethe.__path__)))
+    return [
+        ("sandbox", "guest", ours / "guest"),
+        ("lethe", "networks", library / "networks"),
+        ("lethe", "runtime", library / "runtime"),
+    ]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 import sandbox
-from sandbox.backends.base import StartRequest, View, guest_environment
+from sandbox.backends.base import StartRequest, View, guest_environment, guest_packages
 from sandbox.backends.drop_root import shown_path
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable
@@ -197,9 +197,11 @@ def _add_python(arguments: _Arguments) -> None:
             arguments.add("--tmpfs", target, "--remount-ro", target)
         else:
             arguments.empty_file(target)
-    arguments.add("--dir", "/opt/lethe", "--dir", "/opt/lethe/sandbox")
-    arguments.empty_file("/opt/lethe/sandbox/__init__.py")
-    arguments.bind(_package_folder() / "guest", "/opt/lethe/sandbox/guest")
+    for package in dict.fromkeys(package for package, _folder, _source in guest_packages()):
+        arguments.add("--dir", f"/opt/lethe/{package}")
+        arguments.empty_file(f"/opt/lethe/{package}/__init__.py")
+    for package, folder, source in guest_packages():
+        arguments.bind(source, f"/opt/lethe/{package}/{folder}")
 
 
 def masked_paths(site: Path, *, prefix: Path = Path(sys.base_prefix)) -> list[tuple[str, bool]]:
@@ -218,7 +220,7 @@ def masked_paths(site: Path, *, prefix: Path = Path(sys.base_prefix)) -> list[tu
 
 def _own_entries(site: Path) -> Iterator[Path]:
     for entry in sorted(site.iterdir()):
-        ours = entry.name in _HIDDEN_PACKAGES or entry.name.startswith("lethe-")
+        ours = entry.name in _HIDDEN_PACKAGES or entry.name.startswith(("lethe-", "lethe_"))
         if ours or entry.name.startswith("__editable__"):
             yield entry
 

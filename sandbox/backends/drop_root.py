@@ -1,7 +1,7 @@
 """Turns from root into a slot's user on the way to bubblewrap. Run as a program, never imported.
 
 A dropped user may have no way to the interpreter or to the data by name: either may lie below a
-private folder. So root, in a mount namespace of its own, shows each under a numbered neutral name
+private folder. So root, in its own mount namespace, shows each under a numbered neutral name
 first. The launcher's own process is untouched.
 
     python -m sandbox.backends.drop_root --uid 60800 --show PATH --show PATH --exec /tmp/1/bwrap -- bwrap ...

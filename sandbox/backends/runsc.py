@@ -1,6 +1,6 @@
-"""gVisor: a container of its own for every run, whose kernel is a program and not the host's.
+"""gVisor: its own container for every run, whose kernel is a program and not the host's.
 
-The strongest boundary and the slowest: nothing is forked, so each run imports torch anew. A run's
+The strongest boundary and the slowest: nothing is forked, so each run imports torch again. A run's
 process on the host is `runsc` itself; when it is killed, all of its container goes with it.
 """
 
@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import sandbox
-from sandbox.backends.base import RunPipes, StartRequest, guest_environment
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from sandbox.backends.base import RunPipes, StartRequest, guest_environment, guest_packages
 from sandbox.backends.bubblewrap import INNER_UID, masked_paths, site_packages
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable, ZygoteFailed
@@ -41,7 +41,6 @@ _FOLDERS = (
     "submission",
     "opt/python",
     "opt/site",
-    "opt/lethe/sandbox",
 )
 
 
@@ -66,7 +65,7 @@ class Runsc:
         if program is None:
             raise BackendUnavailable("runsc is missing: install gVisor (Debian: apt-get install runsc)")
         if os.geteuid() != 0:
-            raise BackendUnavailable("runsc needs root to make containers; its guests run as nobody all the same")
+            raise BackendUnavailable("runsc needs root to create containers; its guests still run as nobody")
         return RunscLink(program, request)
 
 
@@ -128,7 +127,7 @@ class RunscLink:
         if not readable or os.read(pipes.frame_fd, 1) != b"R":
             said = os.read(pipes.log_fd, 4000).decode(errors="replace") if _has_bytes(pipes.log_fd) else ""
             self._end()
-            raise ZygoteFailed(f"the container did not come up: {said.strip()}")
+            raise ZygoteFailed(f"the container did not start: {said.strip()}")
         return process.pid
 
     def wait_for_exit(self, *, timeout_s: float) -> Mapping[str, Any]:
@@ -186,12 +185,12 @@ class RunscLink:
             _bind(Path(sys.base_prefix), "/opt/python"),
             _bind(site, "/opt/site"),
             *(_tmpfs(target, 1) if is_folder else _bind(nothing, target) for target, is_folder in masked_paths(site)),
-            _bind(Path(next(iter(sandbox.__path__))) / "guest", "/opt/lethe/sandbox/guest"),
+            *(_bind(source, f"/opt/lethe/{package}/{folder}") for package, folder, source in guest_packages()),
             _bind(request.data_dir, "/data"),
             _bind(request.stage_dir / message["code"], "/submission"),
         ]
         if message["original"]:
-            mounts.append(_bind(request.stage_dir / message["original"], "/data/original_model.safetensors"))
+            mounts.append(_bind(request.stage_dir / message["original"], f"/data/{ORIGINAL_MODEL}"))
         python = f"/opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         limits = {
             "RLIMIT_NPROC": policy.processes,
@@ -206,7 +205,7 @@ class RunscLink:
             "root": {"path": str(self._root), "readonly": True},
             "process": {
                 "user": {"uid": INNER_UID, "gid": INNER_UID},
-                "args": [python, "-P", "-s", "-S", "-m", "sandbox.guest.once"],
+                "args": [python, "-P", "-s", "-S", "-m", "sandbox.guest.single_run"],
                 "env": [f"{name}={value}" for name, value in environment.items()],
                 "cwd": "/scratch",
                 "noNewPrivileges": True,
@@ -234,9 +233,11 @@ class PipeGate:
 
 
 def _make_root(root: Path) -> None:
-    for name in (*_FOLDERS, "usr/lib", "usr/lib64", "opt/lethe/sandbox/guest"):
+    for name in (*_FOLDERS, "usr/lib", "usr/lib64"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    (root / "opt/lethe/sandbox/__init__.py").touch()
+    for package, folder, _source in guest_packages():
+        (root / "opt/lethe" / package / folder).mkdir(parents=True, exist_ok=True)
+        (root / "opt/lethe" / package / "__init__.py").touch()
     for name in ("lib", "lib64"):
         if Path("/", name).is_symlink():
             (root / name).symlink_to(Path("/", name).readlink())

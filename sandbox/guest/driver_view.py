@@ -1,8 +1,8 @@
 """The files of /proc that an accelerator's driver reads, in a run that is shown a device. All others stay hidden.
 
 NVIDIA's user-space driver asks whether its kernel module is loaded, which numbers its devices have, and whether it
-should mend their files. It gets copies, made when the run begins and cut to the lines that speak of it, so that they
-tell nothing of what the host does meanwhile. What is in the kernel's file system beside them and the run's own
+should fix their files. It gets copies, made when the run begins and cut to the lines that speak of it, so that they
+reveal nothing of what the host does meanwhile. What is in the kernel's file system beside them and the run's own
 processes is covered with what is empty.
 """
 
@@ -27,7 +27,7 @@ def _nvidia_only(text: str) -> str:
 
 
 def _no_changes(text: str) -> str:
-    """A driver that found its files not its own (their owner has no name inside) would try to mend them."""
+    """A driver that found its files not its own (their owner has no name inside) would try to fix them."""
     return text.replace("ModifyDeviceFiles: 1", "ModifyDeviceFiles: 0")
 
 

@@ -1,4 +1,4 @@
-"""What a forked child does before a participant's code runs: a world of its own, then no way to leave it.
+"""What a forked child does before a participant's code runs: its own world, then no way out.
 
 The order matters. Namespaces come first; the second fork makes process 1 of the new process
 namespace, which alone can mount its /proc; capabilities go last, and the system-call filter after
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.guest import driver_view, linux
 
 SCRATCH = "/scratch"
 SUBMISSION = "/submission"
-ORIGINAL = "original_model.safetensors"  # of the data folder
 DEVICE_NODES = ("null", "zero", "full", "random", "urandom")
 _NOTEBOOK_FOLDERS = ("/kaggle/tmp", "/kaggle/working")  # only where a notebook's input folder is mounted
 _MIB = 1024 * 1024
@@ -56,7 +56,7 @@ def build_view(request: Mapping[str, Any], *, data: str, stage: str, policy: Map
         _remount(node, linux.MS_RDONLY | linux.MS_NOSUID)
     _show(f"{stage}/{request['code']}", SUBMISSION)
     if request["original"]:
-        _show(f"{stage}/{request['original']}", f"{data}/{ORIGINAL}")
+        _show(f"{stage}/{request['original']}", f"{data}/{ORIGINAL_MODEL}")
     _mount_proc(Path(stage), shows_device=bool(policy["devices"]))
     linux.mount(
         "none", stage, kind="tmpfs", flags=linux.MS_RDONLY | _LOCKED_DOWN, options="size=4k,nr_inodes=1,mode=000"
@@ -104,7 +104,7 @@ def _mount_tmpfs(target: str, *, mib: int, inodes: int) -> None:
 def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> None:
     """Set the limits that the kernel keeps for each process.
 
-    own_process_count: whether the run has a user namespace of its own, without which RLIMIT_NPROC
+    own_process_count: whether the run has its own user namespace, without which RLIMIT_NPROC
     would count the host's processes of the same user.
     """
     cpu_s = int(policy["cpu_allowance_s"]) + 1

@@ -13,6 +13,7 @@ import copy
 import gc
 import itertools
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -27,10 +28,13 @@ import torch
 import torch._dynamo  # an optimiser's first step imports it, which takes two seconds
 import torchvision  # noqa: F401 - the networks' home
 
-from sandbox.guest import isolate, kaggle_cuda, linux, loaders, networks
-from sandbox.guest.harness import Preloaded, Task, run_task
-from sandbox.guest.notebook import run_notebook
-from sandbox.guest.wire import read_layout
+from lethe.networks import builders
+from lethe.runtime import data_loaders
+from lethe.runtime.entry import Preloaded, Task
+from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
+from sandbox.guest import isolate, kaggle_cuda, linux
+from sandbox.guest.harness import run_task
+from sandbox.guest.notebook.entry import run_notebook
 
 FRAME_FD, GATE_FD = 3, 4
 _MAX_MESSAGE = 1024 * 1024
@@ -44,6 +48,7 @@ def main() -> None:
     control = socket.socket(fileno=parser.parse_args().control)
     control.set_inheritable(False)
     torch.set_num_threads(1)  # no thread pool may exist before a fork
+    _fork_children()
     config = json.loads(control.recv(_MAX_MESSAGE))
     preloaded = preload(Path(config["data"]))
     gc.collect()
@@ -59,19 +64,25 @@ def main() -> None:
             sys.exit("a run's keeper ended before the run")
 
 
+def _fork_children() -> None:
+    """Let a run's own children be forks, as on Linux before Python 3.14: a new interpreter would import torch again."""
+    if multiprocessing.get_all_start_methods()[0] != "fork":  # the first is the default
+        multiprocessing.set_start_method("fork")
+
+
 def preload(data_dir: Path) -> Preloaded:
     """Read the split's data and build its network with the original weights."""
-    data = loaders.load_data(data_dir)
-    network = networks.build(data.network)
+    data = data_loaders.load_data(data_dir)
+    network = builders.build(data.network)
     network.load_state_dict(data.original_state)
     network.train()
-    layout = read_layout((data_dir / isolate.ORIGINAL).read_bytes())
+    layout = read_layout((data_dir / ORIGINAL_MODEL).read_bytes())
     return Preloaded(data=data, network=network, layout=layout)
 
 
 def start_from(preloaded: Preloaded, original: Path) -> Preloaded:
     """Return what was preloaded with another original model's weights, which its network then holds."""
-    state = loaders.read_safetensors(original)
+    state = data_loaders.read_safetensors(original)
     preloaded.network.load_state_dict(state)
     return replace(preloaded, data=replace(preloaded.data, original_state=state))
 
@@ -136,7 +147,7 @@ def _tell_host(error: BaseException, fds: Sequence[int]) -> None:
 def _run(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> None:
     os.setsid()  # a signal to its own process group must not reach the keeper
     policy = config["policy"]
-    submission, original = Path(isolate.SUBMISSION), Path(config["data"]) / isolate.ORIGINAL
+    submission, original = Path(isolate.SUBMISSION), Path(config["data"]) / ORIGINAL_MODEL
     if config["isolate"]:
         isolate.limit_resources(policy, own_process_count=True)
         isolate.build_view(request, data=config["data"], stage=config["stage"], policy=policy)

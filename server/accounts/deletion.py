@@ -6,12 +6,12 @@ the submissions, their code and their scores: a board from which entries vanish 
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict
 from server.accounts import repository
-from server.accounts.confirmation import confirm
+from server.accounts.reauthentication import confirm
 from server.accounts.service import DELETED, name_key
 from server.admin import audit
 from server.db import new_id, now
-from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Team
 from server.teams import repository as team_repository

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from server.conditional_update import changes_one_row
 from server.models.account import Account, ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
@@ -19,6 +20,10 @@ def account(session: Session, account_id: str) -> Account | None:
 
 def account_by_name_key(session: Session, name_key: str) -> Account | None:
     return session.scalar(select(Account).where(Account.name_key == name_key))
+
+
+def names(session: Session, account_ids: Sequence[str]) -> dict[str, str]:
+    return dict(session.execute(select(Account.id, Account.name).where(Account.id.in_(account_ids))).all())
 
 
 def accounts_by_email(session: Session, email: str, *, limit: int) -> Sequence[Account]:
@@ -52,6 +57,18 @@ def web_session_by_hash(session: Session, token_hash: str) -> WebSession | None:
     )
 
 
+def active_web_sessions(session: Session, account_id: str, at: datetime) -> Sequence[WebSession]:
+    """Return the account's sessions that are neither over nor revoked, the newest first."""
+    mine = select(WebSession).where(
+        WebSession.account_id == account_id, WebSession.revoked_at.is_(None), WebSession.expires_at > at
+    )
+    return session.scalars(mine.order_by(WebSession.created_at.desc(), WebSession.id)).all()
+
+
+def web_session(session: Session, *, account_id: str, session_id: str) -> WebSession | None:
+    return session.scalar(select(WebSession).where(WebSession.account_id == account_id, WebSession.id == session_id))
+
+
 def revoke_web_sessions(session: Session, account_id: str, at: datetime) -> None:
     session.execute(
         update(WebSession)
@@ -80,8 +97,7 @@ def open_reset(session: Session, token_hash: str, at: datetime) -> PasswordReset
 def end_reset(session: Session, reset_id: str, at: datetime) -> bool:
     """End a link. Return whether it still worked: of two who use it at once, one is told so."""
     statement = update(PasswordReset).where(PasswordReset.id == reset_id, PasswordReset.ended_at.is_(None))
-    result = session.execute(statement.values(ended_at=at))
-    return isinstance(result, CursorResult) and result.rowcount == 1
+    return changes_one_row(session, statement.values(ended_at=at))
 
 
 def end_resets_of(session: Session, account_id: str, at: datetime) -> None:

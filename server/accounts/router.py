@@ -4,8 +4,10 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, status
 
-from server.accounts import deletion, service, tokens
-from server.accounts.access import CurrentAccount, DatabaseDep
+from lethe.errors import NotAllowed
+from server.accounts import deletion, rate_limit, service, tokens
+from server.accounts.auth_dependencies import CurrentAccount
+from server.accounts.client_address import client_of
 from server.accounts.schemas import (
     AccountOut,
     Deletion,
@@ -16,18 +18,18 @@ from server.accounts.schemas import (
     Registration,
     TokenOut,
 )
-from server.deps import SessionDep, SettingsDep
-from server.errors import NotAllowed
-from server.problems import problems
+from server.deps import DatabaseDep, SessionDep, SettingsDep
+from server.problem_details import problems
 
 router = APIRouter(tags=["accounts"])
 
 
 @router.post("/accounts", status_code=status.HTTP_201_CREATED, responses=problems(403, 409))
-def register(body: Registration, session: SessionDep, settings: SettingsDep) -> AccountOut:
+def register(body: Registration, request: Request, session: SessionDep, settings: SettingsDep) -> AccountOut:
     """Register an account."""
     if not settings.open_registration:
         raise NotAllowed("This server's administrators make the accounts; ask them for one")
+    rate_limit.take_registration(settings.registrations_per_hour, client_of(request))
     account = service.register(session, name=body.name, password=body.password, email=body.email)
     return AccountOut.model_validate(account)
 
@@ -38,9 +40,8 @@ def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
 
     After 10 wrong passwords for a name within 15 minutes, the caller's address is asked to wait.
     """
-    client = request.client.host if request.client else "unknown"
     with database.read() as session:  # comparing a password takes a while: hold nothing that others wait for
-        account = service.authenticate(session, name=body.name, password=body.password, client=client)
+        account = service.authenticate(session, name=body.name, password=body.password, client=client_of(request))
     expires_in = timedelta(days=body.expires_in_days) if body.expires_in_days else None
     with database.write() as session:
         issued = tokens.issue(session, account, label=body.label, expires_in=expires_in)

@@ -52,7 +52,7 @@ class TokenOut(_Out):
 
 
 class NewToken(TokenOut):
-    """A token at the one moment when it can be read."""
+    """A token at the only time when it can be read."""
 
     token: str = Field(examples=["lethe_3q2-7wAAAA..."])
 
@@ -77,7 +77,7 @@ class Deletion(_In):
 
 
 class ResetLinkOut(BaseModel):
-    """A link with which a person sets a new password, at the one moment when it can be read."""
+    """A link with which a person sets a new password, at the only time when it can be read."""
 
     link: str = Field(examples=["https://lethe.example.org/reset?token=3q2-7wAAAA..."])
     expires_at: datetime

@@ -1,17 +1,18 @@
 """Accounts: registering, proving who one is, changing a password."""
 
 import re
-import unicodedata
+from collections.abc import Sequence
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.accounts import repository, throttle
-from server.accounts.confirmation import confirm
+from lethe.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, RateLimited, Violation
+from server.accounts import rate_limit, repository
+from server.accounts.look_alikes import look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
+from server.accounts.reauthentication import confirm
 from server.admin import audit
 from server.db import now
-from server.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, Violation
 from server.models.account import Account, Role
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
@@ -52,15 +53,18 @@ def authenticate(session: Session, *, name: str, password: str, client: str) -> 
     password is the same, and takes the same time.
     """
     key = (client, name_key(name))
-    throttle.per_client.check(client)
-    throttle.per_name.check(key)
+    rate_limit.per_client.take(client)  # before it is checked: guesses at the same time count too
+    try:
+        rate_limit.per_name.take(key)
+    except RateLimited:
+        rate_limit.per_client.give_back(client)
+        raise
     account = repository.account_by_name_key(session, name_key(name))
     right = verify_password(password[: MAX_LENGTH + 1], password_hash=account.password_hash if account else None)
     if account is None or not right or account.disabled_at is not None:
-        throttle.per_name.count(key)
-        throttle.per_client.count(client)
         raise NotAuthenticated("No account has this name and password")
-    throttle.per_name.forget(key)
+    rate_limit.per_name.forget(key)
+    rate_limit.per_client.give_back(client)
     return account
 
 
@@ -87,8 +91,13 @@ def find(session: Session, name: str) -> Account:
     """Return the account called `name`. Raises NotFound."""
     account = repository.account_by_name_key(session, name_key(name))
     if account is None:
-        raise NotFound(f"There is no account called {name!r}")
+        raise NotFound(f"No account is called {name!r}")
     return account
+
+
+def names(session: Session, account_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of accounts by id; an unknown id has no entry."""
+    return repository.names(session, account_ids)
 
 
 def set_role(session: Session, account: Account, role: Role, *, actor: Account | None, reason: str) -> None:
@@ -121,7 +130,7 @@ def enable(session: Session, account: Account, *, actor: Account | None, reason:
 
 def name_key(name: str) -> str:
     """Return what makes a name unique: capitals and Unicode's look-alike forms do not."""
-    return unicodedata.normalize("NFKC", name).casefold()
+    return look_alike_key(name)
 
 
 def check_password(password: str) -> None:

@@ -1,9 +1,11 @@
 """Browsers' log-ins. The pages keep the token in a cookie; the database knows only its hash."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import NotFound
 from server.accounts import repository
 from server.accounts.secrets import digest, new_token
 from server.db import now
@@ -39,6 +41,19 @@ def revoke(session: Session, token: str) -> None:
     row = repository.web_session_by_hash(session, digest(token))
     if row is not None and row.revoked_at is None:
         row.revoked_at = now()
+
+
+def list_active(session: Session, account: Account) -> Sequence[WebSession]:
+    """Return the browsers that the account is logged in with, the newest first."""
+    return repository.active_web_sessions(session, account.id, now())
+
+
+def revoke_by_id(session: Session, account: Account, session_id: str) -> None:
+    """End one of the account's own browser sessions. Raises NotFound."""
+    row = repository.web_session(session, account_id=account.id, session_id=session_id)
+    if row is None or row.revoked_at is not None:
+        raise NotFound("You are not logged in there")
+    row.revoked_at = now()
 
 
 def revoke_all(session: Session, account: Account) -> None:

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import NotFound
 from server.accounts import repository
 from server.accounts.secrets import TOKEN_PREFIX, digest, new_token
 from server.admin import audit
 from server.db import now
-from server.errors import NotFound
 from server.models.account import Account, ApiToken
 
 USE_IS_NOTED_EVERY = timedelta(minutes=10)
@@ -18,14 +18,14 @@ USE_IS_NOTED_EVERY = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """A token at the one moment when it can be read."""
+    """A token at the only time when it can be read."""
 
     row: ApiToken
     token: str
 
 
 def issue(session: Session, account: Account, *, label: str, expires_in: timedelta | None = None) -> IssuedToken:
-    """Make a token for `account`."""
+    """Create token for `account`."""
     token = new_token(TOKEN_PREFIX)
     expires_at = now() + expires_in if expires_in else None
     row = ApiToken(account_id=account.id, label=label, token_hash=digest(token), expires_at=expires_at)

@@ -12,6 +12,7 @@ from server.models.audit import AuditEvent
 from server.models.competition import Competition
 
 SYSTEM = "system"
+PAGE_SIZE = 100
 
 
 def record(
@@ -46,6 +47,17 @@ def events(
 ) -> Sequence[AuditEvent]:
     """Return events, the newest first; `before_id` is the last one of the page before."""
     return repository.events(session, wanted, before_id=before_id, limit=limit)
+
+
+def events_page(session: Session, wanted: EventFilter, *, page: int) -> tuple[Sequence[AuditEvent], bool]:
+    """Return one page of events (from 1), the newest first, and whether there is another page."""
+    found = repository.events_page(session, wanted, offset=(page - 1) * PAGE_SIZE, limit=PAGE_SIZE + 1)
+    return found[:PAGE_SIZE], len(found) > PAGE_SIZE
+
+
+def actions(session: Session, competition: Competition) -> Sequence[str]:
+    """Return the actions that the competition's log holds, by name."""
+    return repository.actions(session, competition.id)
 
 
 def every_event(session: Session, wanted: EventFilter) -> Iterator[AuditEvent]:

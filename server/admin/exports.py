@@ -1,4 +1,4 @@
-"""Exports for organisers: CSV and JSON Lines, streamed line by line, the scores in them."""
+"""Exports for organisers: CSV and JSON Lines, written line by line, the scores in them."""
 
 import csv
 import io
@@ -6,16 +6,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server.admin import exports_repository as repository
-from server.db import Database
 from server.leaderboard import service as boards
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition
 
 Rows = Iterator[dict[str, Any]]
+PIECE = 1 << 16
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -35,14 +37,23 @@ class Table(StrEnum):
 MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application/jsonl"}
 
 
-def lines(database: Database, competition: Competition, table: Table, form: Format) -> Iterator[str]:
-    """Yield an export line by line, on a session of its own that ends with it."""
-    with database.read() as session:
-        rows = rows_of(session, competition, table)
-        yield from (as_csv(rows) if form is Format.CSV else as_jsonl(rows))
+def spooled(session: Session, competition: Competition, table: Table, form: Format) -> Iterator[bytes]:
+    """Return an export piece by piece. It is on this host's disk by then: a slow reader holds no connection."""
+    rows = export_rows(session, competition, table)
+    file = TemporaryFile()  # noqa: SIM115 (closed when it was read, or by nobody's reading it)
+    for line in as_csv(rows) if form is Format.CSV else as_jsonl(rows):
+        file.write(line.encode())
+    file.seek(0)
+    return _pieces(file)
 
 
-def rows_of(session: Session, competition: Competition, table: Table) -> Rows:
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def export_rows(session: Session, competition: Competition, table: Table) -> Rows:
     """Return the rows of one table of a competition."""
     tables: dict[Table, Callable[[], Rows]] = {
         Table.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC),

@@ -10,7 +10,7 @@ from server.admin.event_filter import EventFilter
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Membership, Team
-from server.models.organising import Announcement
+from server.models.rejudging import Announcement
 from server.models.submission import ENDED, Submission
 
 STREAMED_ROWS = 500
@@ -22,6 +22,18 @@ def events(session: Session, wanted: EventFilter, *, before_id: int | None, limi
     if before_id is not None:
         statement = statement.where(AuditEvent.id < before_id)
     return session.scalars(statement.order_by(AuditEvent.id.desc()).limit(limit)).all()
+
+
+def events_page(session: Session, wanted: EventFilter, *, offset: int, limit: int) -> Sequence[AuditEvent]:
+    """Return some events, the newest first."""
+    newest = _events(wanted).order_by(AuditEvent.at.desc(), AuditEvent.id.desc())
+    return session.scalars(newest.offset(offset).limit(limit)).all()
+
+
+def actions(session: Session, competition_id: str) -> Sequence[str]:
+    """Return the actions that the competition's log holds, by name."""
+    rows = session.scalars(select(AuditEvent.action).where(AuditEvent.competition_id == competition_id).distinct())
+    return sorted(rows)
 
 
 def every_event(session: Session, wanted: EventFilter) -> Iterator[AuditEvent]:

@@ -1,25 +1,27 @@
 """/api/v1: organisers' acts on a competition of theirs, and administrators' on the instance."""
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Depends, Query, status
 from fastapi.responses import StreamingResponse
-from pydantic import AwareDatetime
 
-from server.accounts import recovery
+from lethe.competition.moment import Moment
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict
+from server.accounts import password_reset
 from server.accounts import service as accounts
-from server.accounts.access import (
+from server.accounts.auth_dependencies import (
     Administrator,
     CurrentAccount,
-    DatabaseDep,
     VisibleCompetition,
     administrator,
     require_organiser_of,
 )
-from server.accounts.access import OrganisedCompetition as Organised
+from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.accounts.schemas import ResetLinkOut
-from server.admin import acts, audit, changes, exports
+from server.admin import audit, competition_edits, exports, moderation
+from server.admin.accounts_list import find_accounts
 from server.admin.event_filter import EventFilter
 from server.admin.exports import Format, Table
 from server.admin.schemas import (
@@ -27,22 +29,32 @@ from server.admin.schemas import (
     AnnouncementOut,
     AuditEventOut,
     LimitsChangeOut,
+    ListedAccountOut,
+    ListedTeam,
     NewAnnouncement,
     NewEnd,
     NewLimits,
+    PeopleOut,
     SubmissionAct,
     TeamAct,
 )
+from server.admission import AdmissionDep
+from server.competitions import organisers as competition_organisers
 from server.competitions.schemas import CompetitionOut, Reason
 from server.deps import SessionDep
-from server.errors import Conflict
+from server.leaderboard import service as leaderboards
 from server.models.account import Role
-from server.problems import problems
+from server.problem_details import problems
+from server.submissions import organiser_list
 from server.submissions import service as submissions
+from server.submissions.list_filter import SubmissionFilter
 from server.submissions.schemas import SubmissionOut
+from server.teams import service as teams
 
 DONE = status.HTTP_204_NO_CONTENT
 MOST_EVENTS = 1000
+Short = Annotated[str, Query(max_length=60)]
+OnlyQuery = Annotated[Literal["", "selected", "disqualified", "refunded", "flagged", "repeated"], Query()]
 WhyBody = Annotated[Reason, Body(default_factory=Reason)]
 
 public = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
@@ -62,22 +74,42 @@ def wanted(
     action: Annotated[str | None, Query(max_length=60, examples=["submission.disqualified"])] = None,
     actor: Annotated[str | None, Query(max_length=60)] = None,
     subject: Annotated[str | None, Query(max_length=80)] = None,
-    since: AwareDatetime | None = None,
-    until: AwareDatetime | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
 ) -> EventFilter:
     """Return the filter in the query."""
     return EventFilter(action=action, actor=actor, subject=subject, since=since, until=until)
 
 
+def submission_filter(
+    *,
+    stage: Short = "",
+    fault: Short = "",
+    error_class: Short = "",
+    team: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
+    only: OnlyQuery = "",
+    text: Annotated[
+        str, Query(max_length=64, description="an id, the start of a SHA-256, or part of a note, file or sender's name")
+    ] = "",
+    received_from: Moment | None = None,
+    received_before: Moment | None = None,
+) -> SubmissionFilter:
+    """Return the filter in the query."""
+    return SubmissionFilter(stage, fault, error_class, team.strip(), only, text.strip(), received_from, received_before)
+
+
+ListFilter = Annotated[SubmissionFilter, Depends(submission_filter)]
+ListPage = Annotated[int | None, Query(ge=1, le=100_000, description="a hundred a page; without it, all of them")]
 Wanted = Annotated[EventFilter, Depends(wanted)]
 BeforeId = Annotated[int | None, Query(ge=1, lt=2**63, description="the last id of the page before")]
+AccountsPage = Annotated[int, Query(ge=1, le=100_000)]
 Limit = Annotated[int, Query(ge=1, le=MOST_EVENTS)]
 
 
 @public.get("/announcements", responses=problems(401, 404))
 def list_announcements(session: SessionDep, competition: VisibleCompetition) -> list[AnnouncementOut]:
     """List the announcements, the newest first."""
-    return [AnnouncementOut.of(row, author) for row, author in changes.announcements(session, competition)]
+    return [AnnouncementOut.of(row, author) for row, author in competition_edits.announcements(session, competition)]
 
 
 @organisers.post("/announcements", status_code=status.HTTP_201_CREATED)
@@ -85,14 +117,16 @@ def announce(
     body: NewAnnouncement, session: SessionDep, competition: Organised, account: CurrentAccount
 ) -> AnnouncementOut:
     """Publish an announcement."""
-    row = changes.announce(session, competition, title=body.title, text=body.text, actor=account)
+    row = competition_edits.announce(session, competition, title=body.title, text=body.text, actor=account)
     return AnnouncementOut.of(row, account.name)
 
 
 @organisers.get("/all-submissions")
-def list_all_submissions(session: SessionDep, competition: Organised) -> list[SubmissionOut]:
-    """List every team's submissions, the newest first."""
-    everything = submissions.list_all(session, competition)
+def list_all_submissions(
+    session: SessionDep, competition: Organised, filtered: ListFilter, *, page: ListPage = None
+) -> list[SubmissionOut]:
+    """List every team's submissions that match, the newest first."""
+    everything = organiser_list.find_submissions(session, competition, filtered, page=page)
     return [SubmissionOut.of(view) for view in submissions.view(session, everything, exact=True)]
 
 
@@ -103,13 +137,13 @@ def act_on_submission(
     """Cancel, run again, disqualify or restore a submission."""
     submission = submissions.of_competition(session, competition, submission_id)
     if body.act == "cancel":
-        acts.cancel(session, submission, actor=account, reason=body.reason)
+        moderation.cancel(session, submission, actor=account, reason=body.reason)
     elif body.act == "run-again":
-        acts.run_again(session, submission, visibility=body.split, actor=account, reason=body.reason)
+        moderation.run_again(session, submission, visibility=body.split, actor=account, reason=body.reason)
     elif body.act == "disqualify":
-        acts.disqualify(session, submission, actor=account, reason=body.reason)
+        moderation.disqualify(session, submission, actor=account, reason=body.reason)
     else:
-        acts.restore(session, submission, actor=account, reason=body.reason)
+        moderation.restore(session, submission, actor=account, reason=body.reason)
     session.flush()
     changed = submissions.of_competition(session, competition, submission_id)
     return SubmissionOut.of(submissions.view(session, [changed], exact=True)[0])
@@ -119,9 +153,12 @@ def act_on_submission(
 def act_on_team(
     team_id: str, body: TeamAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> None:
-    """Disqualify or restore a team."""
-    team = acts.team_of(session, competition, team_id)
-    act = acts.disqualify_team if body.act == "disqualify" else acts.restore_team
+    """Disqualify, restore or rename a team."""
+    team = moderation.team_of(session, competition, team_id)
+    if body.act == "rename":
+        teams.rename(session, team, name=body.name, actor=account, reason=body.reason)
+        return
+    act = moderation.disqualify_team if body.act == "disqualify" else moderation.restore_team
     act(session, team, actor=account, reason=body.reason)
 
 
@@ -130,7 +167,9 @@ def change_deadline(
     body: NewEnd, session: SessionDep, competition: Organised, account: CurrentAccount
 ) -> CompetitionOut:
     """Set another end. A competition that has closed opens again, unless its finals are frozen."""
-    changed = changes.extend(session, competition, closes_at=body.closes_at, actor=account, reason=body.reason)
+    changed = competition_edits.extend(
+        session, competition, closes_at=body.closes_at, actor=account, reason=body.reason
+    )
     return CompetitionOut.of(changed)
 
 
@@ -140,15 +179,15 @@ def change_limits(
 ) -> LimitsChangeOut:
     """Change limits, or with `preview` only say whom that would affect."""
     if body.preview:
-        return LimitsChangeOut.of(changes.preview_limits(session, competition, body.limits), applied=False)
-    change = changes.change_limits(session, competition, body.limits, actor=account, reason=body.reason)
+        return LimitsChangeOut.of(competition_edits.preview_limits(session, competition, body.limits), applied=False)
+    change = competition_edits.change_limits(session, competition, body.limits, actor=account, reason=body.reason)
     return LimitsChangeOut.of(change, applied=True)
 
 
 @organisers.post("/archive", responses=problems(409))
 def archive(session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody) -> CompetitionOut:
     """Put a competition away. Everything stays to be read."""
-    return CompetitionOut.of(changes.archive(session, competition, actor=account, reason=why.reason))
+    return CompetitionOut.of(competition_edits.archive(session, competition, actor=account, reason=why.reason))
 
 
 @organisers.get("/audit")
@@ -160,6 +199,25 @@ def read_audit_log(
     return [AuditEventOut.of(event) for event in audit.events(session, mine, before_id=before_id, limit=limit)]
 
 
+@organisers.get("/audit/actions")
+def list_audit_actions(session: SessionDep, competition: Organised) -> list[str]:
+    """List the actions that the competition's audit log holds."""
+    return list(audit.actions(session, competition))
+
+
+@organisers.get("/people")
+def list_people(session: SessionDep, competition: Organised, *, team: Short = "") -> PeopleOut:
+    """List the organisers, and up to a hundred teams by name. team: part of a team's name."""
+    board = leaderboards.whole_board(session, competition, Visibility.PUBLIC)
+    return PeopleOut(
+        organisers=[account.name for account in competition_organisers.of(session, competition)],
+        teams=[
+            ListedTeam.of(row, leader, members, board.row_of(row.id))
+            for row, leader, members in teams.search(session, competition, query=team)
+        ],
+    )
+
+
 @organisers.get(
     "/exports/{table}",
     response_class=StreamingResponse,
@@ -167,15 +225,17 @@ def read_audit_log(
 )
 def export(
     table: Table,
-    database: DatabaseDep,
+    session: SessionDep,
     competition: Organised,
+    *,
+    admission: AdmissionDep,
     form: Annotated[Format, Query(alias="format")] = Format.CSV,
 ) -> StreamingResponse:
     """Export a table of the competition, streamed, with its scores."""
     name = f"{competition.slug}-{table}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    lines = exports.lines(database, competition, table, form)
-    return StreamingResponse(lines, media_type=exports.MEDIA_TYPES[form], headers=headers)
+    pieces = exports.spooled(session, competition, table, form)
+    return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[form], headers=headers)
 
 
 @administrators.get("/audit")
@@ -184,6 +244,15 @@ def read_whole_audit_log(
 ) -> list[AuditEventOut]:
     """Read the instance's audit log, the newest first."""
     return [AuditEventOut.of(event) for event in audit.events(session, filtered, before_id=before_id, limit=limit)]
+
+
+@administrators.get("/accounts")
+def list_accounts(
+    session: SessionDep, *, query: Short = "", role: Role | None = None, banned: bool = False, page: AccountsPage = 1
+) -> list[ListedAccountOut]:
+    """List the instance's accounts by name, a hundred a page. query: part of a name or of an e-mail address."""
+    found = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
+    return [ListedAccountOut.of(row) for row in found.accounts]
 
 
 @administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))
@@ -204,5 +273,5 @@ def act_on_account(name: str, body: AccountAct, session: SessionDep, actor: Admi
 def make_reset_link(name: str, session: SessionDep, actor: Administrator) -> ResetLinkOut:
     """Make a link with which a person sets a new password. It works once, within a day; earlier ones end."""
     account = accounts.find(session, name)
-    issued = recovery.issue(session, account, actor=actor, lifetime=recovery.BY_ADMINISTRATOR)
+    issued = password_reset.issue(session, account, actor=actor, lifetime=password_reset.BY_ADMINISTRATOR)
     return ResetLinkOut(link=issued.link, expires_at=issued.expires_at)

@@ -3,12 +3,17 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from server.admin.changes import LimitsChange
+from lethe.competition.moment import Moment
+from lethe.competition.visibility import Visibility
+from server.admin.accounts_repository import ListedAccount
+from server.admin.competition_edits import LimitsChange
+from server.leaderboard.ranking import Row
+from server.models.account import Role
 from server.models.audit import AuditEvent
-from server.models.competition import Visibility
-from server.models.organising import Announcement
+from server.models.competition import Team
+from server.models.rejudging import Announcement
 
 Why = Annotated[str, Field(min_length=1, max_length=1000, examples=["It sends the same file from five accounts"])]
 
@@ -34,8 +39,9 @@ class SubmissionAct(_In):
 class TeamAct(_In):
     """What to do to a team, and why."""
 
-    act: Literal["disqualify", "restore"]
+    act: Literal["disqualify", "restore", "rename"]
     reason: Why
+    name: str = Field(default="", max_length=200, description="rename: the new name")
 
 
 class AccountAct(_In):
@@ -48,7 +54,7 @@ class AccountAct(_In):
 class NewEnd(_In):
     """Another end, with its time zone."""
 
-    closes_at: AwareDatetime
+    closes_at: Moment
     reason: Why
 
 
@@ -121,3 +127,61 @@ class AuditEventOut(BaseModel):
     @classmethod
     def of(cls, event: AuditEvent) -> "AuditEventOut":
         return cls.model_validate(event)
+
+
+class ListedTeam(BaseModel):
+    """A team as organisers see it."""
+
+    id: str
+    name: str
+    leader: str
+    members: int
+    rank: int | None = Field(description="on the public board; null without a score")
+    entries: int
+    is_baseline: bool
+    disqualified_at: datetime | None
+
+    @classmethod
+    def of(cls, team: Team, leader: str, members: int, row: Row | None) -> "ListedTeam":
+        return cls(
+            id=team.id,
+            name=team.name,
+            leader=leader,
+            members=members,
+            rank=row.rank if row else None,
+            entries=row.entry.entries if row else 0,
+            is_baseline=team.is_baseline,
+            disqualified_at=team.disqualified_at,
+        )
+
+
+class PeopleOut(BaseModel):
+    """Who runs a competition and who takes part."""
+
+    organisers: list[str]
+    teams: list[ListedTeam] = Field(description="by name; at most a hundred")
+
+
+class ListedAccountOut(BaseModel):
+    """An account as administrators see it."""
+
+    name: str
+    email: str | None
+    role: Role
+    organises: int = Field(description="competitions")
+    teams: int
+    created_at: datetime
+    disabled_at: datetime | None
+
+    @classmethod
+    def of(cls, row: ListedAccount) -> "ListedAccountOut":
+        account = row.account
+        return cls(
+            name=account.name,
+            email=account.email,
+            role=Role(account.role),
+            organises=row.organises,
+            teams=row.teams,
+            created_at=account.created_at,
+            disabled_at=account.disabled_at,
+        )

@@ -1,4 +1,4 @@
-"""`lethe export` and `lethe import`: a whole competition in one file, from one instance to another."""
+"""`lethe export` and `lethe import`: a complete competition in one file, from one instance to another."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,16 +18,20 @@ def export_competition(
     slug: Annotated[str, typer.Argument(help="The competition.")],
     file: Annotated[Path, typer.Argument(help="A new file, a zip archive.", dir_okay=False)],
 ) -> None:
-    """Write a whole competition of this machine's instance into one file, with its splits, code, scores and audit log.
+    """Export a competition of this machine's instance into one file, with its splits, code, scores and audit log.
 
-    The file holds the seeds and the private scores: keep it as you keep the database.
+    The file contains the seeds and the private scores: protect it like the database.
     """
-    from server.archives.writing import write
+    from lethe.errors import Conflict
+    from server.archives.exporter import write
     from server.config import get_settings
     from server.db import Database
+    from server.migrate import is_migrated
     from server.storage import Storage
 
     settings = get_settings()
+    if not is_migrated(settings.resolved_database_url):
+        raise Conflict("This instance's database is not at this version's schema: start it once with `lethe up`")
     database = Database(settings.resolved_database_url)
     try:
         made = write(database, Storage(settings.resolved_storage_url), settings, slug=slug, path=file)
@@ -41,13 +45,16 @@ def export_competition(
 def import_competition(
     file: Annotated[Path, typer.Argument(help="A file that `lethe export` wrote.", exists=True, dir_okay=False)],
 ) -> None:
-    """Bring a competition from such a file into this machine's instance. Every hash and signature is checked first."""
-    from server.archives.reading import read
+    """Import a competition from such a file into this machine's instance. Every hash and signature is checked first."""
+    from server.archives.importer import read
     from server.config import get_settings
     from server.db import Database
+    from server.migrate import upgrade
     from server.storage import Storage
 
     settings = get_settings()
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    upgrade(settings.resolved_database_url)
     database = Database(settings.resolved_database_url)
     try:
         made = read(database, Storage(settings.resolved_storage_url), file)

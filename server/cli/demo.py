@@ -1,4 +1,4 @@
-"""`lethe demo`: a whole competition on real data, on this machine, in minutes.
+"""`lethe demo`: a complete competition on real data, on this machine, in minutes.
 
 Everything a participant does is done over HTTP, as a participant would.
 """
@@ -17,13 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 import server
-from server.cli.people import organiser_credentials, password_of
+from lethe.client.api import ApiError, JsonObject, LetheClient
+from lethe.competition.file import parse_competition
+from lethe.errors import HostFault, InvalidCompetitionFile
+from server.cli.seed_accounts import kept_password, organiser_credentials
 from server.cli.serve import wait_for_interrupt
-from server.client.api import ApiError, JsonObject, LetheClient
-from server.competitions.config_file import parse_competition
 from server.config import Settings, get_settings
 from server.embedded.instance import RunningInstance, running
-from server.errors import HostFault, InvalidCompetitionFile
 
 console = Console()
 EXAMPLES = Path(server.__file__).parents[1] / "examples"
@@ -69,36 +69,37 @@ def run_demo(*, serve: bool, json_file: Path | None) -> None:
         context = running(settings)
         instance = context.__enter__()
     try:
-        outcome = _hold(settings, instance, stages)
+        outcome = _hold(settings, instance, stages, with_baselines=serve)
         _print(outcome, stages, instance, settings)
         if json_file:
             _write(json_file, outcome, stages)
         if serve:
+            console.print("The organiser's baselines appear on the leaderboard as they are scored.", style="dim")
             console.print("Serving until Ctrl-C.", style="dim")
-            wait_for_interrupt()
+            wait_for_interrupt(instance)
     finally:
         context.__exit__(None, None, None)
 
 
-def _hold(settings: Settings, instance: RunningInstance, stages: Stages) -> JsonObject:
+def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, with_baselines: bool) -> JsonObject:
     name, password = organiser_credentials(settings)
     with LetheClient(instance.url) as organiser:
         organiser.log_in(name, password, label="demo")
         with stages.stage("prepare both splits"):
-            _prepare(organiser)
+            _prepare(organiser, with_baselines=with_baselines)
         with stages.stage("evaluate the submissions"):
             _compete(settings, instance)
         return organiser.leaderboard(SLUG) | {"runs": organiser.competition(SLUG)["runs"]}
 
 
-def _prepare(organiser: LetheClient) -> None:
+def _prepare(organiser: LetheClient, *, with_baselines: bool) -> None:
     """Create, prepare and open the competition, or take it up where an earlier demo left it."""
     try:
         competition = organiser.competition(SLUG)
     except ApiError as error:
         if error.http_status != 404:
             raise
-        competition = organiser.create_competition(_competition_file())
+        competition = organiser.create_competition(competition_file(with_baselines=with_baselines))
     if competition["state"] in ENDED_EARLIER:
         raise HostFault(f"the demo's competition is {competition['state']}; remove the home folder to hold another")
     organiser.prepare(SLUG)
@@ -149,7 +150,7 @@ def _compete(settings: Settings, instance: RunningInstance) -> None:
 def _participant(settings: Settings, instance: RunningInstance, entrant: Entrant) -> LetheClient:
     """Return a logged-in client of the entrant, registering account and team at the first demo."""
     client = LetheClient(instance.url)
-    password = password_of(settings, entrant.account)
+    password = kept_password(settings, entrant.account)
     try:
         client.log_in(entrant.account, password, label="demo")
     except ApiError as error:
@@ -185,13 +186,18 @@ def _bars(*columns: MofNCompleteColumn) -> Progress:
     )
 
 
-def _competition_file() -> str:
-    """Return the example's text with dates that are open now."""
+def competition_file(*, with_baselines: bool) -> str:
+    """Return the example's text with dates that are open now.
+
+    with_baselines: also its reference lines, which are scored after the entrants while the pages are served.
+    """
     text = (EXAMPLES / "competitions" / f"{SLUG}.toml").read_text()
     moment = datetime.now(UTC).replace(microsecond=0)
     for key, value in (("opens_at", moment - timedelta(minutes=1)), ("closes_at", moment + OPEN_FOR)):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value.isoformat()}", text, flags=re.MULTILINE)
     text = re.sub(r"^merge_deadline = .*$", "", text, flags=re.MULTILINE)
+    if not with_baselines:
+        text = re.sub(r"^baselines = .*$", "", text, flags=re.MULTILINE)
     parse_competition(text, source=f"{SLUG}.toml")
     return text
 
@@ -216,7 +222,7 @@ def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, setti
     console.print(times)
     console.print(f"Leaderboard: [bold]{instance.url}/competitions/{SLUG}/leaderboard[/]", highlight=False)
     for name in ("organiser", "participant"):
-        console.print(f"Log in as {name} / {password_of(settings, name)}", highlight=False)
+        console.print(f"Log in as {name} / {kept_password(settings, name)}", highlight=False)
 
 
 def _write(path: Path, outcome: JsonObject, stages: Stages) -> None:
@@ -225,7 +231,7 @@ def _write(path: Path, outcome: JsonObject, stages: Stages) -> None:
         "leaderboard": [
             {"rank": row["rank"], "team": row["team"], "score": row["score"]}
             for row in outcome["rows"]
-            if row["kind"] != "oracle"
+            if row["kind"] == "team"
         ],
         "oracle": {"score": outcome["oracle"]["score"]},
         "stages": [{"name": name, "seconds": seconds} for name, seconds in stages.took],

@@ -10,14 +10,14 @@ HOME_HELP = "The instance lives in LETHE_HOME (default: ~/.lethe)."
 
 def register(app: typer.Typer) -> None:
     """Add the commands of an embedded instance to `app`."""
-    app.command(help=f"Hold a whole competition on this machine, from nothing to the leaderboard. {HOME_HELP}")(demo)
+    app.command(help=f"Host a complete demo competition on this machine. {HOME_HELP}")(demo)
     app.command(help=f"Serve the instance of this machine until Ctrl-C. {HOME_HELP}")(up)
     app.command(help=f"Close a competition and re-score the chosen submissions. {HOME_HELP}")(close)
 
 
 def demo(
-    exit_at_end: Annotated[bool, typer.Option("--exit", help="Leave at the end instead of serving the pages.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the outcome to this file.")] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit", help="Exit at the end instead of serving the pages.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     from server.cli.demo import run_demo
 
@@ -32,8 +32,10 @@ def up() -> None:
 
 def close(
     slug: Annotated[str, typer.Argument(help="The competition, e.g. digits.")],
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the private board to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the private leaderboard to this file.")
+    ] = None,
 ) -> None:
-    from server.cli.closing import close_competition
+    from server.cli.close_command import close_competition
 
     close_competition(slug, json_file=json_file)

@@ -5,9 +5,9 @@ import threading
 
 from rich.console import Console
 
-from server.cli.people import organiser_credentials
+from server.cli.seed_accounts import organiser_credentials
 from server.config import get_settings
-from server.embedded.instance import running
+from server.embedded.instance import RunningInstance, running
 
 console = Console()
 
@@ -19,13 +19,14 @@ def serve() -> None:
         name, password = organiser_credentials(settings)
         for line in (f"Lethe serves [bold]{instance.url}[/]", f"Log in as {name} / {password}", "Ctrl-C ends it."):
             console.print(line, highlight=False, soft_wrap=True)
-        wait_for_interrupt()
+        wait_for_interrupt(instance)
 
 
-def wait_for_interrupt() -> None:
-    """Return at SIGINT or SIGTERM."""
+def wait_for_interrupt(instance: RunningInstance | None = None) -> None:
+    """Return at SIGINT or SIGTERM. Raises HostFault if a process of the instance ends before."""
     asked = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked.set())
     while not asked.wait(1.0):
-        pass
+        if instance is not None:
+            instance.require_alive()

@@ -13,20 +13,20 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict
 from server.admin import audit
 from server.competitions import finals_repository as repository
 from server.competitions import lifecycle, service
 from server.competitions import repository as competition_repository
 from server.competitions.finals_repository import Candidate
+from server.datetime_format import in_words
 from server.db import now
-from server.errors import Conflict
-from server.evaluations import again
+from server.evaluations import rerun
 from server.evaluations import service as evaluations
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore
 from server.models.submission import ENDED, Fault, Stage, Submission
-from server.moments import in_words
 from server.teams import repository as team_repository
 
 HOST_RETRIES = 3
@@ -160,7 +160,7 @@ def run_again(session: Session, submission: Submission, *, actor: Account, reaso
     """Decide that a failed final is evaluated on the private split once more."""
     competition = _locked_for_decision(session, submission)
     split = repository.private_split(session, competition.id)
-    evaluation = again.instead(session, submission, split)
+    evaluation = rerun.instead(session, submission, split)
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     return evaluation
 
@@ -168,12 +168,12 @@ def run_again(session: Session, submission: Submission, *, actor: Account, reaso
 def rescore(
     session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
 ) -> Evaluation:
-    """Evaluate a final on the private split anew, at any time before the reveal. The caller holds the row lock."""
+    """Evaluate a final on the private split again, at any time before the reveal. The caller holds the row lock."""
     if competition.frozen_at is None or lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
     if submission.id not in {final.id for final in repository.finals(session, competition.id)}:
         raise Conflict(f"{submission.id} is no final")
-    evaluation = again.instead(session, submission, repository.private_split(session, competition.id))
+    evaluation = rerun.instead(session, submission, repository.private_split(session, competition.id))
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     if competition.state == CompetitionState.PROVISIONAL:
         lifecycle.move(session, competition, CompetitionState.CLOSED, actor=actor, reason=reason)
@@ -240,7 +240,7 @@ def _settle(session: Session, final: Submission, split: Split, evaluation: Evalu
         evaluations.start(session, final, split, smoke=False)
         return False
     if evaluation.state == EvaluationState.FAILED and not _needs_decision(session, evaluation):
-        again.instead(session, final, split)
+        rerun.instead(session, final, split)
         return False
     return evaluation.state == EvaluationState.SCORED
 

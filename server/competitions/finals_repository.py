@@ -7,7 +7,8 @@ from datetime import datetime
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from server.models.competition import Split, Team, Visibility
+from lethe.competition.visibility import Visibility
+from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind
 from server.models.submission import ENDED, Fault, Submission
 

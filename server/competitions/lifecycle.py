@@ -4,11 +4,11 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict
 from server.admin import audit
-from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
-from server.notifications import telling
+from server.notifications import dispatch
 
 S = CompetitionState
 
@@ -18,7 +18,7 @@ TRANSITIONS: dict[CompetitionState, frozenset[CompetitionState]] = {
     S.READY: frozenset({S.PREPARING, S.OPEN, S.ARCHIVED}),
     S.OPEN: frozenset({S.CLOSED}),
     S.CLOSED: frozenset({S.OPEN, S.PROVISIONAL}),  # open again: the deadline was extended
-    S.PROVISIONAL: frozenset({S.CLOSED, S.FINAL}),  # closed again: something is scored anew
+    S.PROVISIONAL: frozenset({S.CLOSED, S.FINAL}),  # closed again: something is scored again
     S.FINAL: frozenset({S.ARCHIVED}),
     S.ARCHIVED: frozenset(),
 }
@@ -72,7 +72,7 @@ def move(
     )
     competition.state = to.value
     if to in TOLD:
-        telling.tell(session, competition.id, ACTIONS[to], {"competition": competition.slug})
+        dispatch.notify(session, competition.id, ACTIONS[to], {"competition": competition.slug})
 
 
 def is_hidden(competition: Competition) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict, InvalidInput, Violation
 from server.accounts import service as accounts
 from server.admin import audit
 from server.competitions import repository
-from server.errors import Conflict, InvalidInput, Violation
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 

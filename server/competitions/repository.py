@@ -4,17 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import and_, delete, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
+from lethe.competition.visibility import Visibility
 from server.models.account import Account
-from server.models.competition import (
-    Competition,
-    CompetitionOrganiser,
-    CompetitionState,
-    Split,
-    Visibility,
-)
-from server.models.preparing import ModelShard
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split
+from server.models.model_shard import ModelShard
 
 
 def by_slug(session: Session, slug: str) -> Competition | None:
@@ -55,6 +50,13 @@ def due(session: Session, at: datetime) -> Sequence[str]:
     return session.scalars(statement.order_by(Competition.closes_at, Competition.id)).all()
 
 
+def taking_baselines(session: Session, at: datetime) -> Sequence[Competition]:
+    """Return the competitions whose splits are ready and which have not closed."""
+    states = [CompetitionState.READY.value, CompetitionState.OPEN.value]
+    statement = select(Competition).options(defer(Competition.source))
+    return session.scalars(statement.where(Competition.state.in_(states), Competition.closes_at > at)).all()
+
+
 def organises(session: Session, *, competition_id: str, account_id: str) -> bool:
     return session.get(CompetitionOrganiser, (competition_id, account_id)) is not None
 
@@ -80,6 +82,10 @@ def organised_by(session: Session, account_id: str) -> frozenset[str]:
     return frozenset(session.scalars(mine))
 
 
+def any_in_state(session: Session, state: CompetitionState) -> bool:
+    return session.scalar(select(Competition.id).where(Competition.state == state.value).limit(1)) is not None
+
+
 def splits(session: Session, competition_id: str) -> Sequence[Split]:
     """Return the splits, the public one last (P-R-I before P-U-B)."""
     statement = select(Split).where(Split.competition_id == competition_id).order_by(Split.visibility)
@@ -99,5 +105,5 @@ def model_shards(session: Session, split_ids: Sequence[str]) -> Sequence[ModelSh
 
 
 def forget_model_shards(session: Session, split_id: str) -> None:
-    """Remove a split's shards: its preparation begins anew, and finds by itself what is made already."""
+    """Remove a split's shards: its preparation begins again, and finds by itself what is made already."""
     session.execute(delete(ModelShard).where(ModelShard.split_id == split_id))

@@ -5,9 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Body, status
 from sqlalchemy.orm import Session
 
-from server.accounts.access import CurrentAccount, OptionalAccount, VisibleCompetition
-from server.accounts.access import OrganisedCompetition as Organised
-from server.competitions import finals, reports, service
+from lethe.competition.split_report import SplitReport
+from lethe.competition.visibility import Visibility
+from server.accounts.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
+from server.accounts.auth_dependencies import OrganisedCompetition as Organised
+from server.competitions import draft_deletion, finals, service, split_report, stopped_preparations
 from server.competitions.schemas import (
     CompetitionOut,
     CompetitionPage,
@@ -16,12 +18,11 @@ from server.competitions.schemas import (
     QuotaOut,
     Reason,
     RescoringOut,
-    SplitReport,
 )
 from server.db import now
 from server.deps import SessionDep, StorageDep
-from server.models.competition import Competition, Visibility
-from server.problems import problems
+from server.models.competition import Competition
+from server.problem_details import problems
 from server.submissions import service as submissions
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
@@ -80,7 +81,7 @@ def show_preparation(session: SessionDep, competition: Organised) -> OrganisedCo
 @router.get("/{slug}/splits/{visibility}/report", responses=problems(401, 403, 404))
 def show_split_report(visibility: Visibility, competition: Organised, storage: StorageDep) -> SplitReport:
     """Show what the sets of a split hold and share, as soon as its data is cut. For organisers."""
-    return reports.split_report(storage, competition, visibility)
+    return split_report.get_split_report(storage, competition, visibility)
 
 
 @router.post("/{slug}/prepare", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 403, 404, 409))
@@ -89,16 +90,28 @@ def prepare(
 ) -> OrganisedCompetition:
     """Queue the preparation of both splits; asked again, of those that failed. For organisers.
 
-    any_device: let go of the kind of worker that has begun the splits in the making; another kind begins them anew.
+    any_device: let go of the kind of worker that has begun the splits in the making; another kind begins them again.
     """
     return _organised(session, service.prepare(session, competition, actor=account, any_device=any_device))
+
+
+@router.post("/{slug}/cancel-preparation", responses=problems(401, 403, 404, 409))
+def cancel_preparation(session: SessionDep, competition: Organised, account: CurrentAccount) -> OrganisedCompetition:
+    """Call the first preparation of the splits off: the competition is a draft again. For organisers."""
+    return _organised(session, stopped_preparations.cancel(session, competition, actor=account))
+
+
+@router.delete("/{slug}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 403, 404, 409))
+def delete_competition(session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
+    """Delete a draft, for good. Its slug is free again. For organisers."""
+    draft_deletion.delete_draft(session, competition, actor=account)
 
 
 @router.post("/{slug}/open", responses=problems(401, 403, 404, 409))
 def open_competition(
     session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody
 ) -> OrganisedCompetition:
-    """Open a ready competition now. It opens by itself at its time otherwise. For organisers."""
+    """Open a ready competition now. It opens automatically at its time otherwise. For organisers."""
     return _organised(session, service.open_now(session, competition, actor=account, reason=why.reason))
 
 

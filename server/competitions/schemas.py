@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lethe.competition.file import CompetitionFile, Limits
 from server.competitions import service
-from server.competitions.config_file import CompetitionFile, Limits
 from server.competitions.finals import Rescoring
 from server.models.competition import Competition, Split
-from server.models.preparing import ModelShard
+from server.models.model_shard import ModelShard
 from server.submissions.quota import Quota
 
 
@@ -155,29 +155,6 @@ class OrganisedCompetition(CompetitionOut):
         return cls(**_basics(competition, service.file_of(competition)), splits=shown)
 
 
-class SharedBySets(BaseModel):
-    """What two sets of a split have in common."""
-
-    sets: tuple[str, str] = Field(examples=[("retain", "forget")])
-    shared_images: int
-    shared_persons: int
-    exact_duplicates: int
-    near_duplicates: int = Field(description="grey 8x8 thumbnails that correlate at 0.995 or more")
-    examples: list[tuple[int, int, float]] = Field(description="the most similar: two image ids, their correlation")
-
-
-class SplitReport(BaseModel):
-    """What an organiser should look at before opening: sizes, counts of classes, overlaps. Keys are names of sets."""
-
-    competition: str = Field(examples=["digits"])
-    visibility: str = Field(examples=["public"])
-    images: dict[str, int] = Field(examples=[{"retain": 700, "forget": 100, "validation": 180, "test": 719}])
-    persons: dict[str, int]
-    classes: dict[str, dict[str, int]] = Field(description="set -> class -> images")
-    confused_labels: int = Field(description="labels that were swapped on purpose")
-    pairs: list[SharedBySets]
-
-
 class FailedFinal(BaseModel):
     """A final that failed on the private split, and waits for a decision."""
 
@@ -231,15 +208,15 @@ class Decision(BaseModel):
 
 
 class Reason(BaseModel):
-    """Why an organiser does this; it stands in the audit log."""
+    """Why an organiser does this; it is recorded in the audit log."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: str = Field(default="", max_length=1000, examples=["The room's network was down for an hour"])
+    reason: str = Field(default="", max_length=1000, examples=["The lab's network was down for an hour"])
 
 
 def metric_name(file: CompetitionFile) -> str:
-    """Return the metric in words."""
+    """Return the metric as text."""
     return f"forgetting quality x retain ratio x test ratio ({file.metric.attacks} attacks)"
 
 

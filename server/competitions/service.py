@@ -7,30 +7,25 @@ from json import dumps, loads
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, InvalidCompetitionFile, NotAllowed, NotFound, Violation
 from server import queue
 from server.admin import audit
-from server.competitions import lifecycle, repository, waiting
-from server.competitions.config_file import CompetitionFile, parse_competition
+from server.competitions import lifecycle, repository, stalled_preparations
+from server.competitions.read_file import read_file
+from server.datetime_format import in_words
 from server.db import clock, now
-from server.errors import Conflict, NotAllowed, NotFound, Violation
 from server.models.account import Account, Role
-from server.models.competition import (
-    Competition,
-    CompetitionOrganiser,
-    CompetitionState,
-    Split,
-    SplitState,
-    Visibility,
-)
-from server.models.preparing import ModelShard
-from server.moments import in_words
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
+from server.models.model_shard import ModelShard
 
 
 def get(session: Session, slug: str, *, account: Account | None) -> Competition:
     """Return the competition called `slug` if the caller may know of it. Raises NotFound."""
     competition = repository.by_slug(session, slug)
     if competition is None or not _may_see(session, competition, account):
-        raise NotFound(f"There is no competition called {slug!r}")
+        raise NotFound(f"No competition is called {slug!r}")
     return competition
 
 
@@ -47,6 +42,12 @@ def list_visible(session: Session, *, account: Account | None) -> list[Competiti
     mine = repository.organised_by(session, account.id) if account else frozenset()
     sees_all = account is not None and account.role == Role.ADMINISTRATOR
     return [c for c in repository.everything(session) if sees_all or c.id in mine or not lifecycle.is_hidden(c)]
+
+
+def list_organised(session: Session, account: Account) -> list[Competition]:
+    """Return the competitions that the account runs, the latest to open first; an administrator runs all."""
+    mine = repository.organised_by(session, account.id)
+    return [c for c in repository.everything(session) if account.role == Role.ADMINISTRATOR or c.id in mine]
 
 
 def is_organiser(session: Session, competition: Competition, account: Account | None) -> bool:
@@ -72,8 +73,10 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     """Make a draft from TOML. Raises InvalidCompetitionFile, NotAllowed, or Conflict if the slug is taken."""
     if organiser.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed(f"{organiser.name} is a {organiser.role}; only organisers create competitions")
-    file = parse_competition(text, source=source)
+    file = read_file(text, source=source)
     check_trust(file, organiser)
+    if file.slug.startswith("deleted-"):
+        raise InvalidCompetitionFile("slug is reserved", violations=(Violation("slug", "is reserved", file.slug),))
     competition = Competition(
         slug=file.slug,
         title=file.title,
@@ -113,9 +116,12 @@ def prepare(
     session: Session, competition: Competition, *, actor: Account | None, any_device: bool = False
 ) -> Competition:
     """Queue the preparation of both splits. Asked again, it tries failed ones again, and has every file of the ready
-    ones checked and what is damaged made anew; the competition goes on meanwhile. any_device: let go of the kind of
-    worker that has begun those in the making; another kind begins them anew. Raises Conflict once it is over."""
+    ones checked and what is damaged made again; the competition goes on meanwhile. any_device: let go of the kind of
+    worker that has begun those in the making; another kind begins them again. Raises Conflict once it is over."""
     competition = repository.locked(session, competition.id)
+    author = session.get(Account, competition.created_by)
+    if actor is not None and author is not None and author.role != Role.ADMINISTRATOR:
+        check_trust(file_of(competition), actor)  # a file that was taken by rules that were wider
     if competition.state == CompetitionState.DRAFT:
         lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
     elif lifecycle.is_revealed(competition):
@@ -123,17 +129,22 @@ def prepare(
     for split in repository.splits(session, competition.id):
         if split.state in (SplitState.FAILED, SplitState.READY):
             if split.state == SplitState.FAILED:
-                waiting.let_go(split)
+                stalled_preparations.let_go(split)
             else:
-                waiting.check(split, clock(session))
+                stalled_preparations.check(split, clock(session))
             repository.forget_model_shards(session, split.id)
         elif any_device and split.state == SplitState.PREPARING:
-            waiting.let_go(split)
+            stalled_preparations.let_go(split)
             repository.forget_model_shards(session, split.id)
         if split.state == SplitState.PENDING:
             queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
     session.flush()
     return competition
+
+
+def any_is_open(session: Session) -> bool:
+    """Return whether some competition takes submissions."""
+    return repository.any_in_state(session, CompetitionState.OPEN)
 
 
 def note_prepared(session: Session, competition: Competition) -> bool:
@@ -169,11 +180,18 @@ def close_now(session: Session, competition: Competition, *, actor: Account | No
 
 
 def check_trust(file: CompetitionFile, organiser: Account) -> None:
-    """Raise NotAllowed for a network given as Python text by anyone but an administrator: it runs in the worker,
-    beside hidden data of every competition of the instance."""
-    if file.network.name == "module" and organiser.role != Role.ADMINISTRATOR:
+    """Raise NotAllowed for what only an administrator may ask of the host: a network given as Python text, which runs
+    in the worker beside hidden data of every competition, and files of the host by their own path."""
+    if organiser.role == Role.ADMINISTRATOR:
+        return
+    if file.network.name == "module":
         wrong = Violation("network.name", "only an administrator may bring a network of their own", "module")
         raise NotAllowed(f"{organiser.name} is no administrator; choose a network by name", violations=(wrong,))
+    for name, value in file.dataset.options.items():
+        if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in value.split("/")):
+            allowed = "must be a path below a folder for datasets (LETHE_DATASET_ROOTS)"
+            wrong = Violation(f"dataset.options.{name}", allowed, value[:120])
+            raise NotAllowed(f"{organiser.name} is no administrator; {wrong.field} {allowed}", violations=(wrong,))
 
 
 def _add(session: Session, competition: Competition) -> None:

@@ -1,6 +1,5 @@
-"""A whole instance on one machine: database, private Redis, web server and worker, started and stopped together."""
+"""A complete instance on one machine: database, private Redis, web server and worker, started and stopped together."""
 
-import ctypes
 import fcntl
 import json
 import os
@@ -8,29 +7,39 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+import server
+from lethe.errors import Conflict, HostFault
 from server.config import Settings
-from server.embedded.redis import start_redis
-from server.errors import Conflict, HostFault
+from server.embedded.redis import die_with_parent, start_redis
 from server.migrate import upgrade
 
-PR_SET_PDEATHSIG = 1
 READY_WITHIN_S = 60.0
+CODE = Path(server.__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
 class RunningInstance:
-    """Where a running instance is reached."""
+    """Where a running instance is reached, and the processes that it consists of."""
 
     url: str
     home: Path
+    processes: Mapping[str, subprocess.Popen[bytes]]
+
+    def require_alive(self) -> None:
+        """Raise HostFault if one of the processes has ended."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                log = self.home / "logs" / f"{name}.log"
+                raise HostFault(f"the {name} process ended (exit {process.returncode}); its log: {log}")
 
 
 @contextmanager
@@ -39,6 +48,7 @@ def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInsta
     home = settings.home.absolute()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
+        stack.enter_context(_ended_in_order())
         lock = stack.enter_context((home / "instance.lock").open("ab"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,12 +63,30 @@ def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInsta
         environment = _environment(settings, url)
         with listener:
             web = _start(stack, home, "web", _web_command(listener), environment, pass_fds=(listener.fileno(),))
+        processes = {"web": web}
         if worker:
-            _start(stack, home, "worker", _worker_command(settings), environment)
+            processes["worker"] = _start(stack, home, "worker", _worker_command(settings), environment)
         _wait_until_ready(url, web, log=home / "logs" / "web.log")
         (home / "instance.json").write_text(json.dumps({"url": url, "pid": os.getpid()}))
         stack.callback((home / "instance.json").unlink, missing_ok=True)
-        yield RunningInstance(url=url, home=home)
+        yield RunningInstance(url=url, home=home, processes=processes)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def is_running(settings: Settings) -> bool:
@@ -93,6 +121,9 @@ def _listen(settings: Settings) -> socket.socket:
     """Bind the web server's port here, so that no other process can take it in between."""
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it. The server is given a descriptor, takes it for a unix socket, and does not set it itself:
+    # each answer's body would wait 40 ms for the client to acknowledge its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((settings.host, settings.port))
     except OSError:
@@ -101,28 +132,26 @@ def _listen(settings: Settings) -> socket.socket:
         except OSError as error:
             listener.close()
             raise HostFault(f"cannot listen on {settings.host}: {error}") from error
-    listener.listen(128)
+    listener.listen(2048)  # as uvicorn does by itself: a crowd that connects at once is not turned away
     return listener
 
 
 def _web_command(listener: socket.socket) -> list[str]:
-    fd = str(listener.fileno())
-    return [
-        *(sys.executable, "-m", "uvicorn", "--factory", "server.main:create_app"),
-        *("--fd", fd, "--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
-    ]
+    options = ("--fd", str(listener.fileno()), "--log-level", "warning", "--timeout-graceful-shutdown", "3")
+    return [sys.executable, "-m", "server", *options]
 
 
 def _worker_command(settings: Settings) -> list[str]:
     return [
-        *(sys.executable, "-m", "celery", "--app", "worker.app", "worker", "--beat"),
-        *("--concurrency", str(settings.worker_concurrency), "--loglevel", "warning"),
-        *("--without-gossip", "--without-mingle"),
+        *(sys.executable, "-m", "worker", "--beat", "--concurrency", str(settings.worker_concurrency)),
+        *("--loglevel", "warning", "--without-gossip", "--without-mingle"),
     ]
 
 
 def _environment(settings: Settings, url: str) -> dict[str, str]:
     return os.environ | {
+        "PYTHONPATH": str(CODE),  # of the packages, and not the current folder, whatever lies there
+        "PYTHONSAFEPATH": "1",
         "LETHE_HOME": str(settings.home.absolute()),
         "LETHE_DATABASE_URL": settings.resolved_database_url,
         "LETHE_REDIS_URL": settings.resolved_redis_url,
@@ -150,14 +179,10 @@ def _start(
         env=environment,
         pass_fds=pass_fds,
         start_new_session=True,  # Ctrl-C is for us; we then end the others in order
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no thread of ours runs yet, and the child only calls prctl)
+        preexec_fn=die_with_parent,  # noqa: PLW1509 (no thread of ours runs yet, and the child only calls prctl)
     )
     stack.callback(_stop, process)
     return process
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _stop(process: subprocess.Popen[bytes], *, timeout_s: float = 15.0) -> None:

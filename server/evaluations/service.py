@@ -4,19 +4,20 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from server.competitions.config_file import CompetitionFile
+from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
 from server.db import clock, new_id, now
-from server.evaluations import disclosure, repository
+from server.evaluations import leak_budget, repository
 from server.evaluations.progress import AttemptEntry, Progress, remaining_s
-from server.evaluations.versions import SCORER_VERSION
-from server.models.competition import Competition, Split, Team, Visibility
+from server.evaluations.scorer_version import SCORER_VERSION
+from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Fault, Stage, Submission
-from server.notifications import telling
+from server.notifications import dispatch
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 
-REJUDGING_PRIORITY = -1  # scoring a set anew has no hurry: a team's live submissions go before it
-BASELINE_PRIORITY = 2  # everybody compares with the organiser's own entries
+BASELINE_PRIORITY = -2  # nobody waits for a reference line; it takes what others leave
+REJUDGING_PRIORITY = -1  # scoring a set again has no hurry: a team's live submissions go before it
 ORGANISER_PRIORITY = 5  # what an organiser asks for by hand
 SMOKE_PRIORITY = 10  # a smoke run takes a second and tells the participant the most
 
@@ -30,7 +31,8 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
     if known:
         return known
     config = competition_config(session, split)
-    priority = BASELINE_PRIORITY if session.get_one(Team, submission.team_id).is_baseline else 0
+    is_baseline = session.get_one(Team, submission.team_id).is_baseline
+    priority = BASELINE_PRIORITY if is_baseline else 0
     evaluation = Evaluation(
         id=new_id(),
         submission_id=submission.id,
@@ -42,7 +44,8 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
     session.add(evaluation)
     session.flush()
     if smoke:
-        _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), priority=priority + SMOKE_PRIORITY)
+        smoke_priority = BASELINE_PRIORITY if is_baseline else SMOKE_PRIORITY
+        _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), priority=smoke_priority)
     else:
         queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
     return evaluation
@@ -79,7 +82,7 @@ def runs_started(session: Session, submission: Submission) -> bool:
 def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
     """End the evaluation, and with it a public submission, with a named failure.
 
-    error: everything that is known of it. The team is told what `disclosure` lets through.
+    error: everything that is known of it. The team sees what `leak_budget.disclose` lets through.
     """
     evaluation.state = EvaluationState.FAILED.value
     evaluation.fault = fault.value
@@ -91,15 +94,15 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
     if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
         submission = session.get_one(Submission, evaluation.submission_id)
         budget = competition_config(session, split).limits.leak_bits_per_day
-        told = disclosure.tell(session, evaluation, submission, budget=budget)
+        disclosed = leak_budget.disclose(session, evaluation, submission, budget=budget)
         submission.stage = Stage.FAILED.value
         submission.fault = fault.value
         submission.error_class = error_class
-        submission.error = told
+        submission.error = disclosed
         submission.refunded = fault is not Fault.PARTICIPANT
         submission.finished_at = now()
         event = {"submission": submission.id, "fault": fault.value, "error_class": error_class}
-        telling.tell(session, submission.competition_id, "submission.failed", event)
+        dispatch.notify(session, submission.competition_id, "submission.failed", event)
 
 
 def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Executable, Select, String, and_, cast, func, null, select
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server.leaderboard.ladder import Try
 from server.leaderboard.ranking import Entry, RowKind
-from server.models.competition import Team, Visibility
+from server.models.competition import Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
 from server.models.submission import Submission
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from server.accounts.access import OptionalAccount, VisibleCompetition
+from lethe.competition.visibility import Visibility
+from server.accounts.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.deps import SessionDep
 from server.leaderboard import service
 from server.leaderboard.schemas import LeaderboardPage, LeaderboardRow, OracleScore
-from server.models.competition import Visibility
-from server.problems import problems
+from server.problem_details import problems
 
 router = APIRouter(prefix="/competitions", tags=["leaderboard"])
 

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lethe.competition.visibility import Visibility
 from server.leaderboard.ranking import Row, RowKind
-from server.models.competition import Visibility
 
 
 class LeaderboardRow(BaseModel):
@@ -19,7 +19,9 @@ class LeaderboardRow(BaseModel):
     share_of_oracle: float | None = Field(description="score divided by the exact-retraining oracle's")
     interval_low: float | None = None
     interval_high: float | None = None
-    tied_group: int | None = Field(default=None, description="teams of one group are not told apart by their intervals")
+    tied_group: int | None = Field(
+        default=None, description="the intervals show no difference between teams of one group"
+    )
     entries: int
     last_entry_at: datetime | None
     mode: str = Field(default="function", description="notebook: run once as it is, its runs not independent")

@@ -8,15 +8,16 @@ from itertools import count
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
-from server.errors import NotFound
+from server.cost_cache import CostCache
 from server.leaderboard import repository
-from server.leaderboard.cache import CostCache
 from server.leaderboard.ladder import Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState, Split, Visibility
+from server.models.competition import Competition, CompetitionState, Split
 
 ORACLE_NAME = "Exact retraining"
 SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
@@ -24,7 +25,7 @@ SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState
 
 @dataclass(frozen=True)
 class Board:
-    """A whole board, as organisers see it."""
+    """A complete board, as organisers see it."""
 
     visibility: Visibility
     oracle: float | None
@@ -56,7 +57,7 @@ class Board:
         return [row.entry.team.casefold() for row in self.rows]
 
     def worked_out(self) -> "Board":
-        """Return this board with all that pages ask of a whole board, so that no request has to work it out."""
+        """Return this board with all that pages ask of a complete board, so that no request has to work it out."""
         for name in ("teams", "places", "leader", "interval_scale", "sought_names"):
             getattr(self, name)
         return self
@@ -93,17 +94,17 @@ def board_for(session: Session, competition: Competition, visibility: Visibility
         raise NotFound(f"The private leaderboard of {competition.slug} is sealed until its organisers reveal it")
     bind, competition_id = session.get_bind(), competition.id
 
-    def anew() -> tuple[Board, Board]:
+    def again() -> tuple[Board, Board]:
         with Session(bind) as own:
             return _both_views(own, competitions.of_id(own, competition_id), visibility)
 
     key = (id(bind.engine), competition_id, visibility)
-    whole, public = _boards.get(key, lambda: _both_views(session, competition, visibility), in_background=anew)
+    whole, public = _boards.get(key, lambda: _both_views(session, competition, visibility), in_background=again)
     return whole if organiser else public
 
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
-    """Return the board as it is at this moment, sealed or not. For organisers and for the instance itself."""
+    """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
     show_ties = competitions.file_of(competition).metric.show_intervals
     oracle = oracle_of(competitions.split_of(session, competition, visibility))
     entries = _entries(session, competition, visibility)
@@ -146,7 +147,7 @@ def _both_views(session: Session, competition: Competition, visibility: Visibili
 
 
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
-    """Return what each team is ranked by: its best score, or where it stands on the ladder."""
+    """Return what each team is ranked by: its best score, or its value on the ladder."""
     if not shows_ladder(competition, visibility):
         intervals = competitions.file_of(competition).metric.show_intervals
         return repository.entries(session, competition.id, visibility, with_intervals=intervals)

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from lethe.competition.visibility import Visibility
 from server.db import Base, new_id, now
 from server.models.account import Account
 
@@ -20,11 +21,6 @@ class CompetitionState(StrEnum):
     PROVISIONAL = "provisional"  # private board computed, seen by organisers only
     FINAL = "final"  # revealed
     ARCHIVED = "archived"
-
-
-class Visibility(StrEnum):
-    PUBLIC = "public"
-    PRIVATE = "private"
 
 
 class SplitState(StrEnum):
@@ -86,7 +82,7 @@ class Split(Base):
     competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
     visibility: Mapped[str] = mapped_column(String(8))
     state: Mapped[str] = mapped_column(String(16), default=SplitState.PENDING.value)
-    stage: Mapped[str] = mapped_column(String(80), default="")  # what the preparation is doing, in words
+    stage: Mapped[str] = mapped_column(String(80), default="")  # what the preparation is doing, as text
     progress: Mapped[float] = mapped_column(default=0.0)  # share done of that stage, 0..1
     attempt: Mapped[int] = mapped_column(default=0)
     lease_expires_at: Mapped[datetime | None]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
+from lethe.competition.visibility import Visibility
 from server.db import Base, moment, new_id, now
 from server.models.competition import Split, one_of
 from server.models.submission import Submission
@@ -111,7 +112,9 @@ class Shard(Base):
     state: Mapped[str] = mapped_column(String(16), default=ShardState.QUEUED.value)
     turn: Mapped[int] = mapped_column(default=0)  # minus the priority: lower is served first
     attempt: Mapped[int] = mapped_column(default=0)
-    strikes: Mapped[int] = mapped_column(default=0)  # attempts that lost their worker or met a fault of their host
+    failed_attempts: Mapped[int] = mapped_column(
+        default=0
+    )  # attempts that lost their worker or met a fault of their host
     worker: Mapped[str | None] = mapped_column(String(120))
     claimed_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
@@ -171,7 +174,7 @@ class _Score:
     replicates: Mapped[dict[str, Any] | None] = mapped_column(JSON, deferred=True)  # for paired tests on one split
     # Each forget example's epsilon, nats, float32 little-endian, in the forget set's order; none with older scores.
     epsilon: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
-    tied_group: Mapped[int | None]  # teams of one group are not told apart by the paired test; 0 is the best
+    tied_group: Mapped[int | None]  # teams of one group show no difference in the paired test; 0 is the best
     computed_at: Mapped[datetime] = mapped_column(default=now)
 
     @declared_attr
@@ -188,6 +191,14 @@ class PublicScore(_Score, Base):
 
 
 class PrivateScore(_Score, Base):
-    """Sealed until the reveal. A table of its own, so that no query about public scores can meet it."""
+    """Sealed until the reveal. Its own table, so that no query about public scores can meet it."""
 
     __tablename__ = "private_scores"
+
+
+ScoreTable = type[PublicScore] | type[PrivateScore]
+
+
+def score_table(visibility: str) -> ScoreTable:
+    """Return the table that the scores of a split lie in. visibility: public or private."""
+    return PublicScore if visibility == Visibility.PUBLIC.value else PrivateScore

@@ -1,4 +1,4 @@
-"""What people and programs are told: outboxes, so that a message is neither lost nor sent for what was undone."""
+"""What people and programs receive: outboxes, so no message is lost or sent for a rolled-back action."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +12,7 @@ from server.models.competition import one_of
 
 
 class Webhook(Base):
-    """An address that is told of a competition's events. Its secret is derived from the instance's key."""
+    """An address that receives a competition's events. Its secret is derived from the instance's key."""
 
     __tablename__ = "webhooks"
 

@@ -1,16 +1,17 @@
-"""Imports every table, so that `Base.metadata` is whole wherever migrations or tests need it."""
+"""Imports every table, so that `Base.metadata` is intact wherever migrations or tests need it."""
 
 from server.db import Base
 from server.models import (
     account,
     audit,
     competition,
-    disclosure,
     evaluation,
     invitation,
+    leak_budget,
+    metric_result,
+    model_shard,
     notification,
-    organising,
-    preparing,
+    rejudging,
     submission,
     worker,
 )
@@ -20,13 +21,14 @@ __all__ = [
     "account",
     "audit",
     "competition",
-    "disclosure",
     "evaluation",
     "invitation",
+    "leak_budget",
     "metadata",
+    "metric_result",
+    "model_shard",
     "notification",
-    "organising",
-    "preparing",
+    "rejudging",
     "submission",
     "worker",
 ]

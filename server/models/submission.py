@@ -14,7 +14,7 @@ from server.models.competition import Competition, Team, one_of
 
 
 class Stage(StrEnum):
-    """Where a submission stands. The last three are ends."""
+    """The stage of a submission. The last three are ends."""
 
     QUEUED = "queued"
     SMOKE = "smoke"  # one run on the public sample

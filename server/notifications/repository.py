@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Select, select, union, update
-from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
+from server.conditional_update import changes_one_row
 from server.models.account import Account
 from server.models.competition import CompetitionOrganiser, Membership
 from server.models.notification import Delivery, DeliveryState, Mail, Webhook
@@ -30,13 +30,13 @@ def due(session: Session, table: type[Row], at: datetime, *, limit: int) -> Sequ
 def take(session: Session, row: Outgoing, *, until: datetime) -> bool:
     """Take one attempt at a message; nobody else tries before `until`. Return False if somebody else has it."""
     table = type(row)
-    result = session.execute(
+    statement = (
         update(table)
         .where(table.id == row.id, table.state == DeliveryState.WAITING.value, table.attempts == row.attempts)
         .values(attempts=table.attempts + 1, next_attempt_at=until)
         .execution_options(synchronize_session=False)
     )
-    return isinstance(result, CursorResult) and result.rowcount == 1
+    return changes_one_row(session, statement)
 
 
 def end(session: Session, table: type[Outgoing], row_id: str, *, state: DeliveryState, error: str) -> None:

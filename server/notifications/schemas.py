@@ -26,13 +26,13 @@ class WebhookOut(BaseModel):
 
 
 class CreatedWebhook(WebhookOut):
-    """A webhook at the one moment when its secret is shown."""
+    """A webhook at the only time when its secret is shown."""
 
     secret: str = Field(description="key of the HMAC-SHA256 in the header Lethe-Signature: t=...,v1=...")
 
 
 class DeliveryOut(BaseModel):
-    """What an address was told, and how that went."""
+    """What an address received, and how that went."""
 
     model_config = ConfigDict(from_attributes=True)
 

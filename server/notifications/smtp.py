@@ -18,7 +18,7 @@ PERMANENT = range(500, 600)
 
 
 @dataclass(frozen=True)
-class Letter:
+class OutgoingEmail:
     """One attempt at an e-mail, as read from the database."""
 
     mail_id: str
@@ -30,26 +30,26 @@ class Letter:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a letter did not go out. A permanent one would only come again."""
+    """Why an e-mail did not go out. A permanent one would only come again."""
 
     text: str
     is_permanent: bool
 
 
-def send_all(settings: Settings, letters: Sequence[Letter]) -> Iterator[tuple[Letter, Problem | None]]:
-    """Send letters over one connection. Yield each with what was in the way, None if it went out.
+def send_all(settings: Settings, emails: Sequence[OutgoingEmail]) -> Iterator[tuple[OutgoingEmail, Problem | None]]:
+    """Send e-mails over one connection. Yield each with what was in the way, None if it went out.
 
-    A mail server that cannot be reached, or goes away, is the problem of every letter that is left.
+    A mail server that cannot be reached, or goes away, is the problem of every email that is left.
     """
-    left = list(letters)
+    left = list(emails)
     try:
         with _connected(settings) as server:
             while left:
                 problem = _send(server, settings, left[0])
                 yield left.pop(0), problem
     except (OSError, smtplib.SMTPException) as error:
-        for letter in left:
-            yield letter, Problem(_told(error), is_permanent=False)
+        for email in left:
+            yield email, Problem(_error_text(error), is_permanent=False)
 
 
 @contextmanager
@@ -69,30 +69,30 @@ def _connected(settings: Settings) -> Iterator[smtplib.SMTP]:
         yield server
 
 
-def _send(server: smtplib.SMTP, settings: Settings, letter: Letter) -> Problem | None:
+def _send(server: smtplib.SMTP, settings: Settings, email: OutgoingEmail) -> Problem | None:
     try:
-        server.send_message(_message(settings, letter), from_addr=settings.mail_from, to_addrs=[letter.address])
+        server.send_message(_message(settings, email), from_addr=settings.mail_from, to_addrs=[email.address])
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
         return Problem(f"{code} {text!r}", is_permanent=code in PERMANENT)
     except smtplib.SMTPDataError as error:
-        return Problem(_told(error), is_permanent=error.smtp_code in PERMANENT)
+        return Problem(_error_text(error), is_permanent=error.smtp_code in PERMANENT)
     except (smtplib.SMTPNotSupportedError, ValueError) as error:  # an address that cannot be written
-        return Problem(_told(error), is_permanent=True)
+        return Problem(_error_text(error), is_permanent=True)
     return None
 
 
-def _message(settings: Settings, letter: Letter) -> EmailMessage:
+def _message(settings: Settings, email: OutgoingEmail) -> EmailMessage:
     message = EmailMessage(policy=SMTP)
     message["From"] = Address("Lethe", addr_spec=settings.mail_from)
-    message["To"] = Address(addr_spec=letter.address)
-    message["Subject"] = letter.subject
+    message["To"] = Address(addr_spec=email.address)
+    message["Subject"] = email.subject
     message["Date"] = format_datetime(now())
-    message["Message-ID"] = make_msgid(letter.mail_id, domain=settings.mail_from.rpartition("@")[2])
+    message["Message-ID"] = make_msgid(email.mail_id, domain=settings.mail_from.rpartition("@")[2])
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(letter.body)
+    message.set_content(email.body)
     return message
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:500]

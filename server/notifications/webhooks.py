@@ -1,4 +1,4 @@
-"""Webhooks: an organiser's address is told of events, signed, with retries.
+"""Webhooks: an organiser's address receives events, signed, with retries.
 
 What is to be told is stored with the act itself (an outbox), so that nothing is told that was undone, and nothing is
 forgotten. No figure that participants may not see is ever in it.
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict, InvalidInput, NotFound, Violation
 from server.admin import audit
 from server.config import Settings
 from server.db import now
-from server.errors import Conflict, InvalidInput, NotFound, Violation
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook
@@ -37,7 +38,7 @@ MOST_DELIVERIES = 100
 
 @dataclass(frozen=True)
 class NewWebhook:
-    """A webhook at the one moment when its secret is shown."""
+    """A webhook at the only time when its secret is shown."""
 
     row: Webhook
     secret: str
@@ -46,7 +47,7 @@ class NewWebhook:
 def create(
     session: Session, settings: Settings, competition: Competition, *, url: str, events: Sequence[str], actor: Account
 ) -> NewWebhook:
-    """Tell `url` of these events from now on. Raises InvalidInput or Conflict."""
+    """Send these events to `url` from now on. Raises InvalidInput or Conflict."""
     _check(url, events)
     if len(repository.webhooks(session, competition.id)) >= MOST_WEBHOOKS:
         raise Conflict(f"A competition has at most {MOST_WEBHOOKS} webhooks; remove one first")
@@ -55,7 +56,7 @@ def create(
     session.flush()
     data = {"host": urlsplit(url).hostname, "events": row.events}
     audit.record(session, actor, "webhook.created", competition=competition, subject=row.id, data=data)
-    return NewWebhook(row, secret_of(settings, row.id))
+    return NewWebhook(row, webhook_secret(settings, row.id))
 
 
 def of_competition(session: Session, competition: Competition) -> Sequence[Webhook]:
@@ -63,7 +64,7 @@ def of_competition(session: Session, competition: Competition) -> Sequence[Webho
 
 
 def remove(session: Session, competition: Competition, webhook_id: str, *, actor: Account) -> None:
-    """Tell this address nothing more. Raises NotFound."""
+    """Stop sending to this address. Raises NotFound."""
     row = get(session, competition, webhook_id)
     row.disabled_at = now()
     audit.record(session, actor, "webhook.removed", competition=competition, subject=row.id)
@@ -78,12 +79,12 @@ def get(session: Session, competition: Competition, webhook_id: str) -> Webhook:
 
 
 def deliveries(session: Session, webhook: Webhook) -> Sequence[Delivery]:
-    """Return what an address was told last, and how that went, the newest first."""
+    """Return what an address received last, and how that went, the newest first."""
     return repository.deliveries(session, webhook.id, limit=MOST_DELIVERIES)
 
 
-def tell(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> int:
-    """Store what is to be told, in the transaction of the act itself. Return to how many addresses."""
+def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> int:
+    """Store what is to be sent, in the transaction of the act itself. Return to how many addresses."""
     interested = [hook for hook in repository.webhooks(session, competition_id) if event in hook.events]
     for hook in interested:
         payload = {"event": event, "at": now().isoformat(), "data": data}
@@ -91,7 +92,7 @@ def tell(session: Session, competition_id: str, event: str, data: dict[str, Any]
     return len(interested)
 
 
-def secret_of(settings: Settings, webhook_id: str) -> str:
+def webhook_secret(settings: Settings, webhook_id: str) -> str:
     """Return the secret that a webhook's messages are signed with. It is derived, and stored nowhere."""
     info = f"lethe webhook {webhook_id}".encode()
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(settings.signing_key()).hex()
@@ -103,9 +104,21 @@ def signature(secret: str, *, timestamp: int, body: bytes) -> str:
     return f"t={timestamp},v1={digest}"
 
 
+def _is_address(url: str) -> bool:
+    """Return whether messages can be sent to this address: a malformed host or port shows only when it is asked for."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 (it raises)
+        httpx.URL(url)
+        (parts.hostname or "").encode("idna")
+    except (ValueError, httpx.InvalidURL):
+        return False
+    written = url.isprintable() and " " not in url and len(url) <= 500
+    return written and parts.scheme in ("https", "http") and bool(parts.hostname) and not parts.username
+
+
 def _check(url: str, events: Sequence[str]) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or len(url) > 500:
+    if not _is_address(url):
         allowed = "needs the form https://host/path, without a user name"
         raise InvalidInput(f"The address {allowed}", violations=(Violation("url", allowed, url[:120]),))
     unknown = sorted(set(events) - set(EVENTS))

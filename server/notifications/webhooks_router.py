@@ -1,13 +1,13 @@
-"""/api/v1/competitions/{slug}/webhooks: addresses that are told of events. For organisers."""
+"""/api/v1/competitions/{slug}/webhooks: addresses that receive events. For organisers."""
 
 from fastapi import APIRouter, Depends, status
 
-from server.accounts.access import CurrentAccount, require_organiser_of
-from server.accounts.access import OrganisedCompetition as Organised
+from server.accounts.auth_dependencies import CurrentAccount, require_organiser_of
+from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.deps import SessionDep, SettingsDep
 from server.notifications import webhooks
 from server.notifications.schemas import CreatedWebhook, DeliveryOut, NewWebhook, WebhookOut
-from server.problems import problems
+from server.problem_details import problems
 
 router = APIRouter(
     prefix="/competitions/{slug}/webhooks",
@@ -27,19 +27,19 @@ def list_webhooks(session: SessionDep, competition: Organised) -> list[WebhookOu
 def create_webhook(
     body: NewWebhook, session: SessionDep, settings: SettingsDep, *, competition: Organised, account: CurrentAccount
 ) -> CreatedWebhook:
-    """Tell an address of events from now on. The secret is shown this once."""
+    """Send events to an address from now on. The secret is shown this once."""
     new = webhooks.create(session, settings, competition, url=body.url, events=body.events, actor=account)
     return CreatedWebhook(**WebhookOut.model_validate(new.row).model_dump(), secret=new.secret)
 
 
 @router.delete("/{webhook_id}", status_code=status.HTTP_204_NO_CONTENT)
 def remove_webhook(webhook_id: str, session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
-    """Tell an address nothing more."""
+    """Stop sending to an address."""
     webhooks.remove(session, competition, webhook_id, actor=account)
 
 
 @router.get("/{webhook_id}/deliveries")
 def list_deliveries(webhook_id: str, session: SessionDep, competition: Organised) -> list[DeliveryOut]:
-    """List what an address was told last, and how that went."""
+    """List what an address received last, and how that went."""
     hook = webhooks.get(session, competition, webhook_id)
     return [DeliveryOut.model_validate(row) for row in webhooks.deliveries(session, hook)]

@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Response
 
-from server.accounts.access import VisibleCompetition
+from server.accounts.auth_dependencies import VisibleCompetition
 from server.deps import StorageDep
-from server.problems import problems
+from server.problem_details import problems
 from server.starter_kit import service
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])

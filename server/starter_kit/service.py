@@ -1,6 +1,6 @@
 """Starter kits in storage: made by a worker when the public split is ready, handed out here."""
 
-from server.errors import NotFound
+from lethe.errors import NotFound
 from server.storage import Storage
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from server.competitions.config_file import Limits
-from server.errors import QuotaExceeded
+from lethe.competition.file import Limits
+from lethe.errors import QuotaExceeded
+from server.datetime_format import in_words
 from server.models.competition import Team
-from server.moments import in_words
 from server.submissions import repository
 
 

@@ -10,32 +10,30 @@ to the minute, since runs on hidden data could tell something by theirs.
 import base64
 import hashlib
 import hmac
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlalchemy.orm import Session
 
+from lethe.client.receipts import FORMAT, canonical
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from server.competitions import finals_repository, lifecycle
 from server.competitions import service as competitions
 from server.config import Settings
-from server.errors import InvalidInput, NotFound, Violation
 from server.evaluations import repository as evaluation_repository
 from server.evaluations.progress import to_minute
 from server.evaluations.seeds import run_seed
 from server.leaderboard import service as boards
-from server.models.competition import Split, Visibility
+from server.models.competition import Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
 from server.submissions import repository
-
-FORMAT = "lethe-receipt/1"
 
 
 def signing_key(settings: Settings) -> Ed25519PrivateKey:
@@ -73,29 +71,6 @@ def shown_to(submission: Submission, *, is_organiser: bool) -> list[Visibility]:
     if all_open:
         return [Visibility.PUBLIC, Visibility.PRIVATE]
     return [] if boards.shows_ladder(submission.competition) else [Visibility.PUBLIC]
-
-
-def verify(receipt: Mapping[str, Any], *, public_key: str | None = None) -> None:
-    """Raise InvalidInput unless the receipt is whole and was signed by its key, or by `public_key` if that is given.
-
-    Without `public_key` this shows only that nothing was changed since: compare the key with the instance's own.
-    """
-    body = {name: value for name, value in receipt.items() if name not in ("public_key", "signature")}
-    if receipt.get("format") != FORMAT:
-        raise _invalid("format", f"is not {FORMAT}", receipt.get("format"))
-    signer = receipt.get("public_key")
-    if public_key is not None and signer != public_key:
-        raise _invalid("public_key", f"is not the expected key {public_key}", signer)
-    try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(str(signer), validate=True))
-        key.verify(base64.b64decode(str(receipt.get("signature")), validate=True), canonical(body))
-    except (ValueError, InvalidSignature) as error:
-        raise _invalid("signature", "does not fit: the receipt was changed, or is not one", None) from error
-
-
-def canonical(body: Mapping[str, Any]) -> bytes:
-    """Return the bytes that are signed."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
 def _body(
@@ -160,8 +135,8 @@ def _attempt(attempt: ShardAttempt, shard: Shard) -> dict[str, Any]:
 
 
 def _seeds(settings: Settings, submission: Submission, split: Split, *, runs: int) -> str:
-    split_seed = competitions.file_of(submission.competition).splits.seed
     slug = submission.competition.slug
+    split_seed = competitions.file_of(submission.competition).splits.seed
     seeds: Sequence[int] = [run_seed(slug, split.visibility, split_seed=split_seed, run=run) for run in range(runs)]
     message = ",".join(str(seed) for seed in seeds).encode()
     return hmac.new(_derive(settings, b"lethe receipt seeds"), message, hashlib.sha256).hexdigest()
@@ -173,8 +148,3 @@ def _derive(settings: Settings, purpose: bytes) -> bytes:
 
 def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _invalid(field: str, message: str, value: object) -> InvalidInput:
-    shown = None if value is None else str(value)[:120]
-    return InvalidInput(f"The receipt's {field} {message}", violations=(Violation(field, message, shown),))

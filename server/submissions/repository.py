@@ -6,10 +6,11 @@ from datetime import datetime
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
-from server.models.competition import Competition, Membership, Split, Visibility
+from lethe.competition.visibility import Visibility
+from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Evaluation, PublicScore, RunLog
 from server.models.submission import Stage, Submission
-from server.submissions.shown import Show
+from server.submissions.list_filter import Show
 
 
 def count_counted(
@@ -22,6 +23,21 @@ def count_counted(
     if before is not None:
         counted = counted.where(Submission.received_at < before)
     return session.scalar(counted) or 0
+
+
+def count_taken_back(session: Session, team_id: str, *, since: datetime, before: datetime) -> int:
+    """Return how many submissions of the team, received in [since, before), it cancelled before they counted."""
+    mine = Submission.team_id == team_id, Submission.received_at >= since, Submission.received_at < before
+    cancelled = Submission.stage == Stage.CANCELLED.value, Submission.refunded.is_(True)
+    return session.scalar(select(func.count()).where(*mine, *cancelled)) or 0
+
+
+def baseline_messages(session: Session, competition_id: str) -> frozenset[str]:
+    """Return the messages of what the competition's reference lines have submitted."""
+    statement = select(Submission.message).join(Team, Team.id == Submission.team_id)
+    return frozenset(
+        session.scalars(statement.where(Team.competition_id == competition_id, Team.is_baseline.is_(True)))
+    )
 
 
 def by_id(session: Session, submission_id: str) -> Submission | None:
@@ -61,13 +77,6 @@ def page_of_team(
     elif show is Show.FAILED:
         statement = statement.where(Submission.stage == Stage.FAILED.value)
     return session.scalars(statement.order_by(*order).offset(offset).limit(limit)).all()
-
-
-def of_competition(session: Session, competition_id: str) -> Sequence[Submission]:
-    """Return every submission of a competition, the newest first."""
-    whole = joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account)
-    statement = select(Submission).options(*whole).where(Submission.competition_id == competition_id)
-    return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id)).all()
 
 
 def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, PublicScore]:

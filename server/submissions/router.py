@@ -3,24 +3,25 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response, status
-from fastapi.concurrency import run_in_threadpool
 
-from server.accounts.access import Credentials, CurrentAccount, DatabaseDep, VisibleCompetition, identify
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotAuthenticated
+from server.accounts.auth_dependencies import Credentials, CurrentAccount, VisibleCompetition, identify
+from server.admission import AdmissionDep
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.db import Database, now
-from server.deps import SessionDep, SettingsDep, StorageDep
-from server.errors import NotAuthenticated
+from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition
 from server.models.submission import Submission
-from server.problems import problems
-from server.storage import Storage
+from server.problem_details import problems
 from server.submissions import receipts, service, upload_rate
 from server.submissions.quota import Quota
 from server.submissions.schemas import AcceptedSubmission, ReceiptKey, SubmissionForm, SubmissionOut
-from server.submissions.service import SubmissionView, Upload
+from server.submissions.service import SubmissionView
 from server.submissions.upload import FORM, receive
+from server.submissions.upload_check import CheckedUpload, check_and_store
 from server.teams import service as teams
 
 router = APIRouter(tags=["submissions"])
@@ -62,7 +63,8 @@ async def submit(
     request: Request,
     *,
     response: Response,
-    database: DatabaseDep,
+    admission: AdmissionDep,
+    database: UnadmittedDatabase,
     storage: StorageDep,
     settings: SettingsDep,
     credentials: Credentials,
@@ -73,11 +75,12 @@ async def submit(
     this answers 201, the submission is stored and ends in a score or a named failure. What counts for the deadline
     is when the last byte came.
     """
-    account, competition = await run_in_threadpool(_admit, database, credentials, slug)
+    account, competition = await admission.run(_admit, database, credentials, slug)
     upload_rate.take(settings, account.id)
-    limit_mib = competitions.file_of(competition).limits.upload_mib
-    upload = await receive(request, limit_mib=limit_mib)
-    view, quota = await run_in_threadpool(_take, database, storage, competition, account, upload)
+    file = competitions.file_of(competition)
+    upload = await receive(request, limit_mib=file.limits.upload_mib)
+    checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
+    view, quota = await admission.run(_take, database, competition, account, checked)
     response.headers.update(quota.headers())
     response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
     return AcceptedSubmission.with_quota(view, quota)
@@ -187,10 +190,8 @@ def _admit(database: Database, credentials: Credentials, slug: str) -> tuple[Acc
 
 
 def _take(
-    database: Database, storage: Storage, competition: Competition, account: Account, upload: Upload
+    database: Database, competition: Competition, account: Account, checked: CheckedUpload
 ) -> tuple[SubmissionView, Quota]:
-    modes = competitions.file_of(competition).submissions.modes
-    checked = service.check_and_store(storage, upload, modes=modes)
     with database.write() as session:
         view = service.accept(session, competition, account, checked)
-        return view, service.quota_of(session, competition, account, at=upload.received_at)
+        return view, service.quota_of(session, competition, account, at=checked.upload.received_at)

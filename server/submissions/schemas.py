@@ -73,7 +73,7 @@ class FailureOut(BaseModel):
     withheld: bool = Field(description="the details are not shown, because the day's budget of bits is used up")
     bits: float | None = Field(description="what this failure on hidden data told, at most; null where nothing counts")
     remaining_bits: float | None = Field(description="what was left of the day's budget after it", examples=[36.2])
-    renews_at: datetime | None = Field(description="when the budget begins anew")
+    renews_at: datetime | None = Field(description="when the budget begins again")
 
     @classmethod
     def of(cls, submission: Submission) -> "FailureOut | None":
@@ -84,6 +84,15 @@ class FailureOut(BaseModel):
         shown = {name: known.get(name) for name in told}
         withheld = bool(known.get("withheld"))
         return cls(fault=submission.fault, error_class=submission.error_class, withheld=withheld, **shown)
+
+
+class LeftOutOut(BaseModel):
+    """Lines that are not run in the mode `function`, and why. Cells and lines count from 1; cell 0: a plain file."""
+
+    cell: int = Field(examples=[4])
+    first_line: int = Field(examples=[1])
+    last_line: int = Field(examples=[12])
+    reason: str = Field(examples=["calls unlearning, which each run does by itself"])
 
 
 class SubmissionOut(BaseModel):
@@ -97,6 +106,7 @@ class SubmissionOut(BaseModel):
     sha256: str
     size_bytes: int
     mode: str = Field(description="function, or notebook: run once as it is, its runs not independent")
+    left_out: list[LeftOutOut] = Field(description="what of the code is not run")
     message: str
     received_at: datetime
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
@@ -120,6 +130,7 @@ class SubmissionOut(BaseModel):
             sha256=submission.content_sha256,
             size_bytes=submission.size_bytes,
             mode=submission.entry_point.get("mode", "function"),
+            left_out=[LeftOutOut(**part) for part in submission.entry_point.get("left_out", ())],
             message=submission.message,
             received_at=submission.received_at,
             stage=submission.stage,

@@ -1,57 +1,33 @@
 """Submissions: taken whole or not at all, shown to their team, cancelled by it."""
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, NotFound
 from server.admin import audit
 from server.competitions import finals, lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.datetime_format import duration, in_words
 from server.db import now
-from server.errors import Conflict, NotFound
 from server.evaluations import service as evaluations
 from server.evaluations.progress import Progress, shown_to_team
 from server.leaderboard import service as boards
 from server.models.account import Account
-from server.models.competition import Competition, Team, Visibility
+from server.models.competition import Competition, Team
 from server.models.evaluation import PrivateScore, PublicScore
 from server.models.submission import ENDED, Submission
-from server.moments import duration, in_words
 from server.storage import Storage, content_key
 from server.submissions import quota, repository
-from server.submissions.notebook import Mode
-from server.submissions.package import load_package
+from server.submissions.list_filter import Show
 from server.submissions.quota import Quota
-from server.submissions.shown import Show
+from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, CheckedUpload
 from server.teams import repository as team_repository
 from server.teams import service as teams
-
-FILENAME_LENGTH = 200
-MESSAGE_LENGTH = 500
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A file that was received whole: `received_at` is when its last byte came."""
-
-    filename: str
-    data: bytes
-    message: str
-    received_at: datetime
-
-
-@dataclass(frozen=True)
-class CheckedUpload:
-    """An upload that can be run, and lies in storage."""
-
-    upload: Upload
-    kind: str
-    content_sha256: str
-    entry_point: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -99,18 +75,6 @@ def check_open(competition: Competition, received_at: datetime) -> None:
     raise Conflict(f"{competition.slug} is {competition.state} and takes no submissions")
 
 
-def check_and_store(storage: Storage, upload: Upload, *, modes: Sequence[Mode] = ("function",)) -> CheckedUpload:
-    """Check an upload without running it, and store it by content. Raises InvalidSubmission.
-
-    modes: what the competition does with notebooks.
-
-    Needs no transaction. Content that is then refused for its quota stays until what nothing refers to is collected.
-    """
-    package = load_package(upload.data, upload.filename, modes=modes)
-    sha256 = store_content(storage, upload.data)
-    return CheckedUpload(upload, package.kind, sha256, package.entry_point.as_data())
-
-
 def accept(session: Session, competition: Competition, account: Account, checked: CheckedUpload) -> SubmissionView:
     """Count a checked upload against the quota, store its row and queue its evaluation: all or nothing.
 
@@ -124,6 +88,21 @@ def accept(session: Session, competition: Competition, account: Account, checked
     _check_team(team)
     limits = competitions.file_of(competition).limits
     quota.check(quota.of(session, team, limits=limits, at=upload.received_at), at=upload.received_at)
+    submission = enter(session, competition, team, account, checked)
+    return view(session, [_whole(session, submission.id)])[0]
+
+
+def enter(
+    session: Session,
+    competition: Competition,
+    team: Team,
+    account: Account,
+    checked: CheckedUpload,
+    *,
+    by_itself: bool = False,
+) -> Submission:
+    """Store a submission's row and queue its evaluation. by_itself: nobody sent it; the account answers for it."""
+    upload = checked.upload
     submission = Submission(
         competition_id=competition.id,
         team_id=team.id,
@@ -140,7 +119,7 @@ def accept(session: Session, competition: Competition, account: Account, checked
     session.flush()
     audit.record(
         session,
-        account,
+        None if by_itself else account,
         "submission.received",
         competition=competition,
         subject=submission.id,
@@ -149,7 +128,7 @@ def accept(session: Session, competition: Competition, account: Account, checked
     split = competitions.split_of(session, competition, Visibility.PUBLIC)
     evaluations.start(session, submission, split, smoke=True)
     session.flush()
-    return view(session, [_whole(session, submission.id)])[0]
+    return submission
 
 
 def quota_of(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
@@ -225,11 +204,6 @@ def check_order(competition: Competition, show: Show) -> None:
         raise NotFound(f"{competition.slug} has a ladder, which does not tell which of your submissions are the best")
 
 
-def list_all(session: Session, competition: Competition) -> Sequence[Submission]:
-    """Return every team's submissions, the newest first. For organisers."""
-    return repository.of_competition(session, competition.id)
-
-
 def view(
     session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True, exact: bool = False
 ) -> list[SubmissionView]:
@@ -258,14 +232,17 @@ def view(
 
 
 def cancel(session: Session, submission: Submission, *, actor: Account) -> Submission:
-    """Stop a submission. Before its first run began, it does not count against the quota."""
+    """Stop a submission. Before its first run began, it does not count against the quota.
+
+    A team gets back at most as many a day as it may send: sending costs the host something, whatever becomes of it.
+    """
     team_repository.locked(session, submission.team_id)
     submission = repository.locked(session, submission.id)
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
     started = evaluations.runs_started(session, submission)
     evaluations.cancel(session, submission)
-    submission.refunded = not started
+    submission.refunded = not started and _may_take_back(session, submission)
     audit.record(
         session,
         actor,
@@ -278,6 +255,13 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
     return _whole(session, submission.id)
 
 
+def _may_take_back(session: Session, submission: Submission) -> bool:
+    day = quota.day_of(now())
+    taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + quota.DAY)
+    competition = competition_repository.held(session, submission.competition_id)
+    return taken_back < competitions.file_of(competition).limits.submissions_per_day
+
+
 def code_of(storage: Storage, submission: Submission) -> bytes:
     """Return the file as it was received."""
     return storage.read_verified(content_key(submission.content_sha256), submission.content_sha256)
@@ -286,13 +270,6 @@ def code_of(storage: Storage, submission: Submission) -> bytes:
 def sample_log(session: Session, submission: Submission) -> str:
     """Return what the runs on the public sample printed."""
     return "".join(log.text for log in repository.public_sample_logs(session, submission.id))
-
-
-def store_content(storage: Storage, data: bytes) -> str:
-    """Store `data` under its own SHA-256. Return the hash."""
-    sha256 = hashlib.sha256(data).hexdigest()
-    storage.write(content_key(sha256), data)  # also if it is there: a fresh date keeps it from being collected
-    return sha256
 
 
 def _check_team(team: Team) -> None:

@@ -12,9 +12,9 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from lethe.errors import InvalidSubmission, TooLarge, UnsupportedMedia, Violation
 from server.db import now
-from server.errors import InvalidSubmission, TooLarge, UnsupportedMedia, Violation
-from server.submissions.service import FILENAME_LENGTH, MESSAGE_LENGTH, Upload
+from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, Upload
 
 FORM = "multipart/form-data"
 OVERHEAD_BYTES = 16 << 10  # of a form around its file

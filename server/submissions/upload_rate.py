@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from server.accounts.throttle import Throttle
+from server.accounts.rate_limit import Throttle
 from server.config import Settings
 
 WINDOW_S = 600

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict, NotAllowed, NotFound
 from server.accounts import service as accounts
 from server.accounts.secrets import digest, new_token
 from server.admin import audit
 from server.competitions import service as competitions
+from server.datetime_format import in_words
 from server.db import now
-from server.errors import Conflict, NotAllowed, NotFound
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
-from server.moments import in_words
 from server.teams import repository, service
 
 LIFETIME = timedelta(days=7)
@@ -30,7 +30,7 @@ UNUSABLE = "The invitation is unknown, used, revoked or expired"
 
 @dataclass(frozen=True)
 class IssuedInvitation:
-    """An invitation at the one moment when its link can be read. By name there is no link."""
+    """An invitation at the only time when its link can be read. By name there is no link."""
 
     row: Invitation
     token: str | None
@@ -107,7 +107,7 @@ def leave(session: Session, competition: Competition, account: Account) -> None:
     """Leave one's team, which is no more once it is empty. Raises Conflict once the team has submitted."""
     team = repository.locked(session, service.own_team(session, competition, account).id)
     if not may_leave(session, team):
-        raise Conflict("The team has submitted; who has used its quota stays in it")
+        raise Conflict("The team has submitted, so its members can no longer leave")
     others = [member for member in service.members(session, team) if member.id != account.id]
     if others and team.leader_id == account.id:
         team.leader_id = others[0].id

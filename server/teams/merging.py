@@ -6,11 +6,11 @@ from datetime import datetime
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from lethe.competition.file import Limits
+from lethe.errors import Conflict, NotFound
 from server.admin import audit
 from server.competitions import service as competitions
-from server.competitions.config_file import Limits
 from server.db import now
-from server.errors import Conflict, NotFound
 from server.models.account import Account
 from server.models.competition import Competition, Team
 from server.models.invitation import MergeRequest
@@ -18,7 +18,7 @@ from server.submissions import repository as submission_repository
 from server.submissions.quota import DAY, day_of
 from server.teams import repository
 from server.teams.joining import check_leader, check_may_grow
-from server.teams.service import name_key, own_team
+from server.teams.service import keys_of, own_team
 
 
 def ask(session: Session, competition: Competition, *, into: str, actor: Account) -> MergeRequest:
@@ -26,7 +26,7 @@ def ask(session: Session, competition: Competition, *, into: str, actor: Account
     team = own_team(session, competition, actor)
     check_leader(team, actor)
     check_may_grow(competition, at=now())
-    other = repository.team_called(session, competition_id=competition.id, name_key=name_key(into))
+    other = repository.team_called(session, competition_id=competition.id, name_keys=keys_of(into))
     if other is None or other.merged_into_id is not None:
         raise NotFound(f"There is no team called {into!r}")
     if other.id == team.id:
@@ -51,7 +51,7 @@ def requests(session: Session, team: Team) -> Sequence[MergeRequest]:
 def agree(session: Session, competition: Competition, request_id: str, *, actor: Account) -> Team:
     """Carry out a merge that another team asked for. For the leader of the team that stays.
 
-    Its people, submissions and queued work become this team's; what either chose for its finals is chosen anew.
+    Its people, submissions and queued work become this team's; what either chose for its finals is chosen again.
     """
     request = _request(session, request_id)
     for team_id in sorted((request.team_id, request.into_id)):  # in one order, so that two merges cannot block
@@ -81,7 +81,7 @@ def refuse(session: Session, competition: Competition, request_id: str, *, actor
     session.delete(request)
 
 
-UNKNOWN = "There is no such request to merge"
+UNKNOWN = "No such merge request"
 
 
 def check_fits(session: Session, competition: Competition, teams: tuple[Team, Team], *, at: datetime) -> None:

@@ -1,11 +1,12 @@
 """Queries about teams and who is in them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from server.accounts.look_alikes import look_alike_key
 from server.models.account import Account
 from server.models.competition import Membership, Team
 from server.models.evaluation import Shard, ShardState
@@ -23,14 +24,18 @@ def by_id(session: Session, team_id: str) -> Team | None:
 
 
 def locked(session: Session, team_id: str) -> Team:
-    """Return the team as it is now, its row locked until the transaction ends (SQLite: the whole database is)."""
+    """Return the team as it is now, its row locked until the transaction ends (SQLite: the complete database is)."""
     statement = select(Team).where(Team.id == team_id).with_for_update()
     return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
-def name_is_taken(session: Session, *, competition_id: str, name_key: str) -> bool:
-    same = select(Team.id).where(Team.competition_id == competition_id, Team.name_key == name_key)
-    return session.scalar(same) is not None
+def name_is_taken(session: Session, *, competition_id: str, name_keys: Collection[str]) -> bool:
+    same = select(Team.id).where(Team.competition_id == competition_id, Team.name_key.in_(name_keys))
+    return session.scalar(same.limit(1)) is not None
+
+
+def account_called(session: Session, *, name_keys: Collection[str]) -> Account | None:
+    return session.scalar(select(Account).where(Account.name_key.in_(name_keys)).limit(1))
 
 
 def memberships(session: Session, team_id: str) -> Sequence[Membership]:
@@ -57,14 +62,21 @@ def teams(session: Session, competition_id: str) -> Sequence[Team]:
     return session.scalars(statement.order_by(Team.created_at, Team.id)).all()
 
 
-def members_of(session: Session, team_ids: Sequence[str]) -> dict[str, list[Account]]:
-    """Return the people of each team."""
-    statement = select(Membership.team_id, Account).join(Account, Account.id == Membership.account_id)
-    rows = session.execute(statement.where(Membership.team_id.in_(team_ids)).order_by(Membership.joined_at))
-    people: dict[str, list[Account]] = {team_id: [] for team_id in team_ids}
-    for team_id, account in rows:
-        people[team_id].append(account)
-    return people
+def search(session: Session, competition_id: str, *, query: str, limit: int) -> Sequence[tuple[Team, str, int]]:
+    """Return some teams with their leader's name and their size, by name. query: part of a team's name."""
+    members = select(func.count()).where(Membership.team_id == Team.id).correlate(Team).scalar_subquery()
+    statement = (
+        select(Team, Account.name, members)
+        .join(Account, Account.id == Team.leader_id)
+        .where(Team.competition_id == competition_id, Team.name_key.contains(look_alike_key(query), autoescape=True))
+        .order_by(Team.name_key)
+        .limit(limit)
+    )
+    return session.execute(statement).all()
+
+
+def names(session: Session, team_ids: Sequence[str]) -> dict[str, str]:
+    return dict(session.execute(select(Team.id, Team.name).where(Team.id.in_(team_ids))).all())
 
 
 def has_submissions(session: Session, team_id: str) -> bool:
@@ -109,8 +121,9 @@ def merge_requests(session: Session, team_id: str) -> Sequence[MergeRequest]:
     return session.scalars(mine.order_by(MergeRequest.created_at, MergeRequest.id)).all()
 
 
-def team_called(session: Session, *, competition_id: str, name_key: str) -> Team | None:
-    return session.scalar(select(Team).where(Team.competition_id == competition_id, Team.name_key == name_key))
+def team_called(session: Session, *, competition_id: str, name_keys: Collection[str]) -> Team | None:
+    same = select(Team).where(Team.competition_id == competition_id, Team.name_key.in_(name_keys))
+    return session.scalar(same.limit(1))
 
 
 def end_growth(session: Session, team_id: str, at: datetime) -> None:

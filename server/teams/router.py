@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, status
 from sqlalchemy.orm import Session
 
-from server.accounts.access import CurrentAccount, VisibleCompetition
+from server.accounts.auth_dependencies import CurrentAccount, VisibleCompetition
 from server.deps import SessionDep
 from server.models.competition import Team
-from server.problems import problems
+from server.problem_details import problems
 from server.teams import joining, merging, service
 from server.teams.schemas import (
     InvitationOut,
@@ -44,21 +44,23 @@ def show_team(session: SessionDep, team: OwnTeam) -> TeamOut:
 def create_team(
     body: NewTeam, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> TeamOut:
-    """Make a team and lead it. Alone needs no act: the first submission makes a team of one."""
+    """Create a team and lead it. Alone needs no act: the first submission makes a team of one."""
     return _shown(session, service.create(session, competition, account, name=body.name))
 
 
 @router.patch("/team", responses=problems(403, 409))
-def rename_team(body: TeamName, session: SessionDep, team: OwnTeam, account: CurrentAccount) -> TeamOut:
-    """Give your team another name. For its leader."""
+def rename_team(
+    body: TeamName, session: SessionDep, *, competition: VisibleCompetition, team: OwnTeam, account: CurrentAccount
+) -> TeamOut:
+    """Give your team another name, until the close. For its leader."""
     joining.check_leader(team, account)
-    service.rename(session, team, name=body.name, actor=account)
+    service.rename_own(session, competition, team, name=body.name, actor=account)
     return _shown(session, team)
 
 
 @router.post("/team/leave", status_code=DONE, responses=problems(409))
 def leave_team(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> None:
-    """Leave your team. Once it has submitted, who is in it stays."""
+    """Leave your team. Not possible once the team has submitted."""
     joining.leave(session, competition, account)
 
 

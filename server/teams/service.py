@@ -8,13 +8,17 @@ from itertools import count
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from server.accounts.look_alikes import look_alike_key
 from server.admin import audit
-from server.errors import Conflict, InvalidInput, NotFound, Violation
+from server.db import now
 from server.models.account import Account
-from server.models.competition import Competition, Membership, Team
+from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.teams import repository
 
 NAME_LENGTH = 60
+MOST_FOUND = 100
+RENAMED_BY_TEAMS = frozenset(CompetitionState) - {"closed", "provisional", "final", "archived"}
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
@@ -41,17 +45,34 @@ def teams(session: Session, competition: Competition) -> Sequence[Team]:
     return repository.teams(session, competition.id)
 
 
-def create(
-    session: Session, competition: Competition, account: Account, *, name: str, is_baseline: bool = False
-) -> Team:
+def search(session: Session, competition: Competition, *, query: str = "") -> Sequence[tuple[Team, str, int]]:
+    """Return up to a hundred teams with their leader's name and their size, by name. query: part of a team's name."""
+    return repository.search(session, competition.id, query=query.strip(), limit=MOST_FOUND)
+
+
+def get_by_name(session: Session, competition: Competition, name: str) -> Team:
+    """Return the team of the competition with this name, in capitals or not. Raises NotFound."""
+    team = repository.team_called(session, competition_id=competition.id, name_keys=keys_of(name))
+    if team is None:
+        raise NotFound(f"{competition.slug} has no team called {name!r}")
+    return team
+
+
+def names(session: Session, team_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of teams by id; an unknown id has no entry."""
+    return repository.names(session, team_ids)
+
+
+def create(session: Session, competition: Competition, account: Account, *, name: str) -> Team:
     """Make a team that `account` leads. Raises InvalidInput, or Conflict if the name or the person is taken."""
     name = checked_name(name)
     if team_of(session, competition, account) is not None:
         raise Conflict(f"You are in a team of {competition.slug} already; leave it first")
     taken = Violation("name", "is taken; choose another", name)
-    if repository.name_is_taken(session, competition_id=competition.id, name_key=name_key(name)):
+    if repository.name_is_taken(session, competition_id=competition.id, name_keys=keys_of(name)):
         raise Conflict(f"There is a team called {name!r} already", violations=(taken,))
-    team = _add(session, competition, account, name=name, is_baseline=is_baseline)
+    _check_no_persons_name(session, name, own=[account])
+    team = _add(session, competition, account, name=name)
     if team is None:
         raise Conflict(f"The name {name!r} is taken, or you are in a team already", violations=(taken,))
     return team
@@ -64,17 +85,40 @@ def ensure(session: Session, competition: Competition, account: Account) -> Team
         if team is not None:
             return team
         name = account.name if number == 1 else f"{account.name}-{number}"
-        if repository.name_is_taken(session, competition_id=competition.id, name_key=name_key(name)):
+        if repository.name_is_taken(session, competition_id=competition.id, name_keys=keys_of(name)):
             continue
-        team = _add(session, competition, account, name=name, is_baseline=False)
+        team = _add(session, competition, account, name=name)
         if team is not None:
             return team
     raise AssertionError("unreachable: names do not run out")
 
 
-def rename(session: Session, team: Team, *, name: str, actor: Account) -> None:
+def rename_own(session: Session, competition: Competition, team: Team, *, name: str, actor: Account) -> None:
+    """Do what `rename` does, for a member. Raises Conflict once the competition is closed: results name the team."""
+    if now() >= competition.closes_at or competition.state not in RENAMED_BY_TEAMS:
+        raise Conflict(f"{competition.slug} is over; ask its organisers for another name")
+    rename(session, team, name=name, actor=actor)
+
+
+def add_baseline(session: Session, competition: Competition, organiser: Account, *, label: str) -> Team:
+    """Make a team without members for a reference line; its name is the label, numbered if that is taken.
+
+    The caller holds the competition's row lock.
+    """
+    for number in count(1):
+        ending = "" if number == 1 else f" ({number})"
+        name = checked_name(label[: NAME_LENGTH - len(ending)] + ending)
+        if not repository.name_is_taken(session, competition_id=competition.id, name_keys=keys_of(name)):
+            team = _add(session, competition, organiser, name=name, is_baseline=True)
+            if team is not None:
+                return team
+    raise AssertionError("unreachable: names do not run out")
+
+
+def rename(session: Session, team: Team, *, name: str, actor: Account, reason: str = "") -> None:
     """Give the team another name. Raises InvalidInput or Conflict."""
     old, name = team.name, checked_name(name)
+    _check_no_persons_name(session, name, own=members(session, team))
     try:
         with session.begin_nested():
             team.name, team.name_key = name, name_key(name)
@@ -87,13 +131,19 @@ def rename(session: Session, team: Team, *, name: str, actor: Account) -> None:
         "team.renamed",
         competition=team.competition_id,
         subject=team.id,
+        reason=reason,
         data={"from": old, "to": name},
     )
 
 
 def name_key(name: str) -> str:
     """Return what makes a name unique: capitals and Unicode's look-alike forms do not."""
-    return unicodedata.normalize("NFKC", name).casefold()[:NAME_LENGTH]
+    return look_alike_key(name)[:NAME_LENGTH]
+
+
+def keys_of(name: str) -> tuple[str, str]:
+    """Return the key of a name, and the one that earlier versions stored."""
+    return name_key(name), unicodedata.normalize("NFKC", name).casefold()[:NAME_LENGTH]
 
 
 def checked_name(name: str) -> str:
@@ -105,8 +155,21 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _add(session: Session, competition: Competition, account: Account, *, name: str, is_baseline: bool) -> Team | None:
-    """Store the team and its leader's membership; None if somebody was quicker with the name or the person."""
+def _check_no_persons_name(session: Session, name: str, *, own: Sequence[Account]) -> None:
+    """Raise Conflict for the name of somebody who is not in the team: it would compete as them."""
+    person = repository.account_called(session, name_keys=keys_of(name))
+    if person is not None and person.id not in {account.id for account in own}:
+        taken = Violation("name", "is a person's name; choose another", name)
+        raise Conflict(f"{name!r} is the name of a person who is not in the team", violations=(taken,))
+
+
+def _add(
+    session: Session, competition: Competition, account: Account, *, name: str, is_baseline: bool = False
+) -> Team | None:
+    """Store the team and its leader's membership; None if somebody was quicker with the name or the person.
+
+    is_baseline: it has no members, and its leader, an organiser, may be in a team of their own.
+    """
     team = Team(
         competition_id=competition.id,
         name=name,
@@ -118,7 +181,8 @@ def _add(session: Session, competition: Competition, account: Account, *, name: 
         with session.begin_nested():
             session.add(team)
             session.flush()
-            session.add(Membership(team_id=team.id, account_id=account.id, competition_id=competition.id))
+            if not is_baseline:
+                session.add(Membership(team_id=team.id, account_id=account.id, competition_id=competition.id))
     except IntegrityError:
         return None
     audit.record(session, account, "team.created", competition=competition, subject=team.id, data={"name": name})

@@ -6,18 +6,17 @@ from typing import Annotated, Any
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
+from lethe.errors import AppError, InvalidInput, Violation
 from server.accounts import deletion, sessions, tokens
 from server.accounts import service as accounts
 from server.accounts.secrets import digest
 from server.deps import SessionDep, SettingsDep
-from server.errors import AppError, InvalidInput, NotFound, Violation
 from server.models.account import Account
-from server.web import session_repository
 from server.web.auth_pages import start_session
 from server.web.cookies import SESSION_COOKIE, Flash
 from server.web.deps import MemberDep
+from server.web.page_router import page_router
 from server.web.rendering import page, redirect
-from server.web.routing import page_router
 
 router = page_router()
 
@@ -67,7 +66,7 @@ def change_mail(
 def make_token(
     request: Request, session: SessionDep, viewer: MemberDep, *, label: Text = "", days: Text = ""
 ) -> Response:
-    """Make a token and show it, this once."""
+    """Create token and show it, this once."""
     if not label.strip() or len(label) > 100 or days not in LIFETIMES:
         wrong = InvalidInput("The label needs 1 to 100 characters", violations=(Violation("label", "is missing"),))
         return _page(request, session, viewer, status=422, wrong={"label": "needs 1 to 100 characters"}, error=wrong)
@@ -86,8 +85,7 @@ def revoke_token(token_id: str, request: Request, session: SessionDep, viewer: M
 
 @router.post("/account/sessions/{session_id}/revoke")
 def revoke_session(session_id: str, request: Request, session: SessionDep, viewer: MemberDep) -> Response:
-    if not session_repository.revoke(session, viewer.id, session_id):
-        raise NotFound("You are not logged in there")
+    sessions.revoke_by_id(session, viewer, session_id)
     return redirect(request, "/account", flash=Flash("good", "That browser is logged out."))
 
 
@@ -127,7 +125,7 @@ def _page(
     context: dict[str, Any] = {
         "account": viewer,
         "tokens": tokens.list_of(session, viewer),
-        "sessions": session_repository.active_of(session, viewer.id),
+        "sessions": sessions.list_active(session, viewer),
         "this_session": digest(request.cookies.get(SESSION_COOKIE, "")),
         "wrong": wrong or {},
         "error": error,

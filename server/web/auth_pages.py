@@ -6,17 +6,17 @@ from typing import Annotated, Any
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
+from lethe.errors import AppError, NotAllowed
+from server.accounts import rate_limit, sessions
 from server.accounts import service as accounts
-from server.accounts import sessions
-from server.accounts.access import DatabaseDep
+from server.accounts.client_address import client_of
 from server.config import Settings
-from server.deps import SessionDep, SettingsDep
-from server.errors import AppError, NotAllowed
+from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.models.account import Account
 from server.web.cookies import SESSION_COOKIE, Flash, set_cookie
 from server.web.deps import ViewerDep
+from server.web.page_router import page_router
 from server.web.rendering import local_path, page, redirect
-from server.web.routing import page_router
 
 router = page_router()
 
@@ -74,11 +74,13 @@ def register(
     if not settings.open_registration:
         raise NotAllowed("Registration is closed on this server; ask an organiser for an account")
     try:
+        rate_limit.take_registration(settings.registrations_per_hour, client_of(request))
         account = accounts.register(session, name=name.strip(), password=password, email=email.strip() or None)
     except AppError as error:
         wrong = {violation.field: violation.message for violation in error.violations}
         given = {"name": name, "email": email, "error": None if wrong else error, "wrong": wrong}
-        return page(request, "register.html", status=422, next=local_path(next), is_open=True, **given)
+        status = error.status if error.status == 429 else 422
+        return page(request, "register.html", status=status, next=local_path(next), is_open=True, **given)
     session.flush()
     welcome = Flash("good", f"Welcome, {account.name}.")
     return start_session(request, session, account, settings=settings, to=local_path(next), flash=welcome)
@@ -102,7 +104,3 @@ def start_session(
     response = redirect(request, to, flash=flash)
     set_cookie(request, response, SESSION_COOKIE, token, max_age_s=int(lifetime.total_seconds()))
     return response
-
-
-def client_of(request: Request) -> str:
-    return request.client.host if request.client else "unknown"

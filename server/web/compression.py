@@ -1,4 +1,4 @@
-"""Compresses whole pages. Form tokens are salted anew on each page, so that a page's size tells nothing of them."""
+"""Compresses whole pages. Form tokens are salted again on each page, so that a page's size reveals nothing of them."""
 
 import gzip
 

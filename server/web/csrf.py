@@ -1,6 +1,6 @@
 """Cross-site request forgery: every form carries a token bound to the browser and its log-in.
 
-The token is salted anew on each page, so that compression cannot be used to guess it.
+The token is salted again on each page, so that compression cannot be used to guess it.
 """
 
 import hashlib
@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from lethe.errors import NotAllowed
 from server.config import get_settings
-from server.errors import NotAllowed
 from server.web.cookies import CSRF_COOKIE, SESSION_COOKIE
 
 FIELD = "csrf_token"
 HEADER = "x-csrf-token"
 SALT_LENGTH = 16
-STALE = "The form is no longer valid, perhaps because you logged in or out in another tab. Load the page again."
+STALE = "The form has expired, perhaps because you logged in or out in another tab. Reload the page."
 
 
 def csrf_seed(request: Request) -> str:

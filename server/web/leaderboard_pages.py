@@ -6,16 +6,16 @@ from urllib.parse import urlencode
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from lethe.competition.visibility import Visibility
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
-from server.models.competition import Visibility
-from server.web import board_view, figures
+from server.web import leaderboard_view, vega_charts
 from server.web.deps import Place, PlaceDep
+from server.web.page_router import page_router
 from server.web.rendering import figure, page
-from server.web.routing import page_router
 
 router = page_router(is_public=True)
 
@@ -37,7 +37,7 @@ def leaderboard_page(
     """Show one page of a board; with `part=rows` only its lines, which the page asks for while it is scrolled."""
     shown = leaderboards.board_for(session, place.competition, board, organiser=place.is_organiser)
     rows = shown.matching(q)
-    pages = board_view.pages_of(rows)
+    pages = leaderboard_view.count_pages(rows)
     own_id = place.team.id if place.team else None
 
     def page_url(number: int, **more: str) -> str:
@@ -47,12 +47,14 @@ def leaderboard_page(
     next_url = page_url(page_number + 1, part="rows") if page_number < pages else ""
     moves = None
     if board is Visibility.PRIVATE:
-        lines = board_view.lines_of(rows, page_number)
+        lines = leaderboard_view.board_lines(rows, page_number)
         moves = leaderboards.shake_up(session, place.competition, lines, organiser=place.is_organiser)
-    html = board_view.rows_html(shown, rows, number=page_number, next_url=next_url, own_team_id=own_id, moves=moves)
+    html = leaderboard_view.rows_html(
+        shown, rows, number=page_number, next_url=next_url, own_team_id=own_id, moves=moves
+    )
     if part == "rows":
         return HTMLResponse(html, headers={"Cache-Control": "private, no-cache"})
-    first = (page_number - 1) * board_view.LINES + 1
+    first = (page_number - 1) * leaderboard_view.LINES + 1
     return page(
         request,
         "leaderboard.html",
@@ -67,12 +69,12 @@ def leaderboard_page(
         leader=shown.leader,
         has_moves=moves is not None,
         has_intervals=shown.interval_scale is not None,
-        strip=board_view.strip_of(shown, shown.row_of(own_id) if own_id else None),
+        strip=leaderboard_view.make_strip(shown, shown.row_of(own_id) if own_id else None),
         pages=pages,
         page_number=page_number,
         page_url=page_url,
         first_line=first,
-        last_line=min(first + board_view.LINES - 1, len(rows)),
+        last_line=min(first + leaderboard_view.LINES - 1, len(rows)),
         total=len(rows),
         **_own(place, shown),
     )
@@ -101,7 +103,7 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
     until = min(now(), place.competition.closes_at).isoformat()
     rows += [{"at": until, "team": names[team_id], "score": score} for team_id, score in best.items()]
     own = place.team.name if place.team and place.team.id in names else None
-    return figure(figures.score_over_time(rows, teams=list(names.values()), own=own, oracle=shown.oracle))
+    return figure(vega_charts.score_over_time(rows, teams=list(names.values()), own=own, oracle=shown.oracle))
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")
@@ -116,7 +118,7 @@ def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
         if row.rank and row.entry.team_id in moves and (row.rank <= SLOPED_TEAMS or row.entry.team_id == own_id)
         for board, rank in (("public", row.rank + moves[row.entry.team_id]), ("private", row.rank))
     ]
-    return figure(figures.slope(rows))
+    return figure(vega_charts.slope(rows))
 
 
 def _own(place: Place, board: Board) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def _own(place: Place, board: Board) -> dict[str, Any]:
     row = board.row_of(place.team.id) if place.team else None
     if row is None or place.team is None:
         return {"own": None, "own_url": ""}
-    number = board_view.page_of(board, place.team.id)
+    number = leaderboard_view.page_with_team(board, place.team.id)
     private = "board=private&" if board.visibility is Visibility.PRIVATE else ""
     anchor = f"#team-{place.team.id}"
     return {"own": row, "own_url": anchor if number == 1 else f"?{private}page={number}{anchor}"}

@@ -1,6 +1,6 @@
-"""Pages that are the same for everybody who is not logged in, kept for a moment in proportion to their cost.
+"""Pages that are the same for everybody who is not logged in, kept for a time in proportion to their cost.
 
-A page that took t seconds to make is shown for 20 t seconds, at most five. One request makes it anew, the others
+A page that took t seconds to make is shown for 20 t seconds, at most ten. One request makes it again, the others
 meanwhile get the old one. Nothing that was made for somebody, or that sets a cookie, is kept.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.leaderboard.cache import KEPT_PER_SECOND_OF_COST, LONGEST_S
+from server.cost_cache import LONGEST_S, lifetime_s
 from server.web.compression import compress
 from server.web.cookies import FLASH_COOKIE, SESSION_COOKIE, theme
 
@@ -51,13 +51,13 @@ class AnonymousPages:
         return (request.url.path, query, theme(request)) if len(query) <= LONGEST_QUERY else None
 
     def get(self, key: Key, request: Request) -> Response | None:
-        """Return the kept page while it is fresh. The first who finds it stale makes it anew."""
+        """Return the kept page while it is fresh. The first who finds it stale makes it again."""
         kept = self._kept.get(key)
         if kept is None:
             return None
         at = self._clock()
         if at >= kept.until:
-            kept.until = at + LONGEST_S  # until the one who now makes it anew is done
+            kept.until = at + LONGEST_S  # until the one who now makes it again is done
             return None
         request.scope.update(endpoint=self.get, path_params=kept.path_params)
         headers = {**HEADERS, "ETag": kept.etag}
@@ -86,7 +86,7 @@ class AnonymousPages:
             media_type=response.media_type or "text/html",
             etag=etag,
             path_params=path_params,
-            until=self._clock() + min(LONGEST_S, KEPT_PER_SECOND_OF_COST * cost_s),
+            until=self._clock() + lifetime_s(cost_s),
         )
         while len(self._kept) > MOST_PAGES:
             self._kept.popitem(last=False)

@@ -11,15 +11,16 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from lethe.errors import AppError
+from server.datetime_format import duration
 from server.db import now
-from server.errors import AppError
 from server.models.account import Role
-from server.moments import duration
-from server.web import formats
+from server.web import template_filters
 from server.web.assets import get_assets
-from server.web.browsers import browser_name
 from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
 from server.web.csrf import csrf_token
+from server.web.markdown import markdown
+from server.web.user_agent import browser_name
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 CSRF_DAYS = 30
@@ -48,19 +49,25 @@ def environment() -> Environment:
     )
     assets = get_assets()
     made.filters.update(
-        score=formats.score,
-        share=formats.share,
-        fraction=formats.fraction,
+        score=template_filters.score,
+        share=template_filters.share,
+        fraction=template_filters.fraction,
         duration=duration,
-        ago=formats.ago,
+        ago=template_filters.ago,
         browser=browser_name,
-        when=formats.when,
-        countdown=formats.countdown,
-        size=formats.size,
-        markdown=formats.markdown,
+        when=template_filters.when,
+        countdown=template_filters.countdown,
+        size=template_filters.size,
+        markdown=markdown,
     )
     made.globals.update(
-        asset=assets.url, pairs=pairs, integrity=assets.integrity, icon=icon, count=formats.count, Role=Role, now=now
+        asset=assets.url,
+        pairs=pairs,
+        integrity=assets.integrity,
+        icon=icon,
+        count=template_filters.count,
+        Role=Role,
+        now=now,
     )
     return made
 

@@ -10,31 +10,31 @@ from server.web import (
     auth_pages,
     competition_pages,
     leaderboard_pages,
-    recovery_pages,
+    password_reset_pages,
     static_files,
     submission_pages,
     submit_pages,
     team_pages,
 )
-from server.web.organising import (
-    act_pages,
+from server.web.organiser import competition_pages as organising_pages
+from server.web.organiser import (
     dashboard_pages,
-    depth_pages,
     edit_pages,
     export_pages,
+    moderation_pages,
     people_pages,
     rejudging_pages,
     split_pages,
+    submission_analysis_pages,
 )
-from server.web.organising import competition_pages as organising_pages
-from server.web.organising import submission_pages as organised_submission_pages
+from server.web.organiser import submission_pages as organised_submission_pages
 
 router = APIRouter()
 for pages in (
     static_files,
     account_pages,
     auth_pages,
-    recovery_pages,
+    password_reset_pages,
     competition_pages,
     leaderboard_pages,
     submit_pages,
@@ -42,13 +42,13 @@ for pages in (
     dashboard_pages,  # before what takes any word for a competition's name
     organising_pages,
     organised_submission_pages,
-    depth_pages,
+    submission_analysis_pages,
     edit_pages,
     export_pages,
     people_pages,
     rejudging_pages,
     split_pages,
-    act_pages,
+    moderation_pages,
     submission_pages,
 ):
     router.include_router(pages.router)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from server.errors import NotFound
+from lethe.errors import NotFound
 from server.web.assets import get_assets
 from server.web.rendering import page
 

@@ -7,14 +7,15 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.leaderboard import service as leaderboards
-from server.models.competition import CompetitionState, Visibility
+from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
-from server.submissions.shown import Show
+from server.submissions.list_filter import Show
 from server.web.deps import Place
 
 LINES = 100

@@ -8,30 +8,30 @@ from fastapi import Depends, Form, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from server.accounts.access import DatabaseDep
+from lethe.competition.visibility import Visibility
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.db import now
-from server.deps import SessionDep, SettingsDep, StorageDep
+from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.leaderboard import service as leaderboards
-from server.models.competition import Visibility
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
 from server.submissions import service as submissions
 from server.submissions.service import SubmissionView
 from server.teams import service as teams
-from server.web import live
+from server.web import sse
+from server.web.code_excerpt import ExcerptLine, excerpt, source_file
 from server.web.cookies import Flash
 from server.web.csrf import csrf_token
 from server.web.deps import MemberDep, PlaceDep, place_of, require_viewer
-from server.web.excerpts import ExcerptLine, excerpt, file_of
-from server.web.failures import failure_of
-from server.web.organising.code_view import highlighted_files
+from server.web.failure_messages import describe_failure
+from server.web.metric_view import metric_tables
+from server.web.organiser.code_view import highlighted_files
+from server.web.page_router import page_router
 from server.web.rendering import page, part, redirect, render
-from server.web.routing import page_router
 from server.web.submission_lists import AskedDep, listed, may_be_chosen
-from server.web.timeline import events_of, steps_of
+from server.web.timeline import timeline_events, timeline_steps
 
 router = page_router()
 
@@ -70,13 +70,13 @@ def submissions_events(
     submissions.check_order(place.competition, asked.show)  # once the stream has begun, no error can be answered
     token = csrf_token(request)  # one for the stream, so that what did not change reads the same
 
-    def look() -> live.Frame:
+    def look() -> sse.Frame:
         with database.read() as session:
             shown = listed(session, replace(place, team=teams.team_of(session, place.competition, viewer)), asked)
             html = render(request, "_submission_rows.html", csrf=lambda: token, **shown)
-        return live.Frame(html, is_last=not shown["in_progress"])
+        return sse.Frame(html, is_last=not shown["in_progress"])
 
-    return live.stream(request, look)
+    return sse.stream(request, look)
 
 
 @router.get("/submissions/{submission_id}")
@@ -95,6 +95,7 @@ def submission_page(
         may_be_chosen=may_be_chosen(session, place, submission),
         sample_log=submissions.sample_log(session, submission),
         state_in_words=_state_in_words(context["view"]),
+        metric_tables=metric_tables(session, submission, is_organiser=place.is_organiser),
         receipts=_receipts(context["view"], is_organiser=place.is_organiser),
         **context,
     )
@@ -116,20 +117,20 @@ def submission_events(
 ) -> Response:
     """Stream the live part of the page as it changes."""
 
-    def look() -> live.Frame:
+    def look() -> sse.Frame:
         with database.read() as session:
             current = submissions.get_own(session, submission.id, viewer)
             place = place_of(session, current.competition, viewer)
             html = render(request, "_submission_live.html", place=place, **_shown(session, storage, current))
-            return live.Frame(html, current.stage in ENDED)
+            return sse.Frame(html, current.stage in ENDED)
 
-    return live.stream(request, look)
+    return sse.stream(request, look)
 
 
 @router.post("/submissions/{submission_id}/cancel")
 def cancel_submission(request: Request, session: SessionDep, viewer: MemberDep, submission: OwnSubmission) -> Response:
     cancelled = submissions.cancel(session, submission, actor=viewer)
-    counted = "It does not count against the quota." if cancelled.refunded else "It counts, since it had begun to run."
+    counted = "It does not count against the quota." if cancelled.refunded else "It counts against the quota."
     return redirect(request, f"/submissions/{submission.id}", flash=Flash("good", f"Cancelled. {counted}"))
 
 
@@ -214,12 +215,12 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
     """Return what the live part of a submission's page shows."""
     view = submissions.view(session, [submission])[0]
     split = competitions.split_of(session, submission.competition, Visibility.PUBLIC)
-    failure = failure_of(submission)
+    failure = describe_failure(submission)
     return {
         "view": view,
         "oracle": leaderboards.oracle_of(split),
-        "steps": steps_of(view),
-        "events": events_of(view),
+        "steps": timeline_steps(view),
+        "events": timeline_events(view),
         "failure": failure,
         "excerpt": _excerpt(storage, submission, file=failure.file, line=failure.line) if failure else (),
     }
@@ -229,7 +230,7 @@ def _excerpt(storage: Storage, submission: Submission, *, file: str, line: int) 
     if not line or submission.fault != Fault.PARTICIPANT.value:
         return ()
     code = submissions.code_of(storage, submission)
-    return excerpt(file_of(code, kind=submission.kind, file=file), line)
+    return excerpt(source_file(code, kind=submission.kind, file=file), line)
 
 
 def _receipts(view: SubmissionView, *, is_organiser: bool) -> list[str]:

@@ -4,29 +4,37 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fastapi import Request, Response
-from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
+from lethe.competition.file import CompetitionFile
+from lethe.errors import (
+    AppError,
+    Conflict,
+    InvalidSubmission,
+    NotAuthenticated,
+    Overloaded,
+    QuotaExceeded,
+    TooLarge,
+    Violation,
+)
 from server.accounts import sessions
-from server.accounts.access import DatabaseDep
+from server.admission import AdmissionDep
 from server.competitions import lifecycle
 from server.competitions import service as competitions
 from server.db import Database, now
-from server.deps import SessionDep, SettingsDep, StorageDep
-from server.errors import AppError, Conflict, InvalidSubmission, NotAuthenticated, QuotaExceeded, TooLarge, Violation
+from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
-from server.storage import Storage
 from server.submissions import service as submissions
 from server.submissions import upload_rate
-from server.submissions.service import MESSAGE_LENGTH, Upload
 from server.submissions.upload import MAX_REQUEST_BYTES, OVERHEAD_BYTES
+from server.submissions.upload_check import MESSAGE_LENGTH, CheckedUpload, Upload, check_and_store
+from server.web.code_excerpt import ExcerptLine, excerpt
 from server.web.cookies import SESSION_COOKIE, Flash
 from server.web.csrf import FIELD, check_origin, check_token
 from server.web.deps import MemberDep, Place, PlaceDep, place_of
-from server.web.excerpts import ExcerptLine, excerpt
+from server.web.page_router import page_router
 from server.web.rendering import Reader, page, redirect
-from server.web.routing import page_router
 
 router = page_router(checks_csrf=False)  # the upload checks its own token, after the size and before the file
 
@@ -54,35 +62,48 @@ def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: 
     except QuotaExceeded:
         used_up = True
     except Conflict:
-        pass  # the page says in words of its own that nothing is taken now
+        pass  # the page itself says that submissions are closed
     return _form(request, place, quota=quota, used_up=used_up)
 
 
 @router.post("/competitions/{slug}/submit", max_body_size=MAX_REQUEST_BYTES)
 async def submit(
-    slug: str, request: Request, *, database: DatabaseDep, storage: StorageDep, settings: SettingsDep
+    slug: str,
+    request: Request,
+    *,
+    admission: AdmissionDep,
+    database: UnadmittedDatabase,
+    storage: StorageDep,
+    settings: SettingsDep,
 ) -> Response:
     """Take a submission, or show the page again with what is wrong with it."""
     check_origin(request)
-    viewer, limit_mib = await run_in_threadpool(_admit, database, slug, request)
-    _check_announced(request, limit_mib=limit_mib)
+    viewer, file = await admission.run(_admit, database, slug, request)
+    _check_announced(request, limit_mib=file.limits.upload_mib)
     upload_rate.take(settings, viewer.id)
     async with request.form(max_files=1, max_fields=8, max_part_size=LONGEST_PASTE + OVERHEAD_BYTES) as form:
         given = form.get(FIELD)
         check_token(request, given if isinstance(given, str) else "")
         sent = await _read(form)
-    return await run_in_threadpool(_take, request, database, storage, slug=slug, viewer=viewer, sent=sent)
+    try:
+        checked = await check_and_store(storage, _form_upload(sent), account_id=viewer.id, modes=file.submissions.modes)
+        submission_id = await admission.run(_accept, database, slug=slug, viewer=viewer, checked=checked)
+    except Overloaded:
+        raise
+    except AppError as error:
+        return await admission.run(_refused, request, database, slug=slug, viewer=viewer, sent=sent, error=error)
+    return redirect(request, f"/submissions/{submission_id}", flash=Flash("good", "Received, checked and queued."))
 
 
-def _admit(database: Database, slug: str, request: Request) -> tuple[Account, int]:
-    """Return who sends, and how many MiB they may, before anything of the body is read."""
+def _admit(database: Database, slug: str, request: Request) -> tuple[Account, CompetitionFile]:
+    """Return who sends, and to what, before anything of the body is read."""
     with database.read() as session:
         viewer = sessions.find(session, request.cookies.get(SESSION_COOKIE, ""))
         if viewer is None:
             raise NotAuthenticated("Log in to send a submission")
         request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
         competition = competitions.get(session, slug, account=viewer)
-        return viewer, competitions.file_of(competition).limits.upload_mib
+        return viewer, competitions.file_of(competition)
 
 
 def _check_announced(request: Request, *, limit_mib: int) -> None:
@@ -105,24 +126,14 @@ def _text(form: FormData, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _take(
-    request: Request, database: Database, storage: Storage, *, slug: str, viewer: Account, sent: Sent
-) -> Response:
-    """Check, store and queue the submission, and go to its page."""
-    try:
-        with database.read() as session:
-            modes = competitions.file_of(competitions.get(session, slug, account=viewer)).submissions.modes
-        checked = submissions.check_and_store(storage, _upload_of(sent), modes=modes)
-        with database.write() as session:
-            competition = competitions.get(session, slug, account=viewer)
-            accepted = submissions.accept(session, competition, viewer, checked)
-            submission_id = accepted.submission.id
-    except AppError as error:
-        return _refused(request, database, slug=slug, viewer=viewer, sent=sent, error=error)
-    return redirect(request, f"/submissions/{submission_id}", flash=Flash("good", "Received, checked and queued."))
+def _accept(database: Database, *, slug: str, viewer: Account, checked: CheckedUpload) -> str:
+    """Queue the submission. Return its id."""
+    with database.write() as session:
+        competition = competitions.get(session, slug, account=viewer)
+        return submissions.accept(session, competition, viewer, checked).submission.id
 
 
-def _upload_of(sent: Sent) -> Upload:
+def _form_upload(sent: Sent) -> Upload:
     if sent.file is not None:
         return sent.file
     if not sent.code.strip():

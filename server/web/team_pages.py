@@ -6,16 +6,16 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
+from lethe.errors import AppError, InvalidInput
 from server.db import now
 from server.deps import SessionDep
-from server.errors import AppError, InvalidInput
 from server.models.account import Account
 from server.teams import joining, merging
 from server.teams import service as teams
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, Place, PlaceDep
+from server.web.page_router import page_router
 from server.web.rendering import page, redirect
-from server.web.routing import page_router
 
 router = page_router()
 
@@ -38,7 +38,7 @@ def save_team(
                 teams.create(session, place.competition, viewer, name=name)
             else:
                 joining.check_leader(place.team, viewer)
-                teams.rename(session, place.team, name=name, actor=viewer)
+                teams.rename_own(session, place.competition, place.team, name=name, actor=viewer)
     except AppError as error:
         return _page(request, session, place, viewer, error=error, name=name)
     return _back(request, place, "The name is saved.")
@@ -88,7 +88,7 @@ def act(
 
 
 def _act(session: Session, place: Place, viewer: Account, *, act: str, subject: str) -> str:
-    """Carry out one act. Return what was done, in words."""
+    """Carry out one act. Return what was done, as text."""
     here = (session, place.competition)
     if act == "join":
         return f"You are in {joining.accept_link(*here, subject, account=viewer).name}."

@@ -1,4 +1,4 @@
-"""A submission's way, as its page tells it: the steps, and what happened to its runs."""
+"""The timeline of a submission: its steps, and what happened to its runs."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,7 +33,7 @@ class Event:
     kind: str  # past, now, bad
 
 
-def steps_of(view: SubmissionView) -> list[Step]:
+def timeline_steps(view: SubmissionView) -> list[Step]:
     """Return the steps of a submission, and which it has taken."""
     stage = Stage(view.submission.stage)
     if stage in (Stage.FAILED, Stage.CANCELLED):
@@ -48,7 +48,7 @@ def steps_of(view: SubmissionView) -> list[Step]:
     ]
 
 
-def events_of(view: SubmissionView) -> list[Event]:
+def timeline_events(view: SubmissionView) -> list[Event]:
     """Return what happened after the submission was received, oldest first, and within a minute by the runs."""
     events = [event for entry in _attempts(view) for event in _events(entry)]
     if view.score:

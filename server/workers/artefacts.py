@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from server.errors import HostFault, NotFound
-from server.evaluations.claims import ClaimedShard
+from lethe.errors import HostFault, NotFound
+from server.evaluations.leases import ClaimedShard
 from server.storage import Storage, content_key
 
-SCORERS_ALONE = ("hidden/retrained/", "hidden/oracle/", "hidden/originals/outputs")
+SCORERS_ALONE = (
+    "hidden/retrained/",
+    "hidden/oracle/",
+    "hidden/original/",
+    "hidden/originals/outputs",
+    "hidden/random/",
+)
 KEPT = ("format", "competition", "visibility", "setup", "n_models", "versions", "retraining_time_s", "evaluation")
 ORIGINALS = "originals-"  # the steps that say which file holds which original model
 PLACES = ("first_model", "n_models")
@@ -22,7 +28,7 @@ PLACES = ("first_model", "n_models")
 
 @dataclass(frozen=True)
 class WorkersSplit:
-    """A split as remote workers see it: a manifest of its own, and the storage keys of its files by SHA-256."""
+    """A split as remote workers see it: its own manifest, and the storage keys of its files by SHA-256."""
 
     manifest: bytes
     keys: dict[str, str]

@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Path, Request, Response, status
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy.orm import Session
 
-from server.accounts.access import Credentials, DatabaseDep
+from lethe.errors import Conflict, HostFault, TooLarge
+from server.accounts.auth_dependencies import Credentials
+from server.admission import Admission, AdmissionDep
 from server.config import Settings
 from server.db import Database
-from server.deps import SessionDep, SettingsDep, StorageDep
-from server.errors import Conflict, HostFault, TooLarge
-from server.evaluations import claims
-from server.evaluations.claims import ClaimedShard
+from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.evaluations import leases
+from server.evaluations.leases import ClaimedShard
 from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState, WorkerToken
-from server.problems import problems
+from server.problem_details import problems
 from server.storage import Storage
-from server.workers import artefacts, remote, results
-from server.workers.access import CurrentToken, identify, note_use_later, require_token
-from server.workers.remote import Claim, Terms
+from server.workers import artefacts, http_leases, result_validation
+from server.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
+from server.workers.http_leases import Claim, Terms
 from server.workers.schemas import (
     ClaimOut,
     ControlsIn,
@@ -54,8 +54,8 @@ def held_shard(
     worker: Worker, shard_id: ShardId, attempt: Attempt, session: SessionDep, token: CurrentToken
 ) -> ClaimedShard:
     """Return the shard of the path, which this worker claimed. Raises NotFound."""
-    remote.require_valid(session, token)
-    return remote.held(session, token, worker, shard_id=shard_id, attempt=attempt)
+    http_leases.require_valid(session, token)
+    return http_leases.held(session, token, worker, shard_id=shard_id, attempt=attempt)
 
 
 Held = Annotated[ClaimedShard, Depends(held_shard)]
@@ -74,12 +74,12 @@ class Asked:
     def shard(self, session: Session) -> ClaimedShard:
         """Return the shard, which this worker claimed. Raises NotAuthenticated or NotFound."""
         token = identify(session, self.credentials)
-        remote.require_valid(session, token)
-        return remote.held(session, token, self.worker, shard_id=self.shard_id, attempt=self.attempt)
+        http_leases.require_valid(session, token)
+        return http_leases.held(session, token, self.worker, shard_id=self.shard_id, attempt=self.attempt)
 
 
 def asked(
-    worker: Worker, shard_id: ShardId, attempt: Attempt, database: DatabaseDep, credentials: Credentials
+    worker: Worker, shard_id: ShardId, attempt: Attempt, database: UnadmittedDatabase, credentials: Credentials
 ) -> Asked:
     return Asked(worker, shard_id, attempt, database, credentials)
 
@@ -95,15 +95,15 @@ def register_worker(
     """Say what the worker is. It is refused with the reasons if no split of the competition takes it."""
 
     def step(session: Session) -> Terms:
-        return remote.register(session, settings, identify(session, credentials), body.of(worker))
+        return http_leases.register(session, settings, identify(session, credentials), body.of(worker))
 
-    return TermsOut.model_validate(remote.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S)))
+    return TermsOut.model_validate(http_leases.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S)))
 
 
 @router.put("/state", status_code=status.HTTP_204_NO_CONTENT)
 def set_worker_state(worker: Worker, body: StateIn, session: SessionDep, token: CurrentToken) -> None:
     """Say that the worker takes nothing new, or has ended."""
-    remote.set_state(session, token, worker, WorkerState(body.state))
+    http_leases.set_state(session, token, worker, WorkerState(body.state))
 
 
 @router.post("/claim", dependencies=[Depends(require_token)])
@@ -114,16 +114,17 @@ def claim_shard(
     database: DatabaseDep,
     storage: StorageDep,
     settings: SettingsDep,
+    admission: AdmissionDep,
     credentials: Credentials,
 ) -> ClaimOut:
     """Ask for the fairest shard. A worker that holds one already is told of that one again."""
 
     def step(session: Session) -> tuple[WorkerToken, Claim]:
         token = identify(session, credentials)
-        return token, remote.claim(session, settings, token, worker)
+        return token, http_leases.claim(session, settings, token, worker)
 
     token, claim = database.retrying(step, within_s=CLAIM_WITHIN_S)
-    note_use_later(background, database, token)
+    note_use_later(background, admission, database, token)
     shard = claim.shard
     if shard is not None:
         shard = _as_remote_workers_see_it(database, storage, settings, shard)
@@ -133,14 +134,14 @@ def claim_shard(
 @router.put(SHARD + "/lease")
 def renew_lease(body: ProgressIn, session: SessionDep, settings: SettingsDep, shard: Held) -> StepOut:
     """Keep the shard, and say how far it is. `held` is false once it is in other hands or its time is up."""
-    held = remote.heartbeat(session, settings, shard, runs_done=body.runs_done, wall_time_s=body.wall_time_s)
+    held = http_leases.heartbeat(session, settings, shard, runs_done=body.runs_done, wall_time_s=body.wall_time_s)
     return StepOut(held=held)
 
 
 @router.put(SHARD + "/controls", status_code=status.HTTP_204_NO_CONTENT)
 def note_controls(body: ControlsIn, session: SessionDep, shard: Held) -> None:
     """Say what confines the attempt's runs."""
-    claims.note_controls(session, shard, body.controls)
+    leases.note_controls(session, shard, body.controls)
 
 
 @router.get(
@@ -152,29 +153,32 @@ def note_controls(body: ControlsIn, session: SessionDep, shard: Held) -> None:
 def download_file(
     sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")],
     asked_for: AskedFor,
+    *,
     storage: StorageDep,
     settings: SettingsDep,
+    admission: AdmissionDep,
 ) -> Response:
     """Download a file of a shard that the worker holds: the submission, its split's manifest, a file named there."""
     with asked_for.database.read() as session:
-        shard = remote.require_current(session, asked_for.shard(session))
+        shard = http_leases.require_current(session, asked_for.shard(session))
     split = artefacts.workers_split(storage, shard)
     if sha256 == split.manifest_sha256:
         return Response(split.manifest, media_type=BINARY)
-    return _file(storage, artefacts.stored_key(storage, shard, sha256), direct=settings.worker_downloads == "storage")
+    key = artefacts.stored_key(storage, shard, sha256)
+    return _file(storage, key, direct=settings.worker_downloads == "storage", admission=admission)
 
 
 @router.put(
     SHARD + "/result",
-    dependencies=[Depends(require_token)],
+    dependencies=[Depends(require_token_briefly)],
     responses=problems(409, 413),
     openapi_extra={"requestBody": {"required": True, "content": {BINARY: {"schema": {"format": "binary"}}}}},
 )
-async def send_result(request: Request, asked_for: AskedFor, storage: StorageDep) -> StepOut:
+async def send_result(request: Request, asked_for: AskedFor, storage: StorageDep, admission: AdmissionDep) -> StepOut:
     """Send the outputs of the shard's runs (safetensors), and so close it. They are kept if the attempt counts."""
-    shard, n_forget = await run_in_threadpool(_shard_of_runs, asked_for)
-    data = await _received(request, most=results.most_bytes(shard, n_forget=n_forget))
-    return await run_in_threadpool(_take_result, asked_for, storage, data, n_forget=n_forget)
+    shard, n_forget = await admission.run(_shard_of_runs, asked_for)
+    data = await _received(request, most=result_validation.most_bytes(shard, n_forget=n_forget))
+    return await admission.run(_take_result, asked_for, storage, data, n_forget=n_forget)
 
 
 @router.post(SHARD + "/passed", responses=problems(409))
@@ -182,33 +186,33 @@ def end_smoke_run(body: PassedIn, session: SessionDep, shard: Held) -> StepOut:
     """End a smoke run that went well."""
     if shard.kind is not ShardKind.SMOKE:
         raise Conflict("A shard of runs ends with its result; send that to .../result")
-    return StepOut(held=remote.close(session, shard, _logs(body.logs), wall_time_s=body.wall_time_s))
+    return StepOut(held=http_leases.close(session, shard, _logs(body.logs), wall_time_s=body.wall_time_s))
 
 
 @router.post(SHARD + "/failure")
 def fail_shard(body: FailureIn, session: SessionDep, shard: Held) -> StepOut:
-    """End the whole evaluation: a run of the participant's code failed."""
-    held = remote.fail(session, shard, body.failure(), _logs(body.logs), runs_done=body.runs_done)
+    """End the complete evaluation: a run of the participant's code failed."""
+    held = http_leases.fail(session, shard, body.failure(), _logs(body.logs), runs_done=body.runs_done)
     return StepOut(held=held)
 
 
 @router.post(SHARD + "/give-back")
 def give_shard_back(body: ReasonIn, session: SessionDep, settings: SettingsDep, shard: Held) -> StepOut:
     """Return the shard because this host cannot run it. Several such attempts end its evaluation."""
-    held = remote.give_back(session, settings, shard, reason=body.reason, runs_done=body.runs_done)
+    held = http_leases.give_back(session, settings, shard, reason=body.reason, runs_done=body.runs_done)
     return StepOut(held=held)
 
 
 @router.post(SHARD + "/hand-over")
 def hand_shard_over(body: ProgressIn, session: SessionDep, shard: Held) -> StepOut:
     """Return the shard because the worker stops, which is nobody's fault."""
-    return StepOut(held=remote.hand_over(session, shard, runs_done=body.runs_done))
+    return StepOut(held=http_leases.hand_over(session, shard, runs_done=body.runs_done))
 
 
 @router.post(SHARD + "/over-time")
 def end_over_time(body: ProgressIn, session: SessionDep, shard: Held) -> StepOut:
     """End the evaluation if its runs together have used up the competition's time; else nothing happens."""
-    return StepOut(held=remote.end_if_over_time(session, shard, runs_done=body.runs_done))
+    return StepOut(held=http_leases.end_if_over_time(session, shard, runs_done=body.runs_done))
 
 
 def _as_remote_workers_see_it(
@@ -218,7 +222,7 @@ def _as_remote_workers_see_it(
         return replace(shard, manifest_sha256=artefacts.workers_split(storage, shard).manifest_sha256)
     except HostFault as error:
         with database.write() as session:
-            remote.give_back(session, settings, shard, reason=error.detail, runs_done=0)
+            http_leases.give_back(session, settings, shard, reason=error.detail, runs_done=0)
         raise
 
 
@@ -227,20 +231,22 @@ def _shard_of_runs(asked_for: Asked) -> tuple[ClaimedShard, int]:
         shard = asked_for.shard(session)
         if shard.kind is not ShardKind.RUNS:
             raise Conflict("A smoke run has no result; end it with .../passed")
-        return shard, remote.n_forget(session, shard)
+        return shard, http_leases.n_forget(session, shard)
 
 
 def _take_result(asked_for: Asked, storage: Storage, data: bytes, *, n_forget: int) -> StepOut:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
-        wanted = claims.is_current(session, shard)
-    result = results.check(data, shard, n_forget=n_forget)
+        wanted = leases.is_current(session, shard)
+    result = result_validation.check(data, shard, n_forget=n_forget)
     key = result.key(shard)
     if wanted:
         storage.write(key, data)
     with asked_for.database.write() as session:
         shard = asked_for.shard(session)
-        held = remote.close(session, shard, result_key=key, result_sha256=result.sha256, wall_time_s=result.wall_time_s)
+        held = http_leases.close(
+            session, shard, result_key=key, result_sha256=result.sha256, wall_time_s=result.wall_time_s
+        )
     return StepOut(held=held)
 
 
@@ -254,7 +260,7 @@ async def _received(request: Request, *, most: int) -> bytes:
     return bytes(data)
 
 
-def _file(storage: Storage, key: str, *, direct: bool) -> Response:
+def _file(storage: Storage, key: str, *, direct: bool, admission: Admission) -> Response:
     if storage.is_local:
         path = storage.local_folder(key)
         if not path.is_file():
@@ -263,7 +269,7 @@ def _file(storage: Storage, key: str, *, direct: bool) -> Response:
     link = storage.signed_url(key, expires_s=LINK_S) if direct else None
     if link:
         return RedirectResponse(link, status_code=status.HTTP_307_TEMPORARY_REDIRECT)
-    return StreamingResponse(storage.chunks(key), media_type=BINARY)
+    return StreamingResponse(admission.pieces(storage.chunks(key)), media_type=BINARY)
 
 
 def _logs(logs: list[LogIn]) -> list[tuple[int, str]]:

@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from lethe.competition.visibility import Visibility
 from server.db import moment
-from server.models.competition import Competition, Split, SplitState, Visibility
+from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard
 from server.models.worker import Worker, WorkerToken
 
@@ -58,12 +59,6 @@ def n_forget_of_shard(session: Session, shard_id: int) -> int:
 
 def worker(session: Session, name: str) -> Worker | None:
     return session.get(Worker, name)
-
-
-def workers_of(session: Session, *, seen_within_s: float) -> Sequence[Worker]:
-    """Return the workers heard of lately, by name."""
-    statement = select(Worker).where(Worker.seen_at > moment(-seen_within_s)).order_by(Worker.name)
-    return session.scalars(statement).all()
 
 
 def forget_silent(session: Session, *, after_s: float) -> None:

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Depends, status
 
-from server.accounts.access import CurrentAccount, require_organiser_of
-from server.accounts.access import OrganisedCompetition as Organised
+from server.accounts.auth_dependencies import CurrentAccount, require_organiser_of
+from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.deps import SessionDep
-from server.problems import problems
+from server.problem_details import problems
 from server.workers import service, tokens
 from server.workers.schemas import AttachedWorkerOut, IssuedWorkerTokenOut, NewWorkerToken, WorkerTokenOut
 
@@ -29,7 +29,7 @@ def list_worker_tokens(session: SessionDep, competition: Organised) -> list[Work
 def create_worker_token(
     body: NewWorkerToken, session: SessionDep, competition: Organised, account: CurrentAccount
 ) -> IssuedWorkerTokenOut:
-    """Make a token with which machines of your own may run this competition's shards. It is shown this once."""
+    """Create token with which machines of your own may run this competition's shards. It is shown this once."""
     valid_for = timedelta(days=body.expires_in_days)
     issued = tokens.issue(
         session, competition, name=body.name, valid_for=valid_for, public_only=body.public_only, actor=account
@@ -39,7 +39,7 @@ def create_worker_token(
 
 @router.delete("/worker-tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT)
 def revoke_worker_token(token_id: str, session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
-    """Refuse a worker token from now on. What its workers hold goes back to the queue at once."""
+    """Revoke a worker token. Shards of its workers return to the queue at once."""
     tokens.revoke(session, competition, token_id, actor=account)
 
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from server.evaluations.claims import ClaimedShard, Failure
+from server.evaluations.leases import ClaimedShard, Failure
 from server.models.submission import Fault
-from server.workers.fitness import WorkerFacts
+from server.workers.compatibility import WorkerFacts
 
 MOST_LOG_CHARS = 1 << 20
 Runs = Annotated[int, Field(ge=0, le=65_536)]
@@ -42,7 +42,7 @@ class WorkerTokenOut(_Out):
 
 
 class IssuedWorkerTokenOut(WorkerTokenOut):
-    """A worker token at the one moment when it can be read."""
+    """A worker token at the only time when it can be read."""
 
     token: str = Field(examples=["lethe_worker_3q2-7wAAAA..."])
 

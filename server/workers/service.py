@@ -8,9 +8,9 @@ from server.db import moment
 from server.models.competition import Competition
 from server.models.worker import Worker, WorkerState
 from server.workers import repository
-from server.workers.fitness import Fitting, WorkerFacts
+from server.workers.compatibility import Fitting, WorkerFacts
 
-FORGOTTEN_AFTER_S = 7 * 24 * 3600.0
+REMOVED_AFTER_S = 7 * 24 * 3600.0  # of silence: the list of workers shows it no longer
 
 
 def report(
@@ -24,7 +24,7 @@ def report(
     """Store what a worker says of itself and which splits refuse it. token_id: what it came with, if it is remote."""
     row = repository.worker(session, facts.name)
     if row is None:
-        repository.forget_silent(session, after_s=FORGOTTEN_AFTER_S)
+        repository.forget_silent(session, after_s=REMOVED_AFTER_S)
         row = Worker(name=facts.name, token_id=token_id)
         session.add(row)
     row.state = state.value
@@ -33,11 +33,6 @@ def report(
     row.versions = facts.versions
     row.refusals = fit.refusals
     row.seen_at = moment()  # an SQL expression, taken at flush
-
-
-def heard_of(session: Session, *, within_s: float) -> Sequence[Worker]:
-    """Return the workers heard of lately."""
-    return repository.workers_of(session, seen_within_s=within_s)
 
 
 def attached(session: Session, competition: Competition) -> Sequence[Worker]:

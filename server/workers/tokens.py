@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict, NotFound
 from server.accounts.secrets import digest, new_token
 from server.admin import audit
 from server.db import now
-from server.errors import Conflict, NotFound
-from server.evaluations import claims
+from server.evaluations import leases
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.worker import WorkerToken
@@ -23,7 +23,7 @@ USE_IS_NOTED_EVERY = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class IssuedWorkerToken:
-    """A token at the one moment when it can be read."""
+    """A token at the only time when it can be read."""
 
     row: WorkerToken
     token: str
@@ -32,7 +32,7 @@ class IssuedWorkerToken:
 def issue(
     session: Session, competition: Competition, *, name: str, valid_for: timedelta, public_only: bool, actor: Account
 ) -> IssuedWorkerToken:
-    """Make a token for the competition's shards. Raises Conflict where there are too many."""
+    """Create token for the competition's shards. Raises Conflict where there are too many."""
     if len(of_competition(session, competition)) >= MOST_TOKENS:
         raise Conflict(f"A competition has at most {MOST_TOKENS} worker tokens; revoke one first")
     token = new_token(PREFIX)
@@ -67,7 +67,7 @@ def revoke(session: Session, competition: Competition, token_id: str, *, actor: 
     if row.revoked_at is not None:
         return 0
     row.revoked_at = now()
-    freed = claims.take_from(session, repository.worker_names(session, token_id), reason="its token was revoked")
+    freed = leases.take_from(session, repository.worker_names(session, token_id), reason="its token was revoked")
     audit.record(
         session,
         actor,

@@ -143,7 +143,7 @@ def test_an_organiser_creates_looks_and_disqualifies(person: Callable[..., Perso
     page.fill("#text", text)
     page.get_by_role("button", name="Check and preview").click()
     page.get_by_text("The file is valid.").wait_for()
-    page.get_by_role("button", name="Make the draft").click()
+    page.get_by_role("button", name="Create the draft").click()
     page.get_by_text("Only its organisers see it.").wait_for()
     page = grace.go("/organise/digits/submissions?stage=scored")
     page.locator("input[name=submission]").first.check()

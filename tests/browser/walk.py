@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from server.accounts import recovery
+from lethe.competition.visibility import Visibility
+from server.accounts import password_reset
 from server.accounts import service as accounts
-from server.admin import rejudging
-from server.admin.rejudging_sets import Chosen
 from server.competitions import service as competitions
 from server.deps import get_database
-from server.models.competition import Visibility
+from server.rejudging import service
+from server.rejudging.sets import Chosen
 from server.teams import joining
 from server.teams import service as teams
 from server.web.competition_pages import STARTER_TOML
@@ -46,7 +46,7 @@ VISITOR = (
     Visit("/api/docs", "HTTP API · Lethe"),
     Visit(SLUG, DIGITS),
     Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
-    Visit("/nowhere", "There is no such thing · Lethe", status=404),
+    Visit("/nowhere", "Not found · Lethe", status=404),
 )
 PARTICIPANT = (
     Visit(SLUG, DIGITS),
@@ -63,7 +63,7 @@ PARTICIPANT = (
     Visit(SUBMISSION, f"Scored [0-9.]+ · {RUN}"),
     Visit(f"{SUBMISSION}/source", f"Code of {RUN}"),
     Visit(f"{SUBMISSION}/receipt", f"Receipt, [0-9.]+ · {DIGITS}"),
-    Visit("/organise", "You may not do this · Lethe", status=403),
+    Visit("/organise", "No permission · Lethe", status=403),
 )
 ORGANISER = (
     Visit("/organise", "1 warning · Dashboard · Lethe"),
@@ -107,7 +107,7 @@ def prepare() -> dict[str, str]:
         grace, ada, brisk = (accounts.find(session, name) for name in ("grace", "ada", "brisk-river"))
         competitions.create(session, STARTER_TOML.read_text().replace('"my-competition"', '"draft"'), organiser=grace)
         digits = competitions.get(session, "digits", account=grace)
-        made = rejudging.start(
+        made = service.start(
             session,
             digits,
             visibility=Visibility.PUBLIC,
@@ -117,5 +117,5 @@ def prepare() -> dict[str, str]:
             reason="the cap was wrong",
         )
         invited = joining.invite(session, teams.own_team(session, digits, brisk), actor=brisk)
-        reset = recovery.issue(session, ada, actor=None, lifetime=timedelta(hours=1))
+        reset = password_reset.issue(session, ada, actor=None, lifetime=timedelta(hours=1))
         return {"rejudging_id": made.id, "invitation_token": invited.token or "", "reset_token": reset.token}

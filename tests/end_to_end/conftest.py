@@ -1,4 +1,4 @@
-"""A whole embedded instance per test module: real web server, Redis, worker and sandbox, reached over HTTP."""
+"""A complete embedded instance per test module: real web server, Redis, worker and sandbox, reached over HTTP."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from server.cli.people import organiser_credentials
-from server.client.api import ApiError, JsonObject, LetheClient
+from lethe.client.api import ApiError, JsonObject, LetheClient
+from server.cli.seed_accounts import organiser_credentials
 from server.config import Settings
 from server.db import Database
 from server.embedded.instance import running
@@ -35,7 +35,7 @@ options = {{ hidden = [16] }}
 epochs = 6
 learning_rate = 0.1
 [splits]
-seed = 1
+seed = 18446744073709551617
 train_size = 400
 test_fraction = 0.4
 [splits.forget]
@@ -83,13 +83,13 @@ class Instance:
         return [
             pid
             for pid, command in descendants(os.getpid())
-            if "worker.app" in command and "beat" in command and _parent_is_worker(pid)
+            if "-m worker" in command and "beat" in command and _parent_is_worker(pid)
         ]
 
 
 def _parent_is_worker(pid: int) -> bool:
     parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    return "worker.app" in Path(f"/proc/{parent}/cmdline").read_bytes().decode(errors="replace")
+    return b"-m\0worker\0" in Path(f"/proc/{parent}/cmdline").read_bytes()
 
 
 @contextmanager

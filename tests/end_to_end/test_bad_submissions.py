@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server.client.api import ApiError, LetheClient
+from lethe.client.api import ApiError, LetheClient
 from tests.end_to_end.conftest import Instance, end_of
 
 SIGNATURE = "def unlearning(net, retain, forget, val):\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from server.client.api import ApiError, LetheClient
+from lethe.client.api import ApiError, LetheClient
 from server.models.evaluation import PublicScore
 from tests.end_to_end.conftest import Instance, end_of, wait_until
 
@@ -38,7 +38,7 @@ def lethe(instance: Instance, folder: Path) -> Command:
     }
 
     def run(
-        *words: str, program: tuple[str, ...] = ("-m", "server.cli.main"), cwd: Path = folder, **variables: str
+        *words: str, program: tuple[str, ...] = ("-m", "lethe.cli.main"), cwd: Path = folder, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         command, there = [sys.executable, *program, *words], environment | variables
         return subprocess.run(command, cwd=cwd, env=there, capture_output=True, text=True, check=False)
@@ -167,7 +167,7 @@ def scored(instance: Instance, folder: Path, seed: str) -> str:
     return str(ended["id"])
 
 
-def test_replay_gives_the_same_bits_and_names_a_score_that_was_changed(
+def test_replay_gives_the_same_bits_and_names_a_changed_score(
     instance: Instance, lethe_there: Command, folder: Path
 ) -> None:
     submission = scored(instance, folder, "pass")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from server.client.api import JsonObject, LetheClient
+from lethe.client.api import JsonObject, LetheClient
 from server.models.evaluation import PublicScore, ShardAttempt
 from tests.end_to_end.conftest import Instance, end_of, kill, wait_until
 from tests.end_to_end.test_bad_submissions import ONE_STEP

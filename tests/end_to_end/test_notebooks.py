@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import examples
-from server.client.api import ApiError, JsonObject, LetheClient
+from lethe.client.api import ApiError, JsonObject, LetheClient
 from tests.end_to_end.conftest import Instance, end_of, open_instance
 
 NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
@@ -38,7 +38,7 @@ run_wall_time_floor_s = 120
 memory_mib = 2048
 submissions_per_day = 100
 [splits]
-seed = 0
+seed = 18446744073709551616
 [submissions]
 modes = ["function", "notebook"]
 cuda = "map-to-cpu"

@@ -1,4 +1,4 @@
-"""A whole competition, played over HTTP on PostgreSQL and Redis with two workers: twelve teams, sixty submissions.
+"""A complete competition, played over HTTP on PostgreSQL and Redis with two workers: twelve teams, sixty submissions.
 
 Each act says first what must come of it. What is expected of boards and finals is computed here, from the scores alone
 and by the rules on paper, never by the server's own code.
@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from server.cli.people import organiser_credentials
-from server.client.api import ApiError, JsonObject, LetheClient
+from lethe.client import receipts
+from lethe.client.api import ApiError, JsonObject, LetheClient
+from server.cli.seed_accounts import organiser_credentials
 from server.competitions.lifecycle import ACTIONS
 from server.evaluations.seeds import run_seed
 from server.models.evaluation import PublicScore
-from server.submissions import receipts
 from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, running_cluster, wait_until
 from tests.support.smtp import MailServer, mail_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # of use where a machine is crowded
 
-SLUG, N, SPLIT_SEED = "tiny", 4, 1
+SLUG, N, SPLIT_SEED = "tiny", 4, 2**64 + 1
 MOVES = frozenset(ACTIONS.values())
 TEAMS = [f"team{i:02}" for i in range(12)]
 PER_DAY, FINALS = 5, 2
@@ -379,7 +379,7 @@ def private_rescoring(play: Play, finals: dict[str, list[str]]) -> None:
 
 
 def a_rejudging_mends_a_wrong_score(play: Play) -> None:
-    """One public score is made wrong as a faulty scorer would have; scored anew it is right, and only once applied."""
+    """One public score is made wrong as a faulty scorer would have; scored again it is right, and only once applied."""
     scores = public_scores(play)
     right = ranked(best_of(play.sent, scores))
     victim = max(play.of("team10"), key=lambda one: scores[one.id])

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from server.client.api import ApiError, LetheClient
+from lethe.client.api import ApiError, LetheClient
+from lethe.evaluation.manifest import Manifest, verify_split
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.evaluation.shard_outputs import ShardOutputs, join
 from server.models.evaluation import Shard, ShardKind
 from server.storage import Storage
 from tests.end_to_end.conftest import Instance, competition_toml, end_of, open_instance
-from worker.results import ShardOutputs, join
-from worker.splits.manifest import Manifest, verify_split
-from worker.splits.outputs import read_outputs
 
 RUNS = 5
 REUSE_N_N = '[metric]\nsetup = "reuse-n-n"\n'
@@ -39,7 +39,7 @@ def build(input_shape, n_classes):
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """The originals differ in their whole numbers too."""
+    """The originals differ in their integers too."""
     toml = competition_toml(n=RUNS, shard=2).replace(MLP, OWN_ORDER) + REUSE_N_N
     with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml) as opened:
         yield opened

@@ -1,6 +1,6 @@
 """Random faults, drawn from a seed, over a cluster at work, and the promises that must hold afterwards.
 
-Faults that last are mended by and by, while others happen. What Lethe does not start again itself (a dead web server,
+Faults that last are fixed by and by, while others happen. What Lethe does not start again itself (a dead web server,
 a dead worker) is started again at once, as systemd would.
 """
 
@@ -21,7 +21,7 @@ import redis
 from celery import Celery
 from sqlalchemy import text
 
-from server.client.api import ApiError, JsonObject, Unreachable
+from lethe.client.api import ApiError, JsonObject, Unreachable
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, SWEEP, configure
 from tests.faults.cluster import LEASE_S, Cluster, Score, code, restart_redis, wait_until
 from tests.faults.forked import Process
@@ -43,7 +43,7 @@ class Chaos:
     leaving: list[Process] = field(default_factory=list)
     web: Process | None = None
     beat: Process | None = None
-    mending: list[tuple[float, str, Callable[[], None]]] = field(default_factory=list)  # (when, what, how)
+    fixing: list[tuple[float, str, Callable[[], None]]] = field(default_factory=list)  # (when, what, how)
     accepted: dict[str, str] = field(default_factory=dict)  # submission id -> person
     unsure: int = 0  # uploads that got no answer: they may have been taken
     counts: dict[str, int] = field(default_factory=dict)
@@ -89,30 +89,30 @@ class Chaos:
         self.counts[name] = self.counts.get(name, 0) + 1
         FAULTS[name](self)
 
-    def mend_what_is_due(self, *, all_of_it: bool = False) -> None:
+    def fix_what_is_due(self, *, all_of_it: bool = False) -> None:
         at = time.monotonic()
-        due = [one for one in self.mending if all_of_it or one[0] <= at]
-        self.mending = [one for one in self.mending if one not in due]
-        for _, what, mend in due:
-            self.tell(f"  mended: {what}")
-            mend()
+        due = [one for one in self.fixing if all_of_it or one[0] <= at]
+        self.fixing = [one for one in self.fixing if one not in due]
+        for _, what, fix in due:
+            self.tell(f"  fixed: {what}")
+            fix()
 
     def look_after(self, seconds: float) -> None:
-        """Mend what is due until the time is over."""
+        """Fix what is due until the time is over."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self.mend_what_is_due()
+            self.fix_what_is_due()
             time.sleep(0.05)
 
     def under_repair(self, what: str) -> bool:
-        return any(name == what for _, name, _ in self.mending)
+        return any(name == what for _, name, _ in self.fixing)
 
-    def mend_later(self, what: str, mend: Callable[[], None], *, after_s: float) -> None:
-        self.mending.append((time.monotonic() + after_s, what, mend))
+    def fix_later(self, what: str, fix: Callable[[], None], *, after_s: float) -> None:
+        self.fixing.append((time.monotonic() + after_s, what, fix))
 
     def end(self, *, within_s: float) -> None:
-        """Mend everything and wait until every submission has ended."""
-        self.mend_what_is_due(all_of_it=True)
+        """Fix everything and wait until every submission has ended."""
+        self.fix_what_is_due(all_of_it=True)
         wait_until(self.cluster.answers)
         wait_until(lambda: not self._open(), within_s=within_s, about=lambda: f"still open: {self._open()}")
         for process in [*self.workers, *self.leaving, *([self.beat] if self.beat else [])]:
@@ -165,7 +165,7 @@ class Chaos:
         pid = self._any_process()
         if pid:
             _send(pid, signal.SIGSTOP)
-            self.mend_later(
+            self.fix_later(
                 f"{pid} wakes", lambda: _send(pid, signal.SIGCONT), after_s=self.dice.uniform(0.2, 2 * LEASE_S)
             )
 
@@ -182,10 +182,10 @@ class Chaos:
             for pid in frozen:
                 _send(pid, signal.SIGCONT)
 
-        self.mend_later(f"worker {worker.pid} wakes", wake, after_s=self.dice.uniform(0.2, 2 * LEASE_S))
+        self.fix_later(f"worker {worker.pid} wakes", wake, after_s=self.dice.uniform(0.2, 2 * LEASE_S))
 
     def sandbox_killed(self) -> None:
-        """A sandbox as a whole, as the kernel does when it ends a whole memory group."""
+        """A sandbox as a whole, as the kernel does when it ends a complete memory group."""
         boxes = [pid for worker in self.workers if worker.is_alive for pid in worker.sandboxes()]
         if boxes:
             _send(self.dice.choice(boxes), signal.SIGKILL)
@@ -244,7 +244,7 @@ class Chaos:
             return
         self.cluster.redis.stop()
         seconds = 30.0 if self.long and self.dice.random() < 0.2 else self.dice.uniform(0.2, 4.0)
-        self.mend_later("redis", lambda: restart_redis(self.cluster), after_s=seconds)
+        self.fix_later("redis", lambda: restart_redis(self.cluster), after_s=seconds)
 
     def database_restarted(self) -> None:
         self.cluster.postgres.stop()
@@ -283,7 +283,7 @@ class Chaos:
 
     def _full(self, folder: Path, name: str) -> None:
         if not self.under_repair(name) and mount_full(folder):
-            self.mend_later(name, lambda: unmount(folder), after_s=self.dice.uniform(0.3, 3.0))
+            self.fix_later(name, lambda: unmount(folder), after_s=self.dice.uniform(0.3, 3.0))
 
 
 FAULTS: dict[str, Callable[[Chaos], None]] = {
@@ -334,7 +334,7 @@ def run(chaos: Chaos, *, faults: int, submissions: int, workers: int, pause_s: f
 
 
 def broken_promises(chaos: Chaos, undisturbed: Score) -> list[str]:
-    """Return each promise that does not hold, in words; none is how it should be."""
+    """Return each broken guarantee, as text; empty if all hold."""
     rows = submissions(chaos.cluster)
     found = [f"accepted, and gone: {lost}" for lost in sorted(chaos.accepted.keys() - {row["id"] for row in rows})]
     if len(rows) > len(chaos.accepted) + chaos.unsure:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 
-from server.cli.people import organiser_credentials
-from server.client.api import ApiError, JsonObject, LetheClient
+from lethe.client.api import ApiError, JsonObject, LetheClient
+from server.cli.seed_accounts import organiser_credentials
 from server.config import Settings
 from server.db import Database
 from server.embedded.redis import RedisProcess, start_redis
@@ -84,17 +84,17 @@ class Cluster:
             return False
 
     def start_worker(
-        self, name: str = "worker", *, concurrency: int = 1, skew_s: float = 0.0, program: str = "celery", **more: str
+        self, name: str = "worker", *, concurrency: int = 1, skew_s: float = 0.0, program: str = "worker", **more: str
     ) -> Process:
         """Start a worker. skew_s: how wrong its clock is, seconds. more: settings of its own."""
         module = "tests.faults.skewed_celery" if skew_s else program
         environment = {"LETHE_WORKER_CONCURRENCY": str(concurrency), "SKEW_S": str(skew_s)} | more
-        command = ["--app", "worker.app", "worker", "--hostname", f"{name}@test", "--concurrency", str(concurrency)]
+        command = ["--hostname", f"{name}@test", "--concurrency", str(concurrency)]
         options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
         return self._start(name, module, *command, *options, **environment)
 
     def start_beat(self) -> Process:
-        return self._start("beat", "celery", "--app", "worker.app", "beat", "--loglevel", "warning")
+        return self._start("beat", "worker", "beat", "--loglevel", "warning")
 
     def _start(self, name: str, module: str, *arguments: str, **environment: str) -> Process:
         log = self.folder / "logs" / f"{name}-{len(self.started)}.log"

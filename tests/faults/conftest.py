@@ -1,4 +1,4 @@
-"""One cluster for all tests of faults: each breaks something, mends it, and leaves no worker behind."""
+"""One cluster for all tests of faults: each breaks something, fixes it, and leaves no worker behind."""
 
 from collections.abc import Iterator
 from pathlib import Path

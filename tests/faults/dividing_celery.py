@@ -1,19 +1,20 @@
 """Celery's program in which every split is worth dividing, and which waits, with a shard of models in its hands.
 
-`python -m tests.faults.dividing_celery worker ...`. A worker that has a shard says so by a file in HELD with its name,
+`python -m tests.faults.dividing_celery`. A worker that has a shard says so by a file in HELD with its name,
 and begins to train when there is a file `go`.
 """
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from worker import preparing
-from worker.splits import model_shards
-from worker.splits.training import State, TrainingJob
+from lethe.preparation import model_shards
+from lethe.training.trainer import State, TrainingJob
+from worker.preparation import prepare_split_job
 
 HELD = Path(os.environ["HELD"])
 _train_models = model_shards.train_models
@@ -28,9 +29,9 @@ def _wait_and_train(job: TrainingJob, seeds: Mapping[int, int], **options: Any) 
 
 model_shards.MODELS_PER_SHARD = 4
 model_shards.train_models = _wait_and_train
-preparing.begin_split = partial(preparing.begin_split, share_from_s=0)
+prepare_split_job.begin_split = partial(prepare_split_job.begin_split, share_from_s=0)
 
-from celery.__main__ import main  # noqa: E402
+from worker.__main__ import main  # noqa: E402
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,7 +1,7 @@
 """Our programs as real processes, forked from one that has imported their libraries: the same, and seconds sooner.
 
 Importing torch takes longer than most faults last. Only libraries are shared: what is forked imports our own code by
-itself, and has a session, an environment and a log of its own. Whatever becomes of a test, none outlives it: each of
+itself, and has a session, an environment and its own log. Whatever becomes of a test, none outlives it: each of
 these processes ends with the one that forked it, and so do the processes that it forks itself.
 """
 
@@ -75,7 +75,7 @@ class Process:
         return [pid for pid, command in descendants(self.pid) if command == own and _parent(pid) == self.pid]
 
     def sandboxes(self) -> list[int]:
-        """Return the ids of the processes with each of which a whole sandbox below a worker ends."""
+        """Return the ids of the processes with each of which a complete sandbox below a worker ends."""
         return sorted(
             pid for pid, command in descendants(self.pid) if "bwrap" in command and "sandbox.guest.zygote" in command
         )
@@ -135,7 +135,7 @@ def _run(module: str, arguments: Sequence[str], environment: dict[str, str], log
 
 
 def _let_the_server_go() -> None:
-    """The process that forks us lives as long as anybody holds this pipe: that shall be the test alone."""
+    """The process that forks us lives as long as anybody holds this pipe: that should be the test alone."""
     server: Any = vars(forkserver)["_forkserver"]
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)

@@ -1,9 +1,10 @@
 """Celery's program under a clock that is wrong by SKEW_S seconds, in its own code and in ours.
 
-`python -m tests.faults.skewed_celery worker ...`. The class `datetime` cannot be replaced: compiled modules hold it.
+`python -m tests.faults.skewed_celery`. The class `datetime` cannot be replaced: compiled modules hold it.
 """
 
 import os
+import sys
 import time
 from datetime import datetime, timedelta
 
@@ -20,7 +21,7 @@ def _wrong_now() -> datetime:
 time.time = lambda: _right_time() + SKEW_S
 db.now = _wrong_now  # before any module takes the name from there
 
-from celery.__main__ import main  # noqa: E402
+from worker.__main__ import main  # noqa: E402
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -16,7 +16,7 @@ def disturbed(cluster: Cluster) -> Iterator[Chaos]:
     seed = int(os.environ.get("CHAOS_SEED", "1"))
     made = Chaos(cluster, random.Random(seed))
     yield made
-    made.mend_what_is_due(all_of_it=True)
+    made.fix_what_is_due(all_of_it=True)
 
 
 def test_random_faults_break_no_promise(disturbed: Chaos, undisturbed: Score) -> None:

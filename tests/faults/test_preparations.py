@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from server.models.competition import Split
-from server.models.preparing import ModelShard
+from server.models.model_shard import ModelShard
 from tests.faults.cluster import Cluster, wait_until
 from tests.faults.forked import Process
 
@@ -53,7 +53,7 @@ def start(cluster: Cluster, name: str, held: Path) -> Process:
     return cluster.start_worker(name, program="tests.faults.dividing_celery", HELD=str(held))
 
 
-def test_worker_killed_with_a_shard_of_models_in_its_hands_costs_that_shard_another_attempt(
+def test_worker_killed_with_a_model_shard_costs_one_attempt(
     cluster: Cluster, made_by_one: Path, tmp_path: Path
 ) -> None:
     workers = [start(cluster, name, tmp_path) for name in ("first", "second")]
@@ -67,7 +67,7 @@ def test_worker_killed_with_a_shard_of_models_in_its_hands_costs_that_shard_anot
     victim.kill()
     (tmp_path / "go").touch()
     wait_until(lambda: split_row(cluster).state == "ready", about=lambda: f"{split_row(cluster).stage}")
-    made = {shard.id: (shard.state, shard.attempt, shard.strikes) for shard in shards(cluster)}
+    made = {shard.id: (shard.state, shard.attempt, shard.failed_attempts) for shard in shards(cluster)}
     assert len(made) == 6
     assert made.pop(held[0].id) == ("done", 2, 1)
     assert set(made.values()) == {("done", 1, 0)}

@@ -35,7 +35,7 @@ def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undistur
     assert outcomes(cluster, submission).count("done") == 4
 
 
-def test_worker_killed_while_it_fetches_leaves_nothing_half_fetched_in_use(
+def test_worker_killed_while_fetching_leaves_no_partial_file(
     cluster: Cluster, undisturbed: Score, tmp_path: Path
 ) -> None:
     """The heir runs on the same host, with the same cache."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.cli.people import organiser_credentials
-from server.client.api import JsonObject, LetheClient
+from lethe.client.api import JsonObject, LetheClient
+from server.cli.seed_accounts import organiser_credentials
 from server.models.evaluation import Evaluation, Shard, ShardAttempt
 from tests.faults.cluster import Cluster, code, wait_until
 from tests.faults.forked import Process, start
@@ -37,7 +37,7 @@ def start_remote(cluster: Cluster, token: JsonObject, **environment: str) -> Pro
     own = {name: value for name, value in os.environ.items() if not name.startswith(("LETHE_", "AWS_"))}
     process = start(
         f"remote-{number}",
-        "server.cli.main",
+        "lethe.cli.main",
         ["worker", "--server", cluster.url],
         environment=own
         | {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
@@ -61,7 +61,7 @@ def attempts(cluster: Cluster, submission: JsonObject) -> list[tuple[str, str]]:
         return [(row.worker, row.outcome) for row in rows]
 
 
-def test_remote_worker_gives_the_same_bits_with_nothing_but_a_token(
+def test_remote_worker_with_a_token_only_gives_the_same_bits(
     cluster: Cluster, scorer: Process, organiser: LetheClient, undisturbed: Score
 ) -> None:
     token = organiser.post(TOKENS, {"name": "afar"})

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 from celery import Celery
@@ -20,7 +21,7 @@ from server.storage import content_key
 from tests.faults.chaos import mount_full, unmount
 from tests.faults.cluster import Cluster, Score, code, restart_redis, wait_until
 from tests.faults.forked import Process
-from tests.faults.test_workers import counted, failure_of, outcomes, stage_is
+from tests.faults.test_workers import counted, describe_failure, outcomes, stage_is
 
 
 def scored_like(cluster: Cluster, person: str, submission: dict[str, object], undisturbed: Score) -> None:
@@ -36,6 +37,48 @@ def test_redis_emptied_loses_no_work(cluster: Cluster, undisturbed: Score) -> No
         client.flushall()
     cluster.start_worker()
     scored_like(cluster, "emptied", submission, undisturbed)
+
+
+def test_redis_emptied_under_a_worker_loses_no_lease(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    """With no scheduler alive, the worker's own search finds the lease, although Redis has forgotten all queues."""
+    submission = cluster.submit("emptied-under", code(pause=0.4, note="emptied-under"))
+    wait_until(lambda: cluster.runs_done("emptied-under", submission) >= 1)
+    with redis.Redis.from_url(cluster.redis.client_url) as client:
+        client.flushall()
+    for pid in worker.children():
+        os.kill(pid, signal.SIGKILL)
+    scored_like(cluster, "emptied-under", submission, undisturbed)
+    assert "lost" in outcomes(cluster, submission)
+
+
+@contextmanager
+def full_redis(cluster: Cluster) -> Iterator[None]:
+    """Let Redis refuse every write that needs memory."""
+    with redis.Redis.from_url(cluster.redis.client_url) as client:
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", "1")
+        try:
+            yield
+        finally:
+            client.config_set("maxmemory", "0")
+
+
+def test_full_redis_kills_no_process_and_is_told(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    before = cluster.submit("full-redis", code(pause=0.3, note="before"))
+    wait_until(lambda: cluster.runs_done("full-redis", before) >= 1)
+    with full_redis(cluster):
+        wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).status_code == 503, within_s=10)
+        during = cluster.submit("full-during", code(note="during"))
+        other = cluster.start_worker("started-meanwhile")
+        wait_until(lambda: other.log.exists() and "maxmemory" in other.log.read_text())
+        time.sleep(3)
+        assert worker.is_alive
+        assert other.is_alive
+    scored_like(cluster, "full-redis", before, undisturbed)
+    scored_like(cluster, "full-during", during, undisturbed)
+    wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).is_success, within_s=10)
+    assert worker.is_alive
+    assert other.is_alive
 
 
 def test_redis_away_while_work_comes_in_and_runs(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
@@ -149,12 +192,12 @@ def test_full_disk_is_the_hosts_fault_and_passes(cluster: Cluster, undisturbed: 
     scored_like(cluster, person, submission, undisturbed)
 
 
-def test_disk_that_stays_full_ends_in_a_named_failure_that_costs_no_quota(cluster: Cluster) -> None:
+def test_full_disk_ends_in_a_named_failure_without_quota(cluster: Cluster) -> None:
     with full_disk(cluster.settings.scratch / "stage"):
         cluster.start_worker("full", LETHE_MAX_ATTEMPTS="2")
         submission = cluster.submit("full-for-ever", code(note="for ever"))
         cluster.end_of("full-for-ever", submission)
-    assert failure_of(cluster, submission)[:2] == ("failed", "host")
+    assert describe_failure(cluster, submission)[:2] == ("failed", "host")
     assert counted(cluster, "full-for-ever") == 0
 
 
@@ -165,5 +208,5 @@ def test_content_lost_from_storage_is_the_hosts_fault(cluster: Cluster) -> None:
     (cluster.folder / "storage" / content_key(sha256)).unlink()
     cluster.start_worker("bereft", LETHE_MAX_ATTEMPTS="2")
     cluster.end_of("gone", submission)
-    assert failure_of(cluster, submission)[:2] == ("failed", "host")
+    assert describe_failure(cluster, submission)[:2] == ("failed", "host")
     assert counted(cluster, "gone") == 0

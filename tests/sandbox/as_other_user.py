@@ -2,7 +2,7 @@
 
     python -m tests.sandbox.as_other_user pytest tests/sandbox/...
 
-In a mount namespace of its own, a private folder that hides the interpreter (a home of mode 0700) is
+In its own mount namespace, a private folder that hides the interpreter (a home of mode 0700) is
 covered by one that shows just the interpreter; then every privilege is dropped and the command runs.
 """
 

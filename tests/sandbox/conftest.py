@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sandbox.guest import networks
+from lethe.networks import builders
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 
@@ -46,7 +46,7 @@ def write_split(folder: Path, *, network: dict[str, object] = NETWORK, examples:
     folder.mkdir(parents=True)
     (folder / "network.json").write_text(json.dumps(network), encoding="utf-8")
     torch.manual_seed(0)
-    state = {name: value.contiguous() for name, value in networks.build(network).state_dict().items()}
+    state = {name: value.contiguous() for name, value in builders.build(network).state_dict().items()}
     save_file(state, folder / "original_model.safetensors")
     for number, name in enumerate(("retain", "forget", "validation")):
         generator = torch.Generator().manual_seed(number)
@@ -108,7 +108,7 @@ _NO_RUNSC = shutil.which("runsc") is None or os.geteuid() != 0
             marks=[
                 pytest.mark.slow,
                 pytest.mark.skipif(_NO_RUNSC, reason="gVisor needs runsc (apt-get install runsc) and root"),
-                # Each run imports torch anew, a quarter of a minute.
+                # Each run imports torch again, a quarter of a minute.
                 pytest.mark.skipif(not WHOLE_SUITE, reason="half an hour: ask with LETHE_TEST_WHOLE_SUITE=1"),
             ],
         ),

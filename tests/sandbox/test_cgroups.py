@@ -35,7 +35,7 @@ def v2_group(tmp_path: Path) -> RunGroup:
     return group
 
 
-def test_version_2_limits_memory_without_swap_and_counts_processes(v2_group: RunGroup, tmp_path: Path) -> None:
+def test_version_2_limits_memory_and_counts_processes(v2_group: RunGroup, tmp_path: Path) -> None:
     (folder,) = tmp_path.iterdir()
     written = {name: (folder / name).read_text(encoding="ascii") for name in list(V2_FILES)[:4]}
     assert written == {
@@ -63,7 +63,7 @@ def test_group_on_this_machine_is_made_and_removed() -> None:
     assert [sorted(folder.iterdir()) for folder in roots.folders.values()] == before
 
 
-def test_folder_outside_the_hierarchy_is_not_taken_for_a_delegated_group(tmp_path: Path) -> None:
+def test_folder_outside_the_hierarchy_is_no_delegated_group(tmp_path: Path) -> None:
     assert tmp_path not in find_roots(tmp_path).folders.values()
 
 
@@ -117,9 +117,7 @@ def test_live_group_counts_time_and_kills_what_is_in_it(live_roots: GroupRoots, 
     assert not [path for folder in live_roots.folders.values() for path in folder.glob("lethe-sandbox-*-live")]
 
 
-def test_groups_of_a_launcher_that_is_gone_are_emptied_and_removed(
-    live_roots: GroupRoots, busy: subprocess.Popen[bytes]
-) -> None:
+def test_groups_of_a_dead_launcher_are_removed(live_roots: GroupRoots, busy: subprocess.Popen[bytes]) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     folders = {folder / f"lethe-sandbox-{gone.pid}-1-left" for folder in live_roots.folders.values()}

@@ -14,7 +14,7 @@ from sandbox.errors import BackendUnavailable
 from sandbox.guest.driver_view import driver_files
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import DRIVER_FOLDER, Mount
-from worker.gpu import system_files
+from worker.evaluation.gpu_sandbox import system_files
 
 from .conftest import TEST_POLICY, write_submission
 
@@ -68,7 +68,7 @@ def seen(split: Path, stage: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return found
 
 
-def test_it_reads_copies_of_what_drivers_read_and_finds_all_else_empty(seen: dict[str, Any]) -> None:
+def test_driver_files_are_copies_and_all_else_is_empty(seen: dict[str, Any]) -> None:
     texts = {path.removeprefix("/proc/"): text for path, text in seen["proc"].items() if text}
     expected = {name: text for name, text in driver_files().items() if text}
     assert texts.keys() == expected.keys()
@@ -92,7 +92,7 @@ def test_it_may_do_what_the_drivers_start_needs(seen: dict[str, Any]) -> None:
     assert DRIVER_FOLDER in seen["loader"].split(":")
 
 
-def test_a_back_end_that_shows_no_device_refuses_to_start_with_one(split: Path, stage: Path) -> None:
+def test_back_end_without_devices_refuses_a_device(split: Path, stage: Path) -> None:
     policy = replace(TEST_POLICY, devices=("/dev/null",))
     with pytest.raises(BackendUnavailable, match="for a GPU choose the back-end 'bubblewrap'"):
         Runsc().connect(StartRequest(data_dir=split, stage_dir=stage, policy=policy, uid=None))
@@ -118,7 +118,7 @@ CUTS: dict[str, Callable[[str], bool]] = {
 }
 
 
-def test_copies_hold_the_drivers_own_lines_and_forbid_it_to_mend_its_files(tmp_path: Path) -> None:
+def test_copies_hold_driver_lines_and_forbid_device_changes(tmp_path: Path) -> None:
     files = driver_files(make_proc(tmp_path))
     assert files.keys() == CUTS.keys()
     assert {name: check(files[name]) for name, check in CUTS.items()} == dict.fromkeys(CUTS, True)

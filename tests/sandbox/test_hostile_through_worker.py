@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from server.client.api import LetheClient
+from lethe.client.api import LetheClient
 from server.models.evaluation import Evaluation, PublicScore
 from server.models.submission import ENDED, Submission
 from tests.end_to_end.conftest import Instance, open_instance
@@ -40,7 +40,7 @@ epochs = 2
 learning_rate = 0.1
 min_train_accuracy = 0.05
 [splits]
-seed = 1
+seed = 18446744073709551617
 train_size = 200
 [splits.forget]
 by = "random"

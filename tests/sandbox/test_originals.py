@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load, load_file, save_file
 
+from lethe.networks import builders
 from sandbox.errors import InvalidRequest
-from sandbox.guest import networks
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import Isolation
@@ -56,7 +56,7 @@ def original(stage: Path) -> Iterator[MakeOriginal]:
     def make(index: int) -> Path:
         torch.manual_seed(1000 + index)
         path = stage / f"original-{index}.safetensors"
-        save_file({name: value.contiguous() for name, value in networks.build(NETWORK).state_dict().items()}, path)
+        save_file({name: value.contiguous() for name, value in builders.build(NETWORK).state_dict().items()}, path)
         written.append(path)
         return path
 
@@ -84,9 +84,7 @@ def test_each_run_gets_exactly_its_own_original(either: Sandbox, stage: Path, or
     assert len({result.weights for result in results}) == 3
 
 
-def test_a_run_sees_its_own_original_in_place_of_the_splits_and_no_other(
-    either: Sandbox, stage: Path, original: MakeOriginal
-) -> None:
+def test_run_sees_only_its_own_original(either: Sandbox, stage: Path, original: MakeOriginal) -> None:
     folder = write_submission(stage, "looks", LOOK)
     own, _other = original(0), original(1)
     result = either.run(RunRequest(code_dir=folder, original=own, kind="sample"))
@@ -109,9 +107,7 @@ def test_the_next_run_without_one_starts_from_the_splits_own(
     assert sandbox.run(RunRequest(code_dir=folder)).weights == splits
 
 
-def test_the_splits_own_model_handed_over_gives_the_bits_of_a_run_without_one(
-    sandbox: Sandbox, split: Path, stage: Path
-) -> None:
+def test_split_model_as_original_gives_the_same_bits(sandbox: Sandbox, split: Path, stage: Path) -> None:
     folder = write_submission(stage, "good", GOOD)
     copy = Path(shutil.copy(split / "original_model.safetensors", stage / "copy.safetensors"))
     plain = sandbox.run(RunRequest(code_dir=folder, seed=5)).weights

@@ -31,9 +31,7 @@ def unlearning(*_):
 """
 
 
-def test_gvisor_gives_the_bits_that_bubblewrap_gives_and_ends_a_loop(
-    split: Path, stage: Path, sandbox: Sandbox
-) -> None:
+def test_gvisor_gives_the_bits_of_bubblewrap_and_ends_a_loop(split: Path, stage: Path, sandbox: Sandbox) -> None:
     good = RunRequest(code_dir=write_submission(stage, "good", GOOD), seed=5)
     loop = RunRequest(code_dir=write_submission(stage, "loop", LOOP_BEHIND_THE_FILTER))
     policy = replace(TEST_POLICY, wall_time_s=8, cpu_time_s=3)

@@ -71,7 +71,7 @@ def test_arguments_decide(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_the_kernel_keeps_with_a_file_is_no_wire_between_runs(machine: str) -> None:
+def test_file_state_in_the_kernel_is_no_channel_between_runs(machine: str) -> None:
     number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
     pretended, refused = 0x50000, 0x50000 | errno.EPERM
     assert decide(machine, number["flock"], 3, 2) == pretended
@@ -84,7 +84,7 @@ def test_what_the_kernel_keeps_with_a_file_is_no_wire_between_runs(machine: str)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_file_of_the_hosts_is_put_on_disk_and_no_page_it_put_aside_is_taken(machine: str) -> None:
+def test_sync_and_huge_pages_of_the_host_are_out_of_reach(machine: str) -> None:
     number = {name: pair[MACHINES[machine][0]] for name, pair in CHECKED.items()}
     pretended = 0x50000
     assert {decide(machine, number[call], 3) for call in ("fsync", "fdatasync", "sync_file_range")} == {pretended}
@@ -130,7 +130,7 @@ def test_calls_for_drivers_are_open_with_a_device_alone(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_drivers_memory_files_take_no_page_that_the_host_put_aside(machine: str) -> None:
+def test_driver_memory_files_take_no_huge_pages(machine: str) -> None:
     memfd_create = FOR_DRIVERS["memfd_create"][MACHINES[machine][0]]
     cloexec, huge_pages, of_2_mib = 1, 4, 21 << 26
     assert decide(machine, memfd_create, 4096, cloexec, accelerator=True) == ALLOW

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.policy import RunPolicy
-from sandbox.stream import FrameState, WeightsProblem
 from sandbox.verdict import MESSAGES, Context, ExitFacts, Fault, KillReason, judge
 
 POLICY = RunPolicy()

@@ -16,11 +16,11 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from server.config import Settings
-from server.metrics import http
-from server.metrics.repository import Figures
-from server.metrics.service import _Instance
+from server.prometheus import http
+from server.prometheus.repository import Figures
+from server.prometheus.service import _Instance
 from tests.support.instance import Instance
-from worker import metrics as of_workers
+from worker.host import prometheus as of_workers
 
 ROOT = Path(__file__).parents[2]
 RULES = [
@@ -30,7 +30,9 @@ RULES = [
 ]
 PANELS = json.loads((ROOT / "docker" / "monitoring" / "dashboard.json").read_text())["panels"]
 EXPRESSIONS = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
-OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all((ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text()))
+OBJECTS: list[dict[str, Any]] = list(
+    yaml.safe_load_all((ROOT / "docs" / "operators" / "deploy" / "kubernetes.yaml").read_text())
+)
 CONTAINERS = [
     (f"{one['kind']} {one['metadata']['name']}", container)
     for one in OBJECTS
@@ -82,7 +84,7 @@ def test_figures_of_the_instance_are_in_its_answer(server: Instance) -> None:
 
 
 def test_every_alert_has_its_remedy() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "operators" / "operations.md").read_text()
     told = set(re.findall(r"^\| (Lethe\w+) \|", text, flags=re.MULTILINE))
     assert {rule["alert"] for rule in RULES} == told
 
@@ -98,18 +100,19 @@ def test_container_runs_something_of_the_project(name: str, container: dict[str,
 
 def check_command(program: str, arguments: list[str]) -> None:
     if program == "python":
-        compile(arguments[1], "command", "exec")
+        if arguments[0] == "-m":
+            assert importlib.util.find_spec(f"{arguments[1]}.__main__") is not None
+        else:
+            compile(arguments[1], "command", "exec")
         return
     assert program in {entry.name for entry in entry_points(group="console_scripts")}
     if "--factory" in arguments:
         module, _, factory = arguments[arguments.index("--factory") + 1].partition(":")
         assert callable(getattr(importlib.import_module(module), factory))
-    if "--app" in arguments:
-        assert importlib.util.find_spec(arguments[arguments.index("--app") + 1]) is not None
 
 
 def test_secret_is_described_by_settings_there_are() -> None:
-    comments = " ".join(re.findall(r"#(.*)", (ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text()))
+    comments = " ".join(re.findall(r"#(.*)", (ROOT / "docs" / "operators" / "deploy" / "kubernetes.yaml").read_text()))
     assert set(re.findall(r"LETHE_[A-Z_]+[A-Z]", comments)) <= KNOWN_SETTINGS
 
 
@@ -148,10 +151,10 @@ def test_service_and_scaler_point_at_what_there_is() -> None:
 def test_unit_of_systemd_starts_a_worker_with_settings_there_are() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    text = (ROOT / "docs" / "deploy" / "lethe-worker.service").read_text()
+    text = (ROOT / "docs" / "operators" / "deploy" / "lethe-worker.service").read_text()
     unit.read_string(text)
     service = unit["Service"]
     program, *arguments = shlex.split(service["ExecStart"])
     check_command(Path(program).name, arguments)
-    assert service["KillMode"] == "mixed"  # docs/workers.md: the main process alone is signalled
+    assert service["KillMode"] == "mixed"  # docs/operators/workers.md: the main process alone is signalled
     assert set(re.findall(r"Environment=(LETHE_\w+)=", text)) <= KNOWN_SETTINGS

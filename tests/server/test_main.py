@@ -50,7 +50,7 @@ def test_unknown_page_is_a_page_for_people(server: Instance) -> None:
     answer = server.client.get("/nothing", headers={"Accept": "text/html,*/*"})
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
-    assert "<h1>There is no such thing</h1>" in answer.text
+    assert "<h1>Not found</h1>" in answer.text
     for_programs = server.client.get("/nothing")
     assert for_programs.headers["content-type"] == "application/problem+json"
 
@@ -163,7 +163,7 @@ def test_unexpected_error_tells_nothing_but_its_id(
     assert "the secret cause" in caplog.text
 
 
-def test_while_it_serves_the_interpreter_switches_often_and_collects_seldom() -> None:
+def test_server_process_switches_often_and_collects_rarely() -> None:
     app = create_app()
     usual = sys.getswitchinterval(), gc.get_threshold()
 

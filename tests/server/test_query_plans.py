@@ -1,4 +1,4 @@
-"""The queries of every day on a big instance: none walks through a whole table of submissions, shards or events."""
+"""The queries of every day on a big instance: none walks through a complete table of submissions, shards or events."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,21 +8,22 @@ from sqlalchemy import Connection, Index, event, text
 from sqlalchemy.orm import Session
 
 from benchmarks.platform.claims import competition_file
+from lethe.competition.visibility import Visibility
 from server.admin import audit
 from server.admin.event_filter import EventFilter
-from server.competitions import clock
+from server.competitions import scheduler
+from server.dashboard import service as dashboard
 from server.db import Database, now
-from server.evaluations import claims, sweep
+from server.evaluations import lease_reaper, leases
 from server.leaderboard import service as boards
-from server.metrics import service as metrics
 from server.migrate import upgrade
 from server.models.account import Account
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition
 from server.models.registry import metadata
+from server.prometheus import service as metrics
 from server.submissions import service as submissions
-from server.submissions.shown import Show
+from server.submissions.list_filter import Show
 from server.teams import service as teams
-from server.web.organising import dashboard
 from tests.support.postgres import PostgresServer
 
 
@@ -64,7 +65,7 @@ ROWS = (
                                   test_ratio, scorer_version, details, computed_at)
        SELECT id, submission_id, random(), 0.1, 1, 1, '1', '{}', now() FROM evaluations""",
     """INSERT INTO shards (evaluation_id, team_id, split_id, competition_id, kind, first_run, n_runs, state, turn,
-                           attempt, strikes, runs_done, wall_time_s, queued_at, claimed_at, lease_expires_at)
+                           attempt, failed_attempts, runs_done, wall_time_s, queued_at, claimed_at, lease_expires_at)
        SELECT e.id, u.team_id, e.split_id, u.competition_id, 'runs', k * 64, 64,
               CASE WHEN k = 0 AND u.competition_id = 'c1' THEN 'queued'
                    WHEN k = 1 AND u.competition_id = 'c1' THEN 'leased' ELSE 'done' END,
@@ -157,14 +158,14 @@ def page_of_mine(session: Session, show: Show) -> object:
 ACTS: dict[str, Callable[[Session], object]] = {
     "the leaderboard": lambda s: boards.whole_board(s, competition(s), Visibility.PUBLIC),
     "the chart over time": lambda s: boards.scores_over_time(s, competition(s), ["t1-1", "t1-2"]),
-    "a claim": lambda s: claims.claim(s, worker="w", lease_s=60),
-    "a sweep": lambda s: sweep.sweep(s, now(), max_attempts=3, lease_s=60),
-    "the clock": lambda s: clock.tick(s, now()),
+    "a claim": lambda s: leases.claim(s, worker="w", lease_s=60),
+    "a sweep": lambda s: lease_reaper.sweep(s, now(), max_attempts=3, lease_s=60),
+    "the clock": lambda s: scheduler.tick(s, now()),
     "my submissions": lambda s: submissions.view(s, submissions.list_own(s, competition(s), account(s))),
     "a page of my submissions": lambda s: page_of_mine(s, Show.NEWEST),
     "my best submissions": lambda s: page_of_mine(s, Show.BEST),
     "my quota": lambda s: submissions.quota_of(s, competition(s), account(s), at=now()),
-    "the dashboard": lambda s: dashboard.look(s, [competition(s)]),
+    "the dashboard": lambda s: dashboard.get_dashboard(s, [competition(s)]),
     "the audit log of a competition": lambda s: audit.events(s, EventFilter(competition_id="c1")),
     "its next page": lambda s: audit.events(s, EventFilter(competition_id="c1"), before_id=20_000),
     "who did what in it": lambda s: audit.events(s, EventFilter(competition_id="c1", actor="person-3")),

@@ -13,17 +13,18 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import select
 
+from lethe.competition.visibility import Visibility
 from server.accounts import sessions
 from server.admin.exports import Table
 from server.config import get_settings
 from server.main import create_app
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, Team, Visibility
+from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, PrivateScore
 from server.models.notification import Delivery, Mail
 from server.models.submission import Fault
 from server.notifications import webhooks
-from server.web import live
+from server.web import sse
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import GOOD_CODE, Instance
 
@@ -146,11 +147,11 @@ def messages(server: Instance) -> list[str]:
         return mails + [str(delivery.payload) for delivery in session.scalars(select(Delivery))]
 
 
-def test_nobody_but_organisers_learns_a_private_figure_before_the_reveal(
+def test_only_organisers_see_private_figures_before_the_reveal(
     server: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOOK_EVERY_S", "LONGEST_S"):
-        monkeypatch.setattr(live, name, 0.01)  # a stream sends the part as it is, and ends
+        monkeypatch.setattr(sse, name, 0.01)  # a stream sends the part as it is, and ends
     callers, names = play(server)
     private = f"{BASE}/leaderboard?board=private"
     assert "0.7351" in server.client.get(private, headers=callers["olga"]).text, "the search would find it"
@@ -179,7 +180,7 @@ def test_no_mail_and_no_webhook_holds_a_private_figure(server: Instance, monkeyp
 
 
 @pytest.mark.parametrize("state", [s for s in CompetitionState if s not in ("final", "archived")])
-def test_private_board_is_not_found_in_any_state_before_the_reveal(server: Instance, state: CompetitionState) -> None:
+def test_private_board_is_not_found_before_the_reveal(server: Instance, state: CompetitionState) -> None:
     callers, _names = play(server)
     with server.database.write() as session:
         session.scalars(select(Competition)).one().state = state.value
@@ -188,7 +189,7 @@ def test_private_board_is_not_found_in_any_state_before_the_reveal(server: Insta
         assert answer.status_code == 404
 
 
-def test_order_and_count_of_the_public_board_do_not_tell_of_the_private_one(server: Instance) -> None:
+def test_public_board_reveals_nothing_of_the_private_one(server: Instance) -> None:
     callers, _names = play(server)
     rows = server.client.get(f"{BASE}/leaderboard", headers=callers["eve"]).json()["rows"]
     assert [row["team"] for row in rows] == ["ada", "bob", "eve"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.errors import HostFault, NotFound
+from lethe.errors import HostFault, NotFound
 from server.storage import Storage, content_key
 from tests.support.s3 import S3Server, s3_server
 

@@ -9,10 +9,10 @@ import structlog
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from lethe.errors import HostFault
 from server import telemetry
 from server.config import get_settings
-from server.errors import HostFault
-from server.requests import RequestIds
+from server.middleware import RequestIds
 
 INSTALLED = importlib.util.find_spec("opentelemetry.sdk") is not None
 needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra `telemetry` is not installed")
@@ -64,7 +64,7 @@ def test_nothing_is_traced_or_imported_unless_asked_for(monkeypatch: pytest.Monk
 def test_missing_extra_is_named(asked_for: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     telemetry._provider.cache_clear()
-    with pytest.raises(HostFault, match=r"lethe\[telemetry\]"), telemetry.span("shard"):
+    with pytest.raises(HostFault, match=r"dependency group `telemetry`"), telemetry.span("shard"):
         pass
 
 

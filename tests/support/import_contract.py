@@ -1,5 +1,6 @@
-"""A contract for import-linter that names what may be imported, where its own contracts name what may not."""
+"""Contracts that import-linter lacks: a list of what may be imported, and a rule over modules by their names."""
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import cast
@@ -14,7 +15,7 @@ class AllowedImportsContract(Contract):
     """The source packages import the allowed packages and the standard library only.
 
     source_modules: packages under the rule, with all that they contain.
-    except_modules: packages inside them with a rule of their own.
+    except_modules: packages inside them with their own rule.
     allowed_modules: packages that may be imported, with all that they contain.
     unreachable_modules: packages that must not be imported over any number of steps either.
     ignore_imports: single imports that are excepted, each with its reason beside it.
@@ -66,6 +67,36 @@ class AllowedImportsContract(Contract):
         for target in _names(self.unreachable_modules):
             if target in graph.modules and (chain := graph.find_shortest_chain(importer=source, imported=target)):
                 yield f"{source} reaches {target}: {' -> '.join(chain)}"
+
+
+class NamedModulesContract(Contract):
+    """Modules whose names match one pattern never import a module whose name matches another, directly.
+
+    source_pattern, forbidden_pattern: regular expressions over whole dotted names.
+    """
+
+    type_name = "named"
+
+    source_pattern = fields.StringField()
+    forbidden_pattern = fields.StringField()
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        source, forbidden = re.compile(str(self.source_pattern)), re.compile(str(self.forbidden_pattern))
+        sources = sorted(module for module in graph.modules if source.fullmatch(module))
+        if not sources or not any(forbidden.fullmatch(module) for module in graph.modules):
+            raise ValueError(f"contract {self.name!r} governs no module: a pattern matches none")
+        findings = [
+            f"{module} imports {imported}"
+            for module in sources
+            for imported in sorted(graph.find_modules_directly_imported_by(module))
+            if forbidden.fullmatch(imported)
+        ]
+        return ContractCheck(kept=not findings, metadata={"findings": findings})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for finding in check.metadata["findings"]:
+            output.print_error(f"- {finding}", bold=False)
+        output.new_line()
 
 
 def _names(value: object) -> tuple[str, ...]:

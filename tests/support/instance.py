@@ -1,4 +1,4 @@
-"""A whole instance in this process: migrated database, storage, queue and the application over it."""
+"""A complete instance in this process: migrated database, storage, queue and the application over it."""
 
 import io
 import zipfile
@@ -14,20 +14,22 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server import queue
-from server.accounts import passwords, throttle, tokens
+from server.accounts import passwords, rate_limit, tokens
 from server.accounts import service as accounts
-from server.competitions import clock
+from server.competitions import scheduler
 from server.competitions import service as competitions
 from server.config import get_settings
 from server.db import Database, now
 from server.deps import get_database
+from server.evaluations import repository as evaluation_repository
 from server.evaluations import scores
 from server.evaluations import service as evaluations
 from server.evaluations.scores import ScoreRecord
 from server.main import create_app
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, Split, SplitState, Visibility
+from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, ShardState
 from server.models.submission import Fault
 from server.storage import Storage, get_storage
@@ -36,7 +38,7 @@ from server.submissions import upload_rate
 PASSWORD = "correct horse battery"
 GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
 QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)  # the usual one is slow on purpose
-CACHES = (get_settings, get_database, get_storage, queue.client, upload_rate.throttle)
+CACHES = (get_settings, get_database, get_storage, queue.client, upload_rate.throttle, rate_limit.registrations)
 
 
 class Instance:
@@ -85,7 +87,7 @@ class Instance:
         with self.database.write() as session:
             evaluation = self._current(session, submission_id, visibility)
             evaluation.state = EvaluationState.SCORING.value
-            for shard in evaluations.repository.shards_of(session, [evaluation.id]):
+            for shard in evaluation_repository.shards_of(session, [evaluation.id]):
                 shard.state, shard.runs_done = ShardState.DONE.value, shard.n_runs
             session.flush()
             record = ScoreRecord(
@@ -102,7 +104,7 @@ class Instance:
 
     def tick(self) -> int:
         with self.database.write() as session:
-            return clock.tick(session, now())
+            return scheduler.tick(session, now())
 
     @staticmethod
     def _current(session: Session, submission_id: str, visibility: Visibility) -> Evaluation:
@@ -180,8 +182,8 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setattr(passwords, "_hasher", QUICK_HASHER)
     for cache in CACHES:
         cache.cache_clear()
-    for limiter in vars(throttle).values():
-        if isinstance(limiter, throttle.Throttle):
+    for limiter in vars(rate_limit).values():
+        if isinstance(limiter, rate_limit.Throttle):
             limiter.clear()
     database = get_database()
     try:

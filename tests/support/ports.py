@@ -4,7 +4,7 @@ import socket
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at this moment."""
+    """Return a port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -29,7 +29,7 @@ def cpu_s(root: int) -> float:
     """Return the processor time that `root` and all that it ever started have used, seconds.
 
     The time of a child that ended is its parent's, once the parent has waited for it. If one ended while all were
-    being read, all are read anew: none is missed, and none counted twice. Unlike the clock, this does not count what
+    being read, all are read again: none is missed, and none counted twice. Unlike the clock, this does not count what
     others do on the same cores.
     """
     while True:

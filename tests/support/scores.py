@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from server.db import new_id, now
-from server.evaluations.versions import SCORER_VERSION
+from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.account import Account
 from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore

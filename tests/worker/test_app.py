@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 
+import redis
+
+from server.embedded.redis import RedisProcess
 from server.queue import CONTROL_QUEUE, Audience, ControlFirst, shard_queues
 
 
@@ -18,19 +21,37 @@ def queues(**environment: str) -> list[tuple[str, str, str]]:
 
 
 def test_worker_takes_its_own_kind_of_shards_alone() -> None:
-    assert [name for name, _, _ in queues()] == ["lethe.control", "lethe.cpu", "lethe.prepare"]
+    assert [name for name, _, _ in queues()] == [
+        "lethe.control",
+        "lethe.cpu",
+        "lethe.prepare",
+        "lethe.metrics",
+        "lethe.messages",
+    ]
     assert [name for name, _, _ in queues(LETHE_WORKER_DEVICE="cuda", LETHE_WORKER_PREPARES="false")] == [
         "lethe.control",
         "lethe.cuda",
+        "lethe.metrics",
+        "lethe.messages",
     ]
 
 
-def test_worker_of_some_competitions_takes_their_own_queues_and_the_common_one_only_for_the_others() -> None:
-    own = {"LETHE_QUEUE_COMPETITIONS": "faces,digits", "LETHE_WORKER_PREPARES": "false"}
+def test_worker_without_a_way_out_leaves_messages_to_another() -> None:
+    assert [name for name, _, _ in queues(LETHE_WORKER_TAKES="shards")] == [
+        "lethe.control",
+        "lethe.cpu",
+        "lethe.prepare",
+        "lethe.metrics",
+    ]
+    assert [name for name, _, _ in queues(LETHE_WORKER_TAKES="messages")] == ["lethe.messages"]
+
+
+def test_worker_with_competitions_reads_their_queues() -> None:
+    own = {"LETHE_QUEUE_COMPETITIONS": "faces,digits", "LETHE_WORKER_PREPARES": "false", "LETHE_WORKER_TAKES": "shards"}
     for served, taken in (
-        ("digits", ["lethe.control", "lethe.cpu.digits"]),
-        ("digits,mnist", ["lethe.control", "lethe.cpu", "lethe.cpu.digits"]),
-        ("", ["lethe.control", "lethe.cpu"]),
+        ("digits", ["lethe.control", "lethe.cpu.digits", "lethe.metrics"]),
+        ("digits,mnist", ["lethe.control", "lethe.cpu", "lethe.cpu.digits", "lethe.metrics"]),
+        ("", ["lethe.control", "lethe.cpu", "lethe.metrics"]),
     ):
         assert [name for name, _, _ in queues(LETHE_WORKER_COMPETITIONS=served, **own)] == taken
 
@@ -50,3 +71,13 @@ def test_scores_are_taken_before_what_a_worker_tells_itself() -> None:
     names = ["a-host@test.dq2", "lethe.cpu", CONTROL_QUEUE, "lethe.prepare"]
     assert ControlFirst(names).consume(4) == [CONTROL_QUEUE, "a-host@test.dq2", "lethe.cpu", "lethe.prepare"]
     assert ControlFirst(names).consume(1) == [CONTROL_QUEUE]
+
+
+def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_server: RedisProcess) -> None:
+    """However often it beats, and although Redis knows of no exchange."""
+    program = "from worker.app import beat; [beat('one@test') for _ in range(5)]"
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"LETHE_REDIS_URL": redis_url})
+    with redis.Redis.from_url(redis_server.client_url) as client:
+        lists = {key.decode(): client.llen(key) for key in client.keys("*") if client.type(key) == b"list"}
+        assert lists == {"one@test.dq2": 2}
+        assert 0 < client.ttl("one@test.dq2") <= 3600

@@ -6,13 +6,13 @@ from typing import Any
 from sandbox.launcher import RunRequest
 from server.config import Settings
 from tests.sandbox.conftest import TEST_POLICY, write_split, write_submission
-from tests.sandbox.test_neutral import MOUNTS
+from tests.sandbox.test_anonymous_view import MOUNTS
 from worker.context import RunningContext
-from worker.facts import worker_facts
-from worker.split_cache import SplitCache
+from worker.host.worker_info import worker_facts
+from worker.split_storage.split_cache import SplitCache
 
 
-def test_runs_cannot_read_from_their_mounts_which_split_they_have(tmp_path_factory: Any) -> None:
+def test_mounts_do_not_reveal_the_split(tmp_path_factory: Any) -> None:
     home: Path = tmp_path_factory.mktemp("h")
     settings = Settings(home=home)
     unused: Any = None

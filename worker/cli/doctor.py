@@ -1,4 +1,4 @@
-"""`lethe doctor`: whether this host can serve an instance and confine code, and how to mend what is wrong."""
+"""`lethe doctor`: whether this host can serve an instance and confine code, and how to fix what is wrong."""
 
 import json
 import shutil
@@ -6,33 +6,23 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from sandbox import doctor as sandbox_doctor
-from sandbox.controls import REQUIRED_FOR_STRANGERS
+from sandbox.controls import STRICT_CONTROLS
 from server import doctor
 from server.config import Settings
 from server.doctor import Finding
-from worker.confinement import required_controls
+from worker.host.sandbox_requirements import required_controls
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "wrong": "[bold red]wrong[/]"}
 
 
-@app.callback()
-def _group() -> None:
-    """Examine this host."""
-
-
-@app.command(name="doctor")
-def examine_host(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
-) -> None:
-    """Check settings, services, disk, clock, GPU and sandbox; say how to mend each. Exit 1 if anything is wrong."""
+def examine_host(*, as_json: bool) -> None:
+    """Print the findings, as a table or as JSON lines. Exit status 1: something is wrong."""
     findings = list(_all())
     if as_json:
         for finding in findings:
@@ -69,12 +59,12 @@ def _core_dumps(settings: Settings) -> Finding:
     if settings.sandbox_backend != "bubblewrap":
         return Finding("core dumps", "ok", "a run's stay within it")
     try:
-        mend = sandbox_doctor.core_dump_problem()
+        fix = sandbox_doctor.core_dump_problem()
     except OSError:
         look = "Look on the host itself that the sysctl kernel.core_pattern is a file's name, not @ or | and more."
         return Finding("core dumps", "warning", "kernel.core_pattern cannot be read", look)
-    if mend:
-        return Finding("core dumps", "warning", "a run's could leave it", mend)
+    if fix:
+        return Finding("core dumps", "warning", "a run's could leave it", fix)
     return Finding("core dumps", "ok", "a run's stay within it where the worker's limit on them is this shell's")
 
 
@@ -85,9 +75,9 @@ def _sandbox(settings: Settings) -> Finding:
         lacks = f"{backend} does not give what LETHE_SANDBOX_REQUIRED={settings.sandbox_required} asks for"
         return Finding("sandbox", "wrong", lacks, " ".join(found.problems))
     seen = f"{backend}, started in {found.start_time_s:.1f} s, a run in {found.run_time_s:.2f} s"
-    strict = sandbox_doctor.examine(backend=backend, required=REQUIRED_FOR_STRANGERS)
+    strict = sandbox_doctor.examine(backend=backend, required=STRICT_CONTROLS)
     if strict.problems:
-        return Finding("sandbox", "warning", f"{seen}; weaker than strangers' code needs", " ".join(strict.problems))
+        return Finding("sandbox", "warning", f"{seen}; weaker than `strict` asks for", " ".join(strict.problems))
     return Finding("sandbox", "ok", seen)
 
 
@@ -97,8 +87,8 @@ def _gpu(settings: Settings) -> Finding:
     if settings.worker_device == "cpu":
         return Finding("gpu", "ok", f"not used; {listed or 'none found'}")
     if not listed:
-        mend = "Install NVIDIA's driver, or give the container its devices; else set LETHE_WORKER_DEVICE=cpu."
-        return Finding("gpu", "wrong", "LETHE_WORKER_DEVICE is cuda and no GPU answers", mend)
+        fix = "Install NVIDIA's driver, or give the container its devices; else set LETHE_WORKER_DEVICE=cpu."
+        return Finding("gpu", "wrong", "LETHE_WORKER_DEVICE is cuda and no GPU answers", fix)
     wanted, present = settings.worker_gpus.split(","), len(listed.split("; "))
     beyond = [number for number in wanted if int(number) >= present]
     if beyond:
@@ -119,5 +109,5 @@ def _ask(program: str) -> str:
 def _table(findings: list[Finding]) -> Table:
     table = Table("", "", "found", "what to do", box=None, padding=(0, 1))
     for finding in findings:
-        table.add_row(finding.name, MARKS[finding.state], finding.found, finding.mend)
+        table.add_row(finding.name, MARKS[finding.state], finding.found, finding.fix)
     return table

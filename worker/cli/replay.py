@@ -6,33 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from server.cli.connection import Json, console, notes, print_facts, print_json
-from server.cli.receipt_commands import Key, read_receipt
-from server.models.competition import Visibility
+from lethe.cli.context import Json, console, notes, print_facts, print_json
+from lethe.cli.receipt_commands import Key, read_receipt
+from lethe.competition.visibility import Visibility
 
 if TYPE_CHECKING:
-    from worker.replaying import Replayed
+    from worker.evaluation.replay import Replayed
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 DIFFERENT = 3
 
 
-@app.callback()
-def _group() -> None:
-    """Replay scores on the server's machine."""
-
-
-@app.command()
 def replay(
     what: Annotated[str, typer.Argument(metavar="RECEIPT|SUBMISSION", help="A receipt's file, or a submission's id.")],
     *,
     split: Annotated[
-        Visibility, typer.Option("--split", help="Of a submission; a receipt names its own.")
+        Visibility, typer.Option("--split", help="The split, for a submission; a receipt names its own.")
     ] = Visibility.PUBLIC,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Run a scored submission again on this instance's stored data and compare. Exit status 3: it came out otherwise.
+    """Run a scored submission again on this instance's stored data and compare. Exit status 3: the score differs.
 
     A receipt is checked first, with --key also against the key of the instance that signed it.
     """
@@ -40,7 +33,7 @@ def replay(
     from server.db import Database
     from server.logging import configure
     from server.storage import get_storage
-    from worker import replaying
+    from worker.evaluation import replay
 
     receipt = _receipt(what, key)
     submission, visibility = (receipt["submission"]["id"], receipt["split"]["visibility"]) if receipt else (what, split)
@@ -48,12 +41,12 @@ def replay(
     configure(as_json=settings.log_json, level=WARNING)
     database = Database(settings.resolved_database_url)
     try:
-        stored = replaying.stored_score(database, submission, Visibility(visibility))
+        stored = replay.stored_score(database, submission, Visibility(visibility))
     finally:
         database.dispose()
     notes.print(f"Running {sum(shard.n_runs for shard, *_ in stored.shards)} runs of {stored.submission_id} again.")
-    replayed = replaying.replay(settings, get_storage(), stored)
-    disputed = replaying.differs_from_receipt(stored, receipt) if receipt else []
+    replayed = replay.replay(settings, get_storage(), stored)
+    disputed = replay.differs_from_receipt(stored, receipt) if receipt else []
     replayed.differences[:0] = disputed
     _tell(replayed, as_json=as_json)
     if disputed or not replayed.is_equal:
@@ -62,12 +55,12 @@ def replay(
 
 def _receipt(what: str, key: str | None) -> dict[str, Any] | None:
     """Return the checked receipt in the file `what`, None if there is no such file. Raises InvalidInput."""
-    from server.submissions import receipts
+    from lethe.client.receipts import verify
 
     if not Path(what).is_file():
         return None
     found = read_receipt(Path(what))
-    receipts.verify(found, public_key=key)
+    verify(found, public_key=key)
     return found
 
 

@@ -6,18 +6,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from server.errors import HostFault, InvalidInput
+from lethe.errors import HostFault, InvalidInput
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-@app.callback()
-def _group() -> None:
-    """Run shards for a server."""
-
-
-@app.command(name="worker")
 def run_worker(
     server: Annotated[str, typer.Option("--server", help="The server's address.")],
     insecure: Annotated[
@@ -27,10 +20,10 @@ def run_worker(
     """Run shards of a competition on this machine, with a worker token in LETHE_WORKER_TOKEN.
 
     Needs the server's address and the token, and neither database, Redis nor storage. The settings of workers say
-    which device it uses and how many shards it runs at a time. SIGTERM lets it give back what it has.
+    which device it uses and how many shards it runs at a time. SIGTERM returns its shards to the queue.
     """
     from server import logging
-    from worker.confinement import missing_here
+    from worker.host.sandbox_requirements import missing_here
     from worker.remote.settings import RemoteSettings, take_token
 
     _check_address(server, insecure=insecure)
@@ -41,10 +34,10 @@ def run_worker(
     logging.configure(as_json=settings.log_json)
     if settings.worker_metrics_port:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.scratch / "metrics")  # read at prometheus' import
-        from worker import metrics
+        from worker.host import prometheus
 
-        metrics.fresh_folder(settings.scratch / "metrics")
-        metrics.serve(settings.worker_metrics_port, settings.scratch / "metrics")
+        prometheus.fresh_folder(settings.scratch / "metrics")
+        prometheus.serve(settings.worker_metrics_port, settings.scratch / "metrics")
     from worker.remote.pool import Pool
 
     raise typer.Exit(Pool(settings, server, token).run())

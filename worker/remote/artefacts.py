@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.errors import HostFault
-from server.evaluations.claims import ClaimedShard
+from lethe.errors import HostFault
+from server.evaluations.leases import ClaimedShard
 from worker.remote.client import WorkerApi
-from worker.split_cache import SplitCache
+from worker.split_storage.split_cache import SplitCache
 
 
 @dataclass(frozen=True)

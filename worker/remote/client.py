@@ -11,9 +11,9 @@ import structlog
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from server.errors import AppError, HostFault
-from server.evaluations.claims import ClaimedShard
-from server.workers.fitness import WorkerFacts
+from lethe.errors import AppError, HostFault
+from server.evaluations.leases import ClaimedShard
+from server.workers.compatibility import WorkerFacts
 
 log = structlog.get_logger()
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from typing import Any
 
 import structlog
 
-from server.errors import AppError
-from server.evaluations.claims import ClaimedShard, Failure
+from lethe.errors import AppError
+from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
-from worker import drain
-from worker.leases import Logs
+from worker.evaluation.leases import Logs
+from worker.host import graceful_shutdown
 from worker.remote.client import NotHeld, TokenRefused, WorkerApi
 
 log = structlog.get_logger()
@@ -31,10 +31,10 @@ class HttpLeases:
     def heartbeat(self, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
         body = {"runs_done": runs_done, "wall_time_s": wall_time_s}
         try:
-            if drain.is_asked() and not self._draining_told:
+            if graceful_shutdown.is_asked() and not self._draining_told:
                 self._draining_told = True
                 self.api.set_state("draining")
-            return self.api.step(shard, "PUT", "lease", body=body, within_s=0.0)  # the next beat comes soon
+            return self.api.step(shard, "PUT", "lease", body=body, within_s=0.0)  # the next heartbeat comes soon
         except (TokenRefused, NotHeld) as error:
             log.warning("lease lost", reason=error.detail)
             return False

@@ -6,17 +6,18 @@ from collections.abc import Callable
 
 import structlog
 
+from lethe.errors import AppError, HostFault
 from server.config import Settings
-from server.errors import AppError, HostFault
-from server.evaluations.claims import ClaimedShard
-from server.workers.fitness import WorkerFacts
-from worker import drain, metrics, pipeline
+from server.evaluations.leases import ClaimedShard
+from server.workers.compatibility import WorkerFacts
 from worker.context import RunningContext
-from worker.facts import worker_facts
+from worker.evaluation import shard_pipeline
+from worker.host import graceful_shutdown, prometheus
+from worker.host.worker_info import worker_facts
 from worker.remote.artefacts import ServedArtefacts
 from worker.remote.client import TokenRefused, WorkerApi, WorkerRefused
 from worker.remote.leases import HttpLeases
-from worker.split_cache import SplitCache
+from worker.split_storage.split_cache import SplitCache
 
 log = structlog.get_logger()
 STOPPED, REFUSED = 0, 4  # how a process ends
@@ -30,7 +31,7 @@ class RemoteWorker:
     """Serves shards of one server with one token."""
 
     def __init__(
-        self, settings: Settings, api: WorkerApi, facts: WorkerFacts, *, run: Run = pipeline.run_shard
+        self, settings: Settings, api: WorkerApi, facts: WorkerFacts, *, run: Run = shard_pipeline.run_shard
     ) -> None:
         self._settings, self._api, self._facts, self._run = settings, api, facts, run
         self._context: RunningContext | None = None
@@ -42,7 +43,7 @@ class RemoteWorker:
         """Run shards until a stop is asked for (STOPPED) or the server refuses token or worker (REFUSED)."""
         failures = 0
         try:
-            while not drain.is_asked():
+            while not graceful_shutdown.is_asked():
                 try:
                     worked = self._step()
                 except (TokenRefused, WorkerRefused) as error:
@@ -70,7 +71,7 @@ class RemoteWorker:
         if context is None or context.cooling.is_on:
             return False
         shard = self._api.claim()
-        metrics.CLAIMS.labels("nothing" if shard is None else "shard").inc()
+        prometheus.CLAIMS.labels("nothing" if shard is None else "shard").inc()
         if shard is None:
             return False
         with structlog.contextvars.bound_contextvars(
@@ -82,7 +83,7 @@ class RemoteWorker:
 
     def _run_shard(self, context: RunningContext, shard: ClaimedShard) -> None:
         try:
-            with metrics.SHARD_SECONDS.time():
+            with prometheus.SHARD_SECONDS.time():
                 end = self._run(context, shard)
         except AppError as error:
             end = "lost"
@@ -90,7 +91,7 @@ class RemoteWorker:
         except Exception:
             end = "lost"
             log.exception("shard lost")
-        metrics.SHARDS.labels(end).inc()
+        prometheus.SHARDS.labels(end).inc()
 
     def _register(self) -> None:
         terms = self._api.register(self._facts)
@@ -117,7 +118,7 @@ class RemoteWorker:
             if self._registered:
                 self._api.set_state("stopped")
         except AppError as error:
-            log.warning("the server was not told of the stop", reason=error.detail)
+            log.warning("the server could not be notified of the stop", reason=error.detail)
         self._api.close()
 
 
@@ -142,5 +143,5 @@ def serve_process(settings: Settings, url: str, token: str, *, name: str) -> int
 def _wait(seconds: float) -> None:
     """Wait about so long, and no longer once a stop is asked for."""
     deadline = time.monotonic() + seconds * random.uniform(0.75, 1.0)  # noqa: S311 (spreads many workers' calls)
-    while time.monotonic() < deadline and not drain.is_asked():
+    while time.monotonic() < deadline and not graceful_shutdown.is_asked():
         time.sleep(LOOK_EVERY_S)

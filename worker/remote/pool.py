@@ -16,8 +16,8 @@ from types import FrameType
 import structlog
 
 from server.config import Settings
-from worker import drain
-from worker.facts import gpu_of
+from worker.host import graceful_shutdown
+from worker.host.worker_info import find_gpu
 
 log = structlog.get_logger()
 PR_SET_PDEATHSIG = 1
@@ -40,7 +40,7 @@ class Pool:
         """Serve until a signal drains the worker or the server refuses it. Return the exit status."""
         previous = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
-            while self._processes or not drain.is_asked():
+            while self._processes or not graceful_shutdown.is_asked():
                 self._look()
                 time.sleep(LOOK_EVERY_S)
         finally:
@@ -56,14 +56,14 @@ class Pool:
             del self._processes[slot]
             self._ended(slot, process.exitcode or 0)
         for slot, moment in self._start_at.items():
-            if slot not in self._processes and not drain.is_asked() and time.monotonic() >= moment:
+            if slot not in self._processes and not graceful_shutdown.is_asked() and time.monotonic() >= moment:
                 self._processes[slot] = self._start(slot)
 
     def _ended(self, slot: int, exitcode: int) -> None:
         if exitcode == REFUSED:
             self._refused = True
-            drain.begin(give_back_after_s=0.0)
-        elif not drain.is_asked():
+            graceful_shutdown.begin(give_back_after_s=0.0)
+        elif not graceful_shutdown.is_asked():
             log.error("process ended, starting another", slot=slot, exitcode=exitcode)
             self._start_at[slot] = time.monotonic() + START_AGAIN_AFTER_S
 
@@ -75,8 +75,8 @@ class Pool:
         return process
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        again = drain.is_asked()
-        drain.begin(give_back_after_s=0.0 if again else self._settings.worker_drain_s)
+        again = graceful_shutdown.is_asked()
+        graceful_shutdown.begin(give_back_after_s=0.0 if again else self._settings.worker_drain_s)
 
 
 def worker_name() -> str:
@@ -91,7 +91,7 @@ def _serve(settings: Settings, url: str, token: str, slot: int) -> None:
         signal.signal(number, signal.SIG_IGN)  # the main process tells of a stop through shared memory
     if settings.worker_device == "cuda":
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the device files are numbered
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_of(settings, slot=slot)
+        os.environ["CUDA_VISIBLE_DEVICES"] = find_gpu(settings, slot=slot)
     from worker.remote.loop import serve_process  # noqa: PLC0415 (loads torch, in this process alone)
 
     raise SystemExit(serve_process(settings, url, token, name=worker_name()))

@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import SecretStr, model_validator
 
+from lethe.errors import InvalidInput
 from server.config import Settings
-from server.errors import InvalidInput
 
 TOKEN_VARIABLE = "LETHE_WORKER_TOKEN"  # noqa: S105 (the variable's name)
 
@@ -26,7 +26,7 @@ def take_token() -> SecretStr:
     token = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if not token:
         raise InvalidInput(
-            f"There is no worker token. An organiser makes one with `lethe worker-token create`; put it into the "
+            f"No worker token is set. An organiser creates one with `lethe worker-token create`; put it into the "
             f"environment as {TOKEN_VARIABLE}, not among the arguments, where other users of the host could read it."
         )
     return SecretStr(token)

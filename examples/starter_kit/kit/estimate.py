@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kit.loaders import load_data, make_loaders, read_safetensors
-from kit.networks import build, to_inputs
+from kit.builders import build, to_inputs
+from kit.data_loaders import load_data, make_loaders, read_safetensors
 from kit.scoring.attacks.family import AttackFamily
 from kit.scoring.confidences import logit_scaled_confidences
-from kit.scoring.final import ModelOutputs, score
+from kit.scoring.score import ModelOutputs, score
 
 DATA = Path(__file__).parent.parent / "data"
 FEWEST = 3  # models on each side below which nothing can be said

@@ -1,4 +1,4 @@
-"""What a forked child does to itself, tried in a process of its own."""
+"""What a forked child does to itself, tried in its own process."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ print([bool(flags & one) for one in (os.ST_RDONLY, os.ST_NOSUID, os.ST_NODEV, os
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts outside a user namespace")
-def test_what_is_shown_is_read_only_and_stays_without_the_right_to_execute(tmp_path: Path) -> None:
+def test_shown_files_are_read_only_and_not_executable(tmp_path: Path) -> None:
     # In a user namespace the kernel refuses a remount that would give that right back.
     done = subprocess.run([sys.executable, "-c", SHOWS, str(tmp_path)], capture_output=True, text=True, check=False)
     if "PermissionError" in done.stderr:

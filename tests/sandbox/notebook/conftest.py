@@ -7,11 +7,11 @@ from textwrap import dedent
 
 import pytest
 
+from lethe.submission.ipython_magics import to_python
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
-from server.submissions.magics import to_python
-from worker.notebook_layout import notebook_mounts
+from worker.evaluation.kaggle_layout import notebook_mounts
 
 FOLDER = "neurips-2023-machine-unlearning"
 POLICY = RunPolicy(

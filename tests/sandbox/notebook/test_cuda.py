@@ -61,7 +61,7 @@ json.dump({name: said_by(code) for name, code in json.load(sys.stdin).items()}, 
 
 @pytest.fixture(scope="module")
 def complaints() -> dict[str, str]:
-    """What each case raised. Each runs in a process of its own, for what is installed stays."""
+    """What each case raised. Each runs in its own process, for what is installed stays."""
     cases = json.dumps({name: HEAD + code for name, code in CASES.items()} | {"broken": HEAD + "1 / 0"})
     done = subprocess.run(
         [sys.executable, "-c", EACH_IN_A_FORK], input=cases, check=True, stdout=subprocess.PIPE, text=True

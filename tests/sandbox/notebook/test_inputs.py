@@ -1,4 +1,4 @@
-"""Networks that a notebook builds take pictures as they are."""
+"""Networks that a notebook builds take images as they are."""
 
 import subprocess
 import sys
@@ -6,8 +6,8 @@ import sys
 CODE = """
 import torch, copy
 from torchvision import models
-from sandbox.guest.notebook_inputs import scale_in
-from sandbox.guest.small_networks import Mlp
+from sandbox.guest.notebook.inputs import scale_in
+from lethe.networks.small_networks import Mlp
 
 torch.manual_seed(0)
 plain = models.resnet18(num_classes=10).eval()
@@ -26,5 +26,5 @@ assert not scale_in(Mlp(64, 10), description)
 
 
 def test_a_network_scales_its_own_inputs() -> None:
-    # In a process of its own: the class stays changed.
+    # In its own process: the class stays changed.
     subprocess.run([sys.executable, "-c", CODE], check=True)

@@ -53,7 +53,7 @@ def test_models_come_out_in_the_order_of_their_numbers(notebooks: Notebooks, spl
     assert [changed[slot] for slot in ended.result.chosen] == list(range(12))
 
 
-def test_the_notebook_counts_all_its_files_while_the_disk_holds_few(notebooks: Notebooks) -> None:
+def test_notebook_counts_all_files_while_the_disk_holds_few(notebooks: Notebooks) -> None:
     # 60 models of 1 MB each against 16 MiB of scratch: the network is padded by what it does not read.
     ended = notebooks.run(
         SAVES,
@@ -199,7 +199,7 @@ def test_the_run_ends_with_its_first_model_where_that_is_enough(notebooks: Noteb
     assert ended.result.wall_time_s < 20
 
 
-def test_models_named_by_a_renaming_end_the_notebook_where_they_are_enough(notebooks: Notebooks) -> None:
+def test_renamed_models_end_the_notebook_when_enough(notebooks: Notebooks) -> None:
     renaming = """
     for i in range(10_000):
         torch.save(original(), f'/kaggle/tmp/part_{i}.pth')

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sandbox.guest.notebook_torch_files import NotTorchFile, read_state_dict
+from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
 
 NET = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2))
 

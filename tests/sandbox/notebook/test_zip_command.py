@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.guest.notebook_zip import main
+from sandbox.guest.notebook.zip_command import main
 
 
 @pytest.fixture

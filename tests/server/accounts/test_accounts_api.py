@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from server.accounts import service, sessions, throttle, tokens
+from server.accounts import rate_limit, service, sessions, tokens
 from server.config import get_settings
 from server.models.account import Account, ApiToken
 from tests.support.instance import PASSWORD, Instance
@@ -82,7 +82,7 @@ def test_no_answer_tells_whether_an_address_has_an_account(both: Instance) -> No
     assert again.json()["email"] == "ada@example.org"
 
 
-def test_log_in_wrong_password_and_unknown_name_give_the_same_answer(server: Instance) -> None:
+def test_wrong_password_and_unknown_name_get_the_same_answer(server: Instance) -> None:
     register(server)
     wrong, unknown = log_in(server, password="not the password"), log_in(server, name="nobody")
     assert wrong.status_code == unknown.status_code == 401
@@ -93,7 +93,7 @@ def test_log_in_wrong_password_and_unknown_name_give_the_same_answer(server: Ins
 
 def test_log_in_after_ten_failures_has_to_wait(server: Instance) -> None:
     register(server)
-    for _ in range(throttle.per_name.limit):
+    for _ in range(rate_limit.per_name.limit):
         assert log_in(server, password="not the password").status_code == 401
     answer = log_in(server)
     assert answer.status_code == 429

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import func, select
 
-from server.accounts import deletion, recovery
+from lethe.errors import Conflict, InvalidInput
+from server.accounts import deletion, password_reset
 from server.accounts import service as accounts
-from server.errors import Conflict, InvalidInput
 from server.models.account import Account, ApiToken, Role, WebSession
 from server.models.competition import Membership, Team
 from server.models.submission import Submission
@@ -50,7 +50,7 @@ def test_a_deleted_account_has_no_way_back(server: Instance) -> None:
     body = {"name": gone.name, "password": PASSWORD}
     assert server.client.post("/api/v1/tokens", json=body).status_code == 401
     with server.database.write() as session, pytest.raises(Conflict, match="deleted"):
-        recovery.issue(session, gone, actor=None, lifetime=recovery.BY_MAIL)
+        password_reset.issue(session, gone, actor=None, lifetime=password_reset.BY_MAIL)
     with server.database.write() as session, pytest.raises(Conflict, match="deleted"):
         accounts.enable(session, gone, actor=None, reason="a mistake")
 

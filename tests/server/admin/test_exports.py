@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lethe.competition.visibility import Visibility
 from server.admin import exports
 from server.models.account import Role
-from server.models.competition import Visibility
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"

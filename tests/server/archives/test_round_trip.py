@@ -11,19 +11,21 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
+from lethe.client.receipts import verify
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, InvalidInput, NotAuthenticated
 from server.accounts import service as accounts
-from server.admin import changes
-from server.archives.parts import OWN_PARTS, PEOPLE, rows
-from server.archives.reading import Brought, read
-from server.archives.writing import MANIFEST, write
+from server.admin import competition_edits
+from server.archives.exporter import MANIFEST, write
+from server.archives.importer import Brought, read
+from server.archives.tables import OWN_PARTS, PEOPLE, rows
 from server.config import Settings, get_settings
 from server.db import Database
-from server.errors import Conflict, InvalidInput, NotAuthenticated
 from server.leaderboard import service as boards
 from server.models.account import Account, Role
-from server.models.competition import Competition, Visibility
-from server.models.disclosure import Disclosure
+from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PrivateScore, RunLog, Shard, ShardAttempt
+from server.models.leak_budget import Disclosure
 from server.models.submission import Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
@@ -34,7 +36,7 @@ SPLIT_FILE = "splits/digits/private/manifest.json"
 
 
 class Other:
-    """An instance with a database and a storage of its own."""
+    """An instance with a database and its own storage."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.settings = Settings(home=folder, database_url=url, storage_url=(folder / "storage").as_uri())
@@ -72,7 +74,7 @@ def play(server: Instance) -> None:
     asked = server.client.post(f"{BASE}/team/merges", headers=eve, json={"team": "bob"}).json()["id"]
     server.client.post(f"{BASE}/team/merges/{asked}/agree", headers=bob)
     with server.database.write() as session:
-        changes.announce(session, competition, title="Hello", text="all", actor=olga)
+        competition_edits.announce(session, competition, title="Hello", text="all", actor=olga)
         for shard in session.scalars(select(Shard)).all():
             shard.result_key = f"evaluations/{shard.evaluation_id}/runs-{shard.first_run:06d}-attempt-1.safetensors"
             shard.result_sha256 = server.storage.write(shard.result_key, shard.evaluation_id.encode())
@@ -122,7 +124,7 @@ def shown(database: Database, settings: Settings) -> tuple[Any, Any, list[dict[s
             if receipts._score(session, submission.id, visibility) is not None
         ]
     for receipt in issued:
-        receipts.verify(receipt)
+        verify(receipt)
         for own in ("public_key", "signature"):
             del receipt[own]
         del receipt["evaluation"]["seeds_hmac_sha256"]
@@ -206,8 +208,8 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
     another, way_out = "files/splits/other/public/manifest.json", "files/splits/digits/private/../../../x"
     cases: dict[str, tuple[dict[str, bytes | None], str]] = {
         "damaged": ({f"files/{SPLIT_FILE}": b"{ }"}, f"is damaged: files/{SPLIT_FILE}"),
-        "cut short": ({f"files/{SPLIT_FILE}": None}, "is not whole"),
-        "no manifest": ({MANIFEST: None}, "is not whole"),
+        "cut short": ({f"files/{SPLIT_FILE}": None}, "is incomplete"),
+        "no manifest": ({MANIFEST: None}, "is incomplete"),
         "a file of another competition": ({**listed(archive, another, b"{}")}, "is no file of digits"),
         "a way out of the storage": ({**listed(archive, way_out, b"{}")}, "is no file of digits"),
         "a forged receipt": ({**listed(archive, receipt, json.dumps(forged).encode())}, "receipt's signature"),

@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner, Result
 
-from server.cli.main import app
-from server.client import api
-from server.errors import AppError
+from lethe.cli.main import build_app
+from lethe.client import api
+from lethe.errors import AppError
 from server.main import create_app
 from tests.support.instance import Instance
 
@@ -39,7 +39,7 @@ def lethe(server: Instance, monkeypatch: pytest.MonkeyPatch) -> Run:
     runner = CliRunner()
 
     def run(*words: str, typed: str | None = None) -> Result:
-        result = runner.invoke(app, list(words), input=typed)
+        result = runner.invoke(build_app(), list(words), input=typed)
         if result.exception is not None and not isinstance(result.exception, SystemExit | AppError):
             raise result.exception
         return result

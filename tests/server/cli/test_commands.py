@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.cli import settings_file
-from server.cli.submission_commands import exit_status
+from lethe.cli import client_config
+from lethe.cli.submission_commands import exit_status
 from server.competitions import service
 from server.db import now
 from server.models.account import Role
@@ -74,7 +74,7 @@ def test_the_kit_of_the_folder_names_the_competition(
 ) -> None:
     server.competition("digits")
     server.competition("faces")
-    (tmp_path / settings_file.KIT_FILE).write_text(json.dumps({"competition": "faces"}))
+    (tmp_path / client_config.KIT_FILE).write_text(json.dumps({"competition": "faces"}))
     assert answer(lethe("show", "--json"))["slug"] == "faces"
 
 
@@ -150,12 +150,12 @@ def test_an_organiser_exports_and_rejudges(
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
     monkeypatch.setenv("LETHE_TOKEN", server.headers(server.account("root", Role.ADMINISTRATOR))["Authorization"][7:])
-    exported = answer(lethe("table", "submissions", "--into", "all.csv", "--json"))
+    exported = answer(lethe("competition", "table", "submissions", "--into", "all.csv", "--json"))
     assert exported["bytes"] == Path("all.csv").stat().st_size
     assert sent["id"] in Path("all.csv").read_text()
-    assert "exists" in told(lethe("table", "submissions", "--into", "all.csv"))
+    assert "exists" in told(lethe("competition", "table", "submissions", "--into", "all.csv"))
     assert answer(lethe("rejudge", "list", "--json")) == []
-    assert "public-leaderboard" in told(lethe("table", "nothing"))
+    assert "public-leaderboard" in told(lethe("competition", "table", "nothing"))
 
 
 def test_a_submission_is_chosen_and_the_choice_taken_back(
@@ -194,7 +194,7 @@ def test_an_organiser_creates_from_a_checked_file(
     assert "mine.toml" in refused
 
 
-def test_an_organiser_goes_from_a_file_to_prepared_splits_in_one_command(
+def test_create_with_prepare_makes_both_splits(
     server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
@@ -212,7 +212,7 @@ def test_an_organiser_goes_from_a_file_to_prepared_splits_in_one_command(
     assert [split["state"] for split in found["splits"]] == ["ready", "ready"]
 
 
-def test_an_organiser_lets_go_of_the_kind_of_worker_that_began_a_split(
+def test_any_device_drops_the_kind_of_worker_of_a_split(
     server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     olga = server.account("olga", Role.ORGANISER)
@@ -230,14 +230,14 @@ def test_an_organiser_lets_go_of_the_kind_of_worker_that_began_a_split(
 
 
 def test_a_damaged_config_file_is_named(lethe: Run) -> None:
-    path = settings_file.config_folder() / "tokens.json"
+    path = client_config.config_folder() / "tokens.json"
     path.parent.mkdir(parents=True)
     path.write_text("{")
     assert "tokens.json" in told(lethe("whoami"))
 
 
 @pytest.mark.parametrize(("from_now", "is_past"), [(timedelta(days=-1), True), (timedelta(days=1), False)])
-def test_a_competition_file_that_nobody_could_open_any_more_is_told_of(
+def test_competition_file_that_cannot_open_is_reported(
     lethe: Run, tmp_path: Path, from_now: timedelta, is_past: bool
 ) -> None:
     closes_at = now() + from_now

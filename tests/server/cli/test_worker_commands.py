@@ -6,11 +6,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from server.errors import InvalidInput
+from lethe.cli.main import build_app
+from lethe.errors import InvalidInput
 from server.models.account import Role
 from tests.server.cli.conftest import Run, answer
 from tests.support.instance import Instance
-from worker.cli.worker import app as worker_app
 from worker.remote.settings import TOKEN_VARIABLE, take_token
 
 
@@ -41,18 +41,18 @@ def test_worker_token_is_made_listed_and_revoked(lethe: Run) -> None:
     [
         (["--server", "http://lethe.example.org"], "unencrypted: use https://"),
         (["--server", "lethe.example.org"], "has the form https://host"),
-        (["--server", "https://lethe.example.org"], "There is no worker token"),
-        (["--server", "http://127.0.0.1:1"], "There is no worker token"),
-        (["--server", "http://lethe.example.org", "--insecure"], "There is no worker token"),
+        (["--server", "https://lethe.example.org"], "No worker token is set"),
+        (["--server", "http://127.0.0.1:1"], "No worker token is set"),
+        (["--server", "http://lethe.example.org", "--insecure"], "No worker token is set"),
     ],
 )
 def test_worker_refuses_an_open_address_and_a_missing_token(words: list[str], reason: str) -> None:
-    refused = CliRunner().invoke(worker_app, ["worker", *words])
+    refused = CliRunner().invoke(build_app(), ["worker", *words])
     assert isinstance(refused.exception, InvalidInput)
     assert reason in refused.exception.detail
 
 
-def test_token_is_taken_out_of_the_environment_that_others_inherit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_removed_from_the_inherited_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, " lethe_worker_x\n")
     assert take_token().get_secret_value() == "lethe_worker_x"
     program = f"import os; print({TOKEN_VARIABLE!r} in os.environ)"

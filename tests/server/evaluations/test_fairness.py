@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 from benchmarks.platform.claims import competition_file as big_competition_file
 from benchmarks.platform.seeded import seed
 from server.db import Database, clock, moment
-from server.evaluations import again, claims, queue_repository, sweep
-from server.evaluations.claims import ClaimedShard
+from server.evaluations import lease_reaper, leases, queue_repository, rerun
+from server.evaluations.leases import ClaimedShard
 from server.migrate import upgrade
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Shard
 from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
-from tests.server.evaluations.test_claims import claim, close
+from tests.server.evaluations.test_leases import claim, close
 from tests.support.postgres import PostgresServer
 
 WORKERS = 10
@@ -33,7 +33,7 @@ def team_of(database: Database, shard: ClaimedShard) -> str:
 
 def claim_or_none(database: Database) -> ClaimedShard | None:
     with database.write() as session:
-        return claims.claim(session, worker="w", lease_s=60)
+        return leases.claim(session, worker="w", lease_s=60)
 
 
 def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> None:
@@ -69,38 +69,41 @@ def test_priority_goes_before_fairness(database: Database, submit: Submit) -> No
     assert [claim(database).submission_id for _ in range(3)] == [urgent.id] * 3
 
 
-def test_baselines_of_the_organiser_go_first(database: Database, competition: Competition, submit: Submit) -> None:
-    submit("early")
-    submit("baseline")
-    with database.write() as session:
-        session.execute(update(Team).where(Team.name == "baseline").values(is_baseline=True))
-    baseline = add_submission(database, competition, "baseline")
-    assert [claim(database).submission_id for _ in range(3)] == [baseline.id] * 3
+def test_baselines_go_last_with_their_smoke_runs(database: Database, competition: Competition, submit: Submit) -> None:
+    add_baseline_team(database, competition)
+    baseline = add_submission(database, competition, "baseline", smoke=True)
+    late = submit("late")
+    assert [claim(database).submission_id for _ in range(4)] == [late.id] * 3 + [baseline.id]
 
 
-def test_priorities_go_from_smoke_runs_to_re_judgings(
-    database: Database, competition: Competition, submit: Submit
-) -> None:
-    """Queued in the opposite order, and by one team except for the baseline, so that nothing but priority decides."""
-    judged = submit("a")
-    rerun = submit("a")
-    with database.write() as session:
-        session.execute(update(Shard).values(state="done"))
-        split = session.query(Split).filter_by(visibility="public").one()
-        again.beside(session, session.get_one(Submission, judged.id), split, rejudging_id="r")
-    ordinary = submit("a")
+def add_baseline_team(database: Database, competition: Competition) -> None:
+    """Make the team by a submission that nobody serves any more."""
     add_submission(database, competition, "baseline")
     with database.write() as session:
         session.execute(update(Team).where(Team.name == "baseline").values(is_baseline=True))
         session.execute(update(Shard).where(Shard.team_id == Team.id, Team.is_baseline).values(state="done"))
+
+
+def test_priorities_go_from_smoke_runs_to_baselines(
+    database: Database, competition: Competition, submit: Submit
+) -> None:
+    """Queued in the opposite order, and by one team except for the baseline, so that nothing but priority decides."""
+    add_baseline_team(database, competition)
     baseline = add_submission(database, competition, "baseline")
+    judged = submit("a")
+    repeated = submit("a")
+    with database.write() as session:
+        session.execute(update(Shard).where(Shard.team_id != baseline.team_id).values(state="done"))
+        split = session.query(Split).filter_by(visibility="public").one()
+        rerun.beside(session, session.get_one(Submission, judged.id), split, rejudging_id="r")
+    ordinary = submit("a")
     with database.write() as session:
         split = session.query(Split).filter_by(visibility="public").one()
-        again.instead(session, session.get_one(Submission, rerun.id), split)
+        rerun.instead(session, session.get_one(Submission, repeated.id), split)
     smoke = add_submission(database, competition, "a", smoke=True)
     order = [shard.submission_id for shard in iter(lambda: claim_or_none(database), None)]
     firsts = list(dict.fromkeys(order))
-    assert firsts == [smoke.id, rerun.id, baseline.id, ordinary.id, judged.id]
+    assert firsts == [smoke.id, repeated.id, ordinary.id, judged.id, baseline.id]
 
 
 def test_claim_is_held_to_the_splits_that_the_worker_serves(
@@ -110,12 +113,12 @@ def test_claim_is_held_to_the_splits_that_the_worker_serves(
     private = add_submission(database, competition, "private", visibility="private")
     with database.write() as session:
         split = session.query(Split).filter_by(visibility="private").one()
-        shards = [claims.claim(session, worker="w", lease_s=60, splits=[split.id]) for _ in range(4)]
+        shards = [leases.claim(session, worker="w", lease_s=60, splits=[split.id]) for _ in range(4)]
         assert [shard and shard.submission_id for shard in shards] == [private.id] * 3 + [None]
-        assert claims.claim(session, worker="w", lease_s=60, splits=[]) is None
+        assert leases.claim(session, worker="w", lease_s=60, splits=[]) is None
 
 
-def test_claims_at_the_same_time_wait_for_nobody_and_take_different_shards(
+def test_parallel_claims_take_different_shards_without_waiting(
     migrated_postgres_url: str,
 ) -> None:
     database = Database(migrated_postgres_url)
@@ -125,7 +128,7 @@ def test_claims_at_the_same_time_wait_for_nobody_and_take_different_shards(
 
     def take() -> None:
         with database.write() as session:
-            shard = claims.claim(session, worker="w", lease_s=60)
+            shard = leases.claim(session, worker="w", lease_s=60)
             all_hold.wait(30)  # nobody commits before everybody has a shard
             taken.append(shard.shard_id if shard else -1)
 
@@ -181,13 +184,13 @@ def test_lease_ends_by_the_databases_clock(database: Database, submit: Submit, m
     assert 50 < left.total_seconds() <= 60
 
 
-def test_clock_that_goes_back_does_not_keep_a_dead_workers_lease_alive(database: Database, submit: Submit) -> None:
+def test_clock_set_back_does_not_extend_a_dead_workers_lease(database: Database, submit: Submit) -> None:
     submit("a")
     shard = claim(database, lease_s=60)
     with database.write() as session:  # as seen after the clock went back by an hour
         session.execute(update(Shard).where(Shard.id == shard.shard_id).values(lease_expires_at=moment(3660)))
     with database.write() as session:
-        assert sweep.sweep(session, clock(session), max_attempts=3, lease_s=60).leases_lost == 0
+        assert lease_reaper.sweep(session, clock(session), max_attempts=3, lease_s=60).leases_lost == 0
         left = session.get_one(Shard, shard.shard_id, populate_existing=True).lease_expires_at
         assert left is not None
         assert (left - clock(session)).total_seconds() <= 60
@@ -236,9 +239,9 @@ def test_claim_does_not_wait_for_whoever_holds_the_teams_row(migrated_postgres_u
         upload.execute(text("SELECT id FROM teams FOR UPDATE"))
         with database.write() as session:
             session.execute(text("SET LOCAL lock_timeout = '5s'"))
-            assert claims.claim(session, worker="w", lease_s=60) is not None
+            assert leases.claim(session, worker="w", lease_s=60) is not None
     with database.write() as session:
         assert session.query(Team).one().served_at is None
-        assert claims.claim(session, worker="w", lease_s=60) is not None
+        assert leases.claim(session, worker="w", lease_s=60) is not None
         assert session.query(Team).populate_existing().one().served_at is not None
     database.dispose()

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from sqlalchemy import event
 
 from server.db import Database
-from server.evaluations import claims, lease_repository
+from server.evaluations import lease_repository, leases
 from server.evaluations.lease_repository import Runs
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.queue import SCORE_EVALUATION
 from tests.server.evaluations.conftest import SHARD_RUNS, Submit, add_submission
-from tests.server.evaluations.test_claims import claim, close, stage
+from tests.server.evaluations.test_leases import claim, close, stage
 
 WALL_TIME_S = 8 * 3600.0
 
@@ -39,13 +39,13 @@ def test_a_shard_costs_eight_statements(database: Database, submit: Submit) -> N
 
     def beat() -> None:
         with database.write() as session:
-            assert claims.heartbeat(session, shard, lease_s=60, runs_done=1, wall_time_s=1.0)
+            assert leases.heartbeat(session, shard, lease_s=60, runs_done=1, wall_time_s=1.0)
 
     assert statements(database, beat) == 1
     assert statements(database, lambda: close(database, shard)) == 3
 
 
-def test_heartbeat_counts_the_other_shards_and_its_own_new_values(database: Database, submit: Submit) -> None:
+def test_heartbeat_sums_other_shards_and_its_own_new_values(database: Database, submit: Submit) -> None:
     submit("a")
     first, second = claim(database), claim(database)
     assert close(database, first, wall_time_s=100.0)

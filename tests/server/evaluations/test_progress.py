@@ -38,7 +38,7 @@ def test_estimated_end_follows_from_the_steps_that_are_seen() -> None:
     assert seen(31, 512).elapsed_s == 64
 
 
-def test_attempts_are_seen_when_their_minute_is_over_and_to_the_minute() -> None:
+def test_attempts_are_shown_to_the_minute_after_it_is_over() -> None:
     old, ending, begun = runs(began_s=200, ended_s=100), runs(first=4, began_s=90, ended_s=15), runs(first=8, began_s=5)
     shown = seen(0, 512, begun, ending, old).attempts
     assert [entry.outcome for entry in shown] == ["done", "running"]  # the one of this minute is not there yet

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lethe.competition.visibility import Visibility
 from server.leaderboard.ladder import Try, climb
 from server.models.account import Role
-from server.models.competition import Visibility
 from server.models.submission import Submission
 from tests.support.instance import Instance
 
@@ -38,7 +38,7 @@ def test_shown_score_tells_no_more_than_its_steps() -> None:
     assert set(shown([i / 1000 for i in range(1000)], 0.125)) <= {i * 0.125 for i in range(9)}
 
 
-def test_the_board_tells_nothing_of_a_better_submission_that_moved_no_rung(both: Instance) -> None:
+def test_ladder_hides_a_better_submission_below_the_step(both: Instance) -> None:
     extra = '[board]\nmode = "ladder"\nstep = 0.125\n[submissions]\nmodes = ["function", "notebook"]\n'
     both.competition(extra=extra)
     ada = both.participant("ada")

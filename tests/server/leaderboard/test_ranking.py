@@ -90,7 +90,7 @@ SCORES = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3]), max_size=12)
 
 
 @given(SCORES)
-def test_a_rank_is_one_more_than_the_number_of_strictly_better_teams(scores: list[float]) -> None:
+def test_rank_is_one_more_than_the_number_of_better_teams(scores: list[float]) -> None:
     rows = rank([entry(str(place), score) for place, score in enumerate(scores)], oracle=None)
     for row in rows:
         assert row.rank == 1 + sum(score > (row.entry.score or 0.0) for score in scores)

@@ -6,13 +6,14 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.db import now
-from server.errors import NotFound
 from server.leaderboard import service
 from server.leaderboard.ranking import RowKind
 from server.models.account import Account, Role
-from server.models.competition import Competition, Split, Team, Visibility
+from server.models.competition import Competition, Split, Team
 from tests.support.instance import Instance
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import counted_queries
@@ -52,7 +53,7 @@ def test_a_team_stands_with_its_best_score(both: Instance) -> None:
 
 
 @pytest.mark.parametrize("microsecond", [0, 400_000, 123_456])
-def test_the_moments_of_a_line_are_the_submissions_to_the_microsecond(both: Instance, microsecond: int) -> None:
+def test_line_times_equal_the_submissions_to_the_microsecond(both: Instance, microsecond: int) -> None:
     competition = both.competition()
     at = datetime(2030, 1, 2, 3, 4, 5, microsecond, tzinfo=UTC)
     with both.database.write() as session:
@@ -174,7 +175,7 @@ def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> 
     assert [row.entry.team for row in board.rows] == [service.ORACLE_NAME, "ada"]
 
 
-def test_only_finals_that_were_not_excluded_are_on_the_private_board(both: Instance) -> None:
+def test_excluded_finals_are_not_on_the_private_board(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
         _, private = splits_of(session, competition)

@@ -18,7 +18,7 @@ from server.models.account import Role
 from server.models.evaluation import Evaluation
 from server.models.notification import Delivery
 from server.models.submission import Fault
-from server.notifications import delivering, outbox, webhooks
+from server.notifications import outbox, webhook_delivery, webhooks
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"
@@ -84,7 +84,7 @@ def create(server: Instance, olga: dict[str, str], url: str, *events: str) -> An
 
 
 def deliver(server: Instance, *, later: timedelta = timedelta(), allow_private: bool = True) -> int:
-    return delivering.deliver(server.database, get_settings(), at=now() + later, allow_private=allow_private)
+    return webhook_delivery.deliver(server.database, get_settings(), at=now() + later, allow_private=allow_private)
 
 
 def states(server: Instance) -> list[tuple[str, int]]:
@@ -163,17 +163,17 @@ def test_address_that_fails_is_tried_again_and_then_given_up(server: Instance, r
 def test_slow_receiver_is_in_nobody_elses_way(
     server: Instance, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivering, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT_S", 1.0)
     olga = opened(server)
     slow = [create(server, olga, receiver.slow_url, "competition.closed").json()["id"] for _ in range(4)]
     create(server, olga, receiver.url, "competition.closed")
     server.client.post(f"{BASE}/close", headers=olga)
-    assert delivering.is_due(server.database, at=now())
+    assert webhook_delivery.is_due(server.database, at=now())
     assert deliver(server) == 1, "the others took their second, all at once"
     assert len(receiver.received) == 1
     shown = server.client.get(f"{BASE}/webhooks/{slow[0]}/deliveries", headers=olga).json()
     assert "TimeoutError" in shown[0]["error"]
-    assert not delivering.is_due(server.database, at=now())
+    assert not webhook_delivery.is_due(server.database, at=now())
 
 
 def test_address_that_recovers_gets_its_message(server: Instance, receiver: Receiver) -> None:

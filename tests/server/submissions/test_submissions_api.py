@@ -1,5 +1,6 @@
 """Sending code over HTTP, and what its team sees of it."""
 
+import asyncio
 import hashlib
 import json
 import re
@@ -9,16 +10,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict
 from server.competitions import service as competitions
 from server.db import now
-from server.errors import Conflict
-from server.evaluations import claims
+from server.evaluations import leases
 from server.models.audit import AuditEvent
-from server.models.competition import CompetitionState, Membership, Team, Visibility
+from server.models.competition import CompetitionState, Membership, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard
 from server.models.submission import Stage, Submission
 from server.submissions import service
-from server.submissions.service import Upload
+from server.submissions.upload_check import Upload, check_and_store
 from tests.support.instance import GOOD_CODE, Instance, zip_of
 
 
@@ -31,9 +33,9 @@ def stored(server: Instance) -> list[str]:
     return list(server.storage.keys("submissions"))
 
 
-def claim(server: Instance) -> claims.ClaimedShard | None:
+def claim(server: Instance) -> leases.ClaimedShard | None:
     with server.database.write() as session:
-        return claims.claim(session, worker="test", lease_s=60)
+        return leases.claim(session, worker="test", lease_s=60)
 
 
 def test_submission_is_taken_whole(both: Instance) -> None:
@@ -116,7 +118,7 @@ def test_unknown_and_hidden_competitions_are_not_found(server: Instance) -> None
     headers = server.participant()
     unknown, hidden = server.submit(headers, slug="nothing"), server.submit(headers)
     assert unknown.status_code == hidden.status_code == 404
-    assert hidden.json()["detail"] == "There is no competition called 'digits'"
+    assert hidden.json()["detail"] == "No competition is called 'digits'"
 
 
 def test_without_a_token_nothing_is_read(server: Instance) -> None:
@@ -156,14 +158,15 @@ def test_a_refused_upload_is_told_the_moment_in_words(server: Instance) -> None:
     assert re.fullmatch(r"over closed on 29 Feb 2024, 23:59 UTC; the file came \d+ d( \d+ h)? later", over)
 
 
-def test_what_was_received_before_the_deadline_counts_though_it_is_stored_after(server: Instance) -> None:
+def test_time_of_receipt_decides_not_time_of_storage(server: Instance) -> None:
     at = now()
     competition = server.competition(
         state=CompetitionState.CLOSED, opens_at=at - timedelta(hours=2), closes_at=at - timedelta(seconds=1)
     )
     account = server.account("ada")
     for received_at, taken in ((at - timedelta(seconds=2), True), (at - timedelta(seconds=1), False)):
-        checked = service.check_and_store(server.storage, Upload("a.py", GOOD_CODE, "", received_at))
+        upload = Upload("a.py", GOOD_CODE, "", received_at)
+        checked = asyncio.run(check_and_store(server.storage, upload, account_id=account.id))
         if taken:
             with server.database.write() as session:
                 assert service.accept(session, competition, account, checked).submission.received_at == received_at
@@ -216,6 +219,17 @@ def test_cancel_before_the_first_run_gives_the_quota_back(both: Instance) -> Non
     assert both.submit(headers).status_code == 201
     again = both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers)
     assert again.status_code == 409
+
+
+def test_submit_and_cancel_is_free_only_so_often(both: Instance) -> None:
+    both.competition(limits={"submissions_per_day": 2})
+    headers = both.participant()
+    refunds = []
+    for _ in range(4):
+        submission = both.submit(headers).json()["id"]
+        refunds.append(both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers).json()["refunded"])
+    assert refunds == [True, True, False, False]
+    assert both.submit(headers).status_code == 429
 
 
 def test_cancel_after_the_first_run_began_costs_the_quota(both: Instance) -> None:
@@ -319,7 +333,7 @@ def test_upload_beyond_the_cap_is_refused(server: Instance) -> None:
     assert stored(server) == []
 
 
-def test_upload_that_does_not_say_its_length_is_capped_while_read(server: Instance) -> None:
+def test_upload_without_length_is_capped_while_read(server: Instance) -> None:
     server.competition(limits={"upload_mib": 1})
 
     def body() -> Iterator[bytes]:
@@ -379,5 +393,6 @@ def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
         "function": "unlearning",
         "style": "dict",
         "keywords": ["class_weights"],
+        "left_out": [],
         "mode": "function",
     }

@@ -26,7 +26,7 @@ FORM = 'Content-Disposition: form-data; name="file"; filename="a.py"\r\n\r\n'
 @contextmanager
 def web_process(folder: Path) -> Iterator[int]:
     """Run the web server as its own process, with this test's settings. Yield its port."""
-    command = [sys.executable, "-m", "uvicorn", "--factory", "server.main:create_app", "--port", "0"]
+    command = [sys.executable, "-m", "server", "--port", "0"]
     log_path = folder.with_suffix(".log")
     with log_path.open("w") as log, Popen(command, env=os.environ | {"TMPDIR": str(folder)}, stderr=log) as process:
         try:
@@ -72,7 +72,7 @@ def test_upload_cut_off_in_the_middle_leaves_nothing(server: Instance, tmp_path:
 
 
 @pytest.mark.timeout(300)
-def test_200_parallel_uploads_against_a_quota_of_5_accept_exactly_5(both: Instance, tmp_path: Path) -> None:
+def test_200_parallel_uploads_with_quota_5_accept_exactly_5(both: Instance, tmp_path: Path) -> None:
     both.competition(limits={"submissions_per_day": 5})
     headers = both.participant()
 

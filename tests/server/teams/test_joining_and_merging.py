@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from server.db import now
-from server.evaluations import claims
+from server.evaluations import leases
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Shard
 from server.models.invitation import Invitation
@@ -159,7 +159,7 @@ def test_closed_competition_takes_no_joiners(server: Instance) -> None:
     assert join(server, bob, token).status_code == 409
 
 
-def test_merged_team_has_people_submissions_and_queued_work_of_both(both: Instance) -> None:
+def test_merged_team_has_members_and_submissions_of_both(both: Instance) -> None:
     both.competition()
     ada, bob = lead(both, "ada", "Us"), lead(both, "bob", "Them")
     of_ada, of_bob = both.submit(ada).json()["id"], both.submit(bob).json()["id"]
@@ -173,7 +173,7 @@ def test_merged_team_has_people_submissions_and_queued_work_of_both(both: Instan
         assert (
             set(session.scalars(select(Shard.team_id))) == set(session.scalars(select(Submission.team_id))) == {kept.id}
         )
-        assert claims.claim(session, worker="test", lease_s=60) is not None
+        assert leases.claim(session, worker="test", lease_s=60) is not None
 
 
 def test_merge_needs_the_other_leaders_consent(server: Instance) -> None:

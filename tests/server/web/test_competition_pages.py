@@ -4,20 +4,23 @@ from datetime import timedelta
 
 import pytest
 
+from lethe.competition.file import Limits, parse_competition
+from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
+from server.datetime_format import in_words
 from server.db import now
 from server.models.account import Role
-from server.models.competition import Competition, Visibility
-from server.moments import in_words
+from server.models.competition import Competition, Split
+from server.web.competition_pages import run_limit_s
 from server.web.page_cache import anonymous_pages
-from tests.support.instance import Instance
+from tests.support.instance import Instance, competition_toml
 from tests.support.web import Visitor, counted_queries, text_of
 
 BOARD = "/competitions/digits/leaderboard"
 
 
 def test_an_empty_server_says_so(visitor: Visitor) -> None:
-    assert "No competition yet" in visitor.get("/").text
+    assert "No competitions yet" in visitor.get("/").text
 
 
 def test_the_list_shows_every_visible_competition(server: Instance, visitor: Visitor) -> None:
@@ -100,7 +103,7 @@ def test_a_ready_competition_tells_when_it_opens(server: Instance, visitor: Visi
 def test_an_unknown_competition_is_a_page_of_its_own(visitor: Visitor) -> None:
     answer = visitor.get("/competitions/nope")
     assert answer.status_code == 404
-    assert "There is no competition called" in answer.text
+    assert "No competition is called" in answer.text
     assert "<nav" in answer.text
 
 
@@ -111,7 +114,7 @@ def test_the_starter_file_has_the_entry_point(server: Instance, visitor: Visitor
     assert "attachment" in answer.headers["content-disposition"]
 
 
-def test_the_list_asks_the_same_queries_for_any_number_of_competitions(server: Instance, visitor: Visitor) -> None:
+def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visitor: Visitor) -> None:
     counts = []
     for number in range(6):
         server.competition(f"c{number}")
@@ -121,3 +124,14 @@ def test_the_list_asks_the_same_queries_for_any_number_of_competitions(server: I
                 visitor.get("/")
             counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "retraining_time_s", "shown"),
+    [({"run_wall_time_s": 2.0}, 100.0, 2.0), ({}, 100.0, 20.0), ({}, None, None)],
+)
+def test_overview_shows_the_run_limit_that_is_enforced(
+    limits: dict[str, float], retraining_time_s: float | None, shown: float | None
+) -> None:
+    file = parse_competition(competition_toml("digits")).model_copy(update={"limits": Limits.model_validate(limits)})
+    assert run_limit_s(file, Split(retraining_time_s=retraining_time_s)) == shown

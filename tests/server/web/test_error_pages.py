@@ -9,7 +9,7 @@ from tests.support.web import Visitor, text_of
 HTML = {"Accept": "text/html"}
 
 
-def test_a_failure_of_the_server_names_the_request_and_nothing_else(
+def test_server_failure_names_only_the_request(
     server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explode(*_args: object, **_values: object) -> None:

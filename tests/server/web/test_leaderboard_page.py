@@ -4,12 +4,13 @@ import re
 
 import pytest
 
+from lethe.competition.visibility import Visibility
 from server.accounts import service as accounts
 from server.competitions import service as competitions
 from server.models.account import Role
-from server.models.competition import Competition, Membership, Visibility
+from server.models.competition import Competition, Membership
 from server.web import leaderboard_pages
-from server.web.board_view import LINES
+from server.web.leaderboard_view import LINES
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
 from tests.support.web import Visitor, counted_queries, text_of
@@ -112,7 +113,7 @@ def test_the_private_board_opens_with_the_reveal(server: Instance, visitor: Visi
     fill(server, server.competition(state="final"), 2)
     page = text_of(visitor.get(BOARD, params={"board": "private"}).text)
     assert "0.17264" in page
-    assert "Only organisers see this board" not in page
+    assert "Only organisers see this leaderboard" not in page
 
 
 def test_the_shake_up_is_shown_with_words_for_its_arrows(server: Instance, visitor: Visitor) -> None:
@@ -137,7 +138,7 @@ def test_the_shake_up_is_shown_with_words_for_its_arrows(server: Instance, visit
     }
 
 
-def test_the_readers_own_team_stands_out_in_the_shake_up_however_far_down(
+def test_own_team_is_highlighted_in_the_shake_up(
     server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leaderboard_pages, "SLOPED_TEAMS", 1)
@@ -180,7 +181,7 @@ def test_an_organiser_is_told_that_the_private_board_is_sealed(server: Instance,
     olga = server.account("olga", Role.ORGANISER)
     fill(server, server.competition(organiser=olga, state="provisional"), 2)
     visitor.log_in("olga")
-    assert "Only organisers see this board" in visitor.get(BOARD, params={"board": "private"}).text
+    assert "Only organisers see this leaderboard" in visitor.get(BOARD, params={"board": "private"}).text
 
 
 def test_the_page_asks_the_same_queries_for_any_number_of_teams(server: Instance, visitor: Visitor) -> None:

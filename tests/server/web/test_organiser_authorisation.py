@@ -60,6 +60,8 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {C}/announce",
         f"POST {C}/finals/{{submission_id}}",
         f"POST {C}/move",
+        f"POST {C}/cancel-preparation",
+        f"POST {C}/delete",
     ),
     ADMINISTRATOR: ("GET /people", "POST /people/{name}", "POST /people/{name}/reset-link"),
 }

@@ -1,15 +1,16 @@
-"""The organisers' rooms: who may enter, what is shown, what each act does and leaves in the audit log."""
+"""The organisers' pages: who may enter, what is shown, what each act does and leaves in the audit log."""
 
 from datetime import timedelta
 
 import pytest
 
+from lethe.competition.visibility import Visibility
 from server.admin import audit
 from server.admin.event_filter import EventFilter
 from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Role
-from server.models.competition import Competition, SplitState, Visibility
+from server.models.competition import Competition, SplitState
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
 from tests.support.instance import Instance, competition_toml
@@ -102,7 +103,7 @@ def test_a_split_that_failed_is_a_warning(server: Instance, visitor: Visitor, di
     assert "The private split of digits could not be prepared." in visitor.get("/organise").text
 
 
-def test_the_dashboard_asks_the_same_queries_for_any_number_of_competitions(
+def test_dashboard_runs_the_same_queries_for_any_competitions(
     server: Instance, visitor: Visitor, digits: Competition
 ) -> None:
     counts = []
@@ -117,7 +118,7 @@ def test_the_dashboard_asks_the_same_queries_for_any_number_of_competitions(
     assert len(set(counts)) == 1
 
 
-def test_the_rooms_ask_the_same_queries_for_any_number_of_submissions(
+def test_organiser_pages_run_the_same_queries_for_any_number(
     server: Instance, visitor: Visitor, digits: Competition
 ) -> None:
     rooms = [*(f"/organise/digits{room}" for room in ROOMS), "/organise/digits/submissions?only=flagged&text=a"]

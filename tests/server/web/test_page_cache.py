@@ -42,7 +42,7 @@ def test_a_page_is_kept_for_twenty_times_its_cost() -> None:
     clock.now = 1.9
     assert pages.get(key, request()) is not None
     clock.now = 2.1
-    assert pages.get(key, request()) is None, "the first who finds it stale makes it anew"
+    assert pages.get(key, request()) is None, "the first who finds it stale makes it again"
     assert pages.get(key, request()) is not None, "the others meanwhile get the old one"
 
 

@@ -6,8 +6,8 @@ from sqlalchemy import select
 from server.accounts import service as accounts
 from server.models.account import Account
 from server.models.competition import Competition
-from server.models.organising import Rejudging
-from tests.server.admin.test_rejudging import board, finish
+from server.models.rejudging import Rejudging
+from tests.server.rejudging.test_rejudging import board, finish
 from tests.support.instance import Instance
 from tests.support.web import Visitor, counted_queries, text_of
 
@@ -34,8 +34,8 @@ def start(visitor: Visitor, **values: str) -> str:
 
 def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) -> None:
     text = text_of(visitor.get(BASE).text)
-    assert "Nothing was re-judged yet" in text
-    assert "Score them anew" in text
+    assert "No re-judgings yet" in text
+    assert "Start re-judging" in text
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) 
     [
         ({}, "chooses 3 submissions , which is 12 runs"),
         ({"which": "team", "team": "ADA"}, "chooses 1 submission , which is 4 runs"),
-        ({"which": "failure", "error_class": "timeout"}, "chooses no submission"),
-        ({"which": "time", "received_before": "2020-01-01T00:00"}, "chooses no submission"),
+        ({"which": "failure", "error_class": "timeout"}, "matches no submission"),
+        ({"which": "time", "received_before": "2020-01-01T00:00"}, "matches no submission"),
     ],
 )
 def test_asking_how_many_starts_nothing(
@@ -116,7 +116,7 @@ def test_a_second_set_on_the_same_split_is_refused(visitor: Visitor, sent: dict[
 def test_the_live_part_ends_when_every_submission_has(server: Instance, visitor: Visitor, sent: dict[str, str]) -> None:
     path = start(visitor, which="team", team="ada")
     part = visitor.get(f"{path}/live")
-    assert "Being scored anew" in part.text
+    assert "Being scored again" in part.text
     assert "hx-refresh" not in part.headers
     finish(server, sent["ada"], None)
     part = visitor.get(f"{path}/live")
@@ -139,7 +139,7 @@ def owner(server: Instance) -> Account:
         return accounts.find(session, "olga")
 
 
-def test_the_pages_ask_the_same_queries_for_any_number_of_submissions(
+def test_rejudging_pages_run_the_same_queries_for_any_number(
     server: Instance, visitor: Visitor, sent: dict[str, str]
 ) -> None:
     counts: dict[str, set[int]] = {"list": set(), "one": set()}

@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
+from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Account
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition
 from server.models.submission import Submission
 from server.teams import service as teams
 from server.web import submission_lists
@@ -86,7 +87,7 @@ def test_lists_without_a_line_say_so(server: Instance, ada: Visitor) -> None:
     sent(server, 0.1)
     assert "Nothing has failed" in ada.get(f"{MINE}?show=failed").text
     beyond = ada.get(f"{MINE}?page=7").text
-    assert "The list is shorter than that" in beyond
+    assert "This page does not exist" in beyond
     assert f'<a href="{MINE}">Show all</a>' in beyond
     assert ada.get(f"{MINE}?show=none-such").status_code == 422
 
@@ -106,7 +107,7 @@ def test_the_statements_do_not_grow_with_the_lines(
     assert all(few == many for few, many in counts.values()), counts
 
 
-def test_what_is_chosen_counts_on_every_page_and_an_act_leads_back(server: Instance, ada: Visitor) -> None:
+def test_selection_spans_pages_and_an_action_returns(server: Instance, ada: Visitor) -> None:
     server.competition(limits={"final_selections": 1})
     oldest, *_ = sent(server, 0.1, 0.2, 0.3)
     address = f"{MINE}?page=2"
@@ -122,7 +123,7 @@ def test_without_a_choice_the_finals_are_what_would_count(server: Instance, ada:
     sent(server, 0.1, 0.3, 0.2)
     page = ada.get(f"{MINE}?show=finals").text
     assert listed(page) == ["try-1"]
-    assert "would count" in page
+    assert "auto-selected" in page
 
 
 def test_the_ladder_tells_no_order_of_scores(server: Instance, ada: Visitor) -> None:
@@ -155,7 +156,7 @@ def test_a_final_is_chosen_and_taken_back_on_its_own_page(server: Instance, ada:
     assert "Choose as final" in ada.get(page).text
     assert "Choose as final" not in ada.get(f"/submissions/{failed}").text
     ada.post(f"{page}/final", {"selected": "true"}, page=page)
-    assert "Take back" in ada.get(page).text
+    assert "Deselect" in ada.get(page).text
     assert "Choose as final" not in ada.get(f"/submissions/{second}").text, "no more may be chosen"
     ada.post(f"{page}/final", {"selected": "false"}, page=page)
     assert "Choose as final" in ada.get(f"/submissions/{second}").text
@@ -170,12 +171,12 @@ def test_what_cannot_become_a_final_is_not_offered(server: Instance, ada: Visito
     assert "final-form" not in ada.get(MINE).text
 
 
-def test_a_choice_that_failed_can_be_taken_back_and_what_would_count_is_told(server: Instance, ada: Visitor) -> None:
+def test_failed_choice_can_be_deselected_and_auto_choice_is_shown(server: Instance, ada: Visitor) -> None:
     server.competition(limits={"final_selections": 1})
     failed, _ = sent(server, None, 0.2)
     with server.database.write() as session:
         session.get_one(Submission, failed).selected = True
-    assert "Take back" in ada.get(MINE).text
+    assert "Deselect" in ada.get(MINE).text
     assert listed(ada.get(f"{MINE}?show=finals").text) == ["try-1", "try-0"]
 
 
@@ -187,10 +188,10 @@ def test_a_list_tells_of_results_only_where_there_are_some(server: Instance, ada
     assert "ended without results" in ada.get(MINE).text
     with server.database.write() as session:
         session.query(Competition).one().revealed_at = now()
-    assert "and that decides" in ada.get(MINE).text
+    assert "that decides the ranking" in ada.get(MINE).text
 
 
-def test_after_a_failure_the_next_step_is_there_while_there_is_one(server: Instance, ada: Visitor) -> None:
+def test_failure_shows_the_next_step_while_there_is_one(server: Instance, ada: Visitor) -> None:
     server.competition()
     good, failed = sent(server, 0.1, None)
     assert "Submit again" in ada.get(f"/submissions/{failed}").text

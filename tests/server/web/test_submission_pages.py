@@ -4,14 +4,15 @@ from datetime import timedelta
 
 import pytest
 
+from lethe.client import receipts
+from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.config import get_settings
+from server.datetime_format import in_words
 from server.db import now
-from server.models.competition import Competition, Visibility
+from server.models.competition import Competition
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
-from server.moments import in_words
-from server.submissions import receipts
 from tests.support.instance import GOOD_CODE, Instance, zip_of
 from tests.support.scores import add_score
 from tests.support.web import Visitor, counted_queries, text_of
@@ -110,7 +111,7 @@ def test_before_it_opens_the_form_is_replaced_by_the_moment(server: Instance, ad
 
 
 @pytest.mark.parametrize(("state", "is_shown"), [("provisional", False), ("final", True)])
-def test_private_scores_stand_in_the_list_once_they_are_revealed(
+def test_private_scores_are_listed_after_the_reveal(
     server: Instance, ada: Visitor, state: str, *, is_shown: bool
 ) -> None:
     competition = server.competition()
@@ -188,7 +189,7 @@ def test_progress_and_the_story_of_lost_runs_are_told(server: Instance, ada: Vis
     assert "secret-host-7" not in page
 
 
-def test_a_failure_shows_the_line_of_the_own_file_and_what_to_do(server: Instance, ada: Visitor) -> None:
+def test_failure_shows_the_line_and_what_to_do(server: Instance, ada: Visitor) -> None:
     server.competition()
     mine = send(ada)
     with server.database.write() as session:
@@ -211,7 +212,7 @@ def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada
         submission.stage, submission.fault, submission.error_class = "failed", "host", "host-fault"
         submission.refunded = True
     page = text_of(ada.get(mine).text)
-    assert "The server had a problem of its own" in page
+    assert "Platform failure" in page
     assert "not counted against the quota" in page
 
 
@@ -272,7 +273,7 @@ def test_the_parts_for_polling_are_parts(server: Instance, ada: Visitor) -> None
         assert "Queued" in text
 
 
-def test_a_submission_s_page_asks_the_same_queries_for_any_number_of_runs(server: Instance, ada: Visitor) -> None:
+def test_submission_page_runs_the_same_queries_for_any_runs(server: Instance, ada: Visitor) -> None:
     server.competition()
     counts = []
     for expected in (1, 4):

@@ -3,11 +3,11 @@
 import re
 from datetime import timedelta
 
+from lethe.competition.visibility import Visibility
+from server.accounts import rate_limit
 from server.accounts import service as accounts
-from server.accounts import throttle
 from server.competitions import service as competitions
 from server.db import now
-from server.models.competition import Visibility
 from server.teams import service as teams
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
@@ -108,7 +108,7 @@ def test_a_merge_with_nobody_is_explained_on_the_page(server: Instance, visitor:
     assert "Name of the other team" in words
 
 
-def test_nobody_is_offered_to_leave_or_to_grow_a_team_when_that_is_over(server: Instance, visitor: Visitor) -> None:
+def test_team_changes_are_not_offered_after_their_end(server: Instance, visitor: Visitor) -> None:
     competition = server.competition(extra=f"merge_deadline = {(now() - timedelta(hours=1)).isoformat()}")
     server.account("ada")
     switch(visitor, "ada")
@@ -151,7 +151,7 @@ def test_a_revoked_token_is_gone(server: Instance, visitor: Visitor) -> None:
     assert "laptop" not in visitor.get("/account").text
 
 
-def test_a_changed_password_logs_other_browsers_out_but_not_this_one(server: Instance, visitor: Visitor) -> None:
+def test_changed_password_logs_out_only_other_browsers(server: Instance, visitor: Visitor) -> None:
     server.account("ada")
     visitor.log_in("ada")
     other = visitor.client.cookies[SESSION_COOKIE]
@@ -169,7 +169,7 @@ def test_a_wrong_present_password_is_named_beside_its_field(server: Instance, vi
     visitor.log_in("ada")
     answer = visitor.post("/account/password", {"old": "wrong", "new": "another good password"}, page="/account")
     assert answer.status_code == 422
-    assert "Present password is wrong" in text_of(answer.text)
+    assert "Current password is wrong" in text_of(answer.text)
 
 
 def test_another_person_s_session_cannot_be_revoked(server: Instance, visitor: Visitor) -> None:
@@ -178,7 +178,7 @@ def test_another_person_s_session_cannot_be_revoked(server: Instance, visitor: V
     assert visitor.post("/account/sessions/0000000000000000/revoke", page="/account").status_code == 404
 
 
-def test_guessing_the_present_password_is_slowed_down_wherever_it_is_asked(server: Instance, visitor: Visitor) -> None:
+def test_guessing_the_current_password_is_rate_limited(server: Instance, visitor: Visitor) -> None:
     server.account("ada")
     visitor.log_in("ada")
     forms = (
@@ -186,7 +186,7 @@ def test_guessing_the_present_password_is_slowed_down_wherever_it_is_asked(serve
         ("/account/mail", {"email": "ada@example.org", "password": "a guess"}),
         ("/account/delete", {"password": "a guess"}),
     )
-    for place in range(throttle.per_account.limit):
+    for place in range(rate_limit.per_account.limit):
         assert visitor.post(*forms[place % 3], page="/account").status_code == 422
     for path, values in forms:
         right = {key: PASSWORD if value == "a guess" else value for key, value in values.items()}
@@ -201,6 +201,6 @@ def test_guessing_the_present_password_is_slowed_down_wherever_it_is_asked(serve
 def test_a_right_password_makes_wrong_ones_forgotten(server: Instance, visitor: Visitor) -> None:
     server.account("ada")
     visitor.log_in("ada")
-    for password in (*["a guess"] * (throttle.per_account.limit - 1), PASSWORD, "a guess", PASSWORD):
+    for password in (*["a guess"] * (rate_limit.per_account.limit - 1), PASSWORD, "a guess", PASSWORD):
         answer = visitor.post("/account/mail", {"email": "", "password": password}, page="/account")
     assert answer.status_code == 303

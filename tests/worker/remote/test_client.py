@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.workers.fitness import WorkerFacts
+from server.workers.compatibility import WorkerFacts
 from worker.remote.client import NotHeld, TokenRefused, Unreachable, WorkerApi, WorkerRefused
 from worker.remote.leases import MOST_LOG_BYTES, logs_as_data
 

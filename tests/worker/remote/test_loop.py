@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from server.evaluations.claims import ClaimedShard
+from server.evaluations.leases import ClaimedShard
 from server.models.evaluation import ShardKind
-from server.workers.fitness import WorkerFacts
-from worker import drain
+from server.workers.compatibility import WorkerFacts
 from worker.context import RunningContext
+from worker.host import graceful_shutdown
 from worker.remote import loop
 from worker.remote.client import TokenRefused, Unreachable, WorkerRefused
 from worker.remote.loop import REFUSED, STOPPED, RemoteWorker
@@ -37,7 +37,7 @@ class Server:
     def claim(self) -> Any:
         self.calls.append("claim")
         if not self.claims:
-            drain.begin(give_back_after_s=0)
+            graceful_shutdown.begin(give_back_after_s=0)
             return None
         return _give(self.claims.pop(0))
 
@@ -58,14 +58,14 @@ def _give(value: Any) -> Any:
 def _no_stop_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(loop, "_wait", lambda _seconds: None)
     yield
-    drain.reset()
+    graceful_shutdown.reset()
 
 
 def serve(server: Any, tmp_path: Path, run: Any = lambda _context, _shard: "done") -> int:
     return RemoteWorker(RemoteSettings(home=tmp_path), server, FACTS, run=run).serve()
 
 
-def test_worker_registers_once_runs_what_it_is_given_and_says_that_it_stops(tmp_path: Path) -> None:
+def test_worker_registers_runs_its_shards_and_reports_the_stop(tmp_path: Path) -> None:
     server, ran = Server(SHARD, None, SHARD), []
 
     def run(context: RunningContext, shard: ClaimedShard) -> str:
@@ -97,7 +97,7 @@ def test_shard_that_breaks_does_not_end_the_worker(tmp_path: Path) -> None:
     assert server.calls.count("claim") == 3
 
 
-def test_after_a_fault_of_this_host_nothing_is_claimed_for_a_while(tmp_path: Path) -> None:
+def test_host_fault_pauses_claims(tmp_path: Path) -> None:
     looks: list[int] = []
 
     def run(context: RunningContext, _shard: ClaimedShard) -> str:
@@ -107,7 +107,7 @@ def test_after_a_fault_of_this_host_nothing_is_claimed_for_a_while(tmp_path: Pat
     def wait(_seconds: float) -> None:
         looks.append(1)
         if len(looks) == 5:
-            drain.begin(give_back_after_s=0)
+            graceful_shutdown.begin(give_back_after_s=0)
 
     server = Server(*[SHARD] * 5)
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +116,7 @@ def test_after_a_fault_of_this_host_nothing_is_claimed_for_a_while(tmp_path: Pat
     assert server.calls.count("claim") == 1
 
 
-def test_production_asks_a_remote_worker_for_a_sandbox_and_for_no_database(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_worker_in_production_needs_only_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_ENVIRONMENT", "production")
     assert RemoteSettings().environment == "production"
     monkeypatch.setenv("LETHE_SANDBOX_BACKEND", "plain")

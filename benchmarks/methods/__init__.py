@@ -1,0 +1,1 @@
+"""What unlearning methods cost."""

@@ -1,0 +1,96 @@
+"""Time of every method over one epoch of finetuning, on sklearn's digits with the small convolutional network.
+
+Each round measures the epoch and then every method, so that a slow minute of the machine falls on both. Printed is the
+median over rounds of the ratio, and how many times retraining (EPOCHS epochs) takes that long.
+"""
+
+import copy
+import importlib
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+from lethe.methods import finetune
+from lethe.methods.catalogue import method_ids
+from lethe.networks.builders import build
+from lethe.runtime.data_loaders import ImageSet, InMemoryDataset, ShuffledLoader
+
+NETWORK: Mapping[str, Any] = {
+    "name": "small_cnn",
+    "input_shape": [1, 8, 8],
+    "n_classes": 10,
+    "input_scale": 1 / 128,
+    "input_shift": -1.0,
+}
+SIZES = {"retain": 700, "forget": 100, "validation": 200}
+EPOCHS = 20  # of the original network, as of the digits competition
+ROUNDS = 5
+
+Loaders = tuple[ShuffledLoader, ShuffledLoader, ShuffledLoader]
+
+
+def main() -> None:
+    """Measure and print."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    loaders = digits()
+    net = original_network(loaders)
+    ratios = measured_ratios(net, loaders, list(method_ids()))
+    print(f"{'method':18} epochs of finetuning   retraining over it   ({ROUNDS} rounds, 1 thread)")
+    for method_id, values in sorted(ratios.items(), key=lambda item: statistics.median(item[1])):
+        ratio = statistics.median(values)
+        print(f"{method_id:18} {ratio:20.2f} {EPOCHS / max(ratio, 1e-3):20.1f}")
+
+
+def digits() -> Loaders:
+    """Return loaders of retain, forget and validation set, drawn without overlap."""
+    data = load_digits()
+    images = torch.from_numpy(data.images * 255 / 16).to(torch.uint8)[:, None]
+    labels, order = torch.from_numpy(data.target).long(), torch.randperm(len(data.target))
+    parts = order[: sum(SIZES.values())].split(list(SIZES.values()))  # type: ignore[no-untyped-call]
+    retain, forget, validation = (loader(images[part], labels[part]) for part in parts)
+    return retain, forget, validation
+
+
+def loader(images: Tensor, labels: Tensor) -> ShuffledLoader:
+    numbers = torch.arange(len(labels))
+    return ShuffledLoader(InMemoryDataset(ImageSet(images, labels, numbers, numbers), NETWORK), 64)
+
+
+def original_network(loaders: Loaders) -> nn.Module:
+    net = build(NETWORK)
+    for _ in range(EPOCHS):
+        for part in loaders[:2]:
+            finetune.finetune(net, part, 1, 0.05)
+    return net
+
+
+def measured_ratios(net: nn.Module, loaders: Loaders, methods: list[str]) -> dict[str, list[float]]:
+    """Return for each method its time over that of an epoch, one value a round."""
+    found: dict[str, list[float]] = {method_id: [] for method_id in methods}
+    for _ in range(ROUNDS + 1):
+        epoch_s = min(time_of(one_epoch, net, loaders) for _ in range(3))
+        for method_id in methods:
+            unlearning = importlib.import_module(f"lethe.methods.{method_id}").unlearning
+            found[method_id].append(time_of(unlearning, net, loaders) / epoch_s)
+    return {method_id: values[1:] for method_id, values in found.items()}  # the first round loads code
+
+
+def one_epoch(net: nn.Module, retain: ShuffledLoader, *_: ShuffledLoader) -> None:
+    finetune.finetune(net, retain, 1, 1e-3)
+
+
+def time_of(unlearning: Callable[..., Any], net: nn.Module, loaders: Loaders) -> float:
+    fresh = copy.deepcopy(net)
+    started = time.perf_counter()
+    unlearning(fresh, *loaders)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""An hour of ordinary use on a small fleet: does anything grow? `python -m benchmarks.platform.soak [--minutes 60]`
+
+One web server, one worker, the scheduler, PostgreSQL and Redis on this machine; uploads, evaluations, people who read
+and people who watch a submission, all the time. Memory, descriptors and threads of every process, Redis' memory and
+keys and the rows of the tables that should not grow are looked at every few seconds. The last quarter is compared with
+the second one: the first is for warming up. Prints a table and a verdict, and ends with 1 if something grew.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import redis
+from sqlalchemy import text
+
+from benchmarks.web.client import Connection
+from benchmarks.web.measure import session_cookie
+from lethe.client.api import ApiError
+from tests.faults.cluster import Cluster, code, running_cluster
+from tests.support.processes import descendants
+
+LOOK_EVERY_S = 5.0
+FLAT_TABLES = ("workers", "splits", "model_shards")
+SLACK = {"MiB": 8.0, "descriptors": 4.0, "threads": 4.0, "keys": 16.0, "rows": 4.0}
+SHARE = 0.05  # by which a figure may be larger at the end, beyond its slack
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a figure was in the second and in the last quarter."""
+
+    name: str
+    unit: str
+    early: float
+    late: float
+
+    @property
+    def grew(self) -> bool:
+        return self.late > self.early * (1 + SHARE) + SLACK[self.unit]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--upload-every", type=float, default=10.0, help="seconds")
+    parser.add_argument("--watchers", type=int, default=20)
+    parser.add_argument("--readers", type=int, default=4)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="lethe-soak-"))
+    toml_limits = {"LETHE_UPLOADS_PER_10_MIN": "0"}
+    with running_cluster(folder, **toml_limits) as cluster:
+        cluster.start_worker("worker")
+        cluster.start_beat()
+        found, done = soak(cluster, seconds=60 * options.minutes, options=options)
+    print(", ".join(f"{done[name]} {name}" for name in ("uploads", "scored", "read", "streams", "refused", "failed")))
+    print(f"{'figure':<34}{'second quarter':>16}{'last quarter':>14}")
+    for one in found:
+        mark = "  GREW" if one.grew else ""
+        print(f"{one.name:<34}{one.early:>12.1f} {one.unit[:3]}{one.late:>10.1f} {one.unit[:3]}{mark}")
+    grown = [one.name for one in found if one.grew]
+    if done["failed"]:
+        grown.append("failed requests")
+    print(f"verdict: {'nothing grew' if not grown else 'not flat: ' + ', '.join(grown)}")
+    return 1 if grown else 0
+
+
+def soak(cluster: Cluster, *, seconds: float, options: argparse.Namespace) -> tuple[list[Verdict], dict[str, int]]:
+    """Use the cluster for so long. Return how each figure went, and how much was done."""
+    done: dict[str, int] = defaultdict(int)
+    is_over = threading.Event()
+    first = cluster.submit("watched", code(note="watched"))
+    cookie = session_cookie(cluster.database, "watched")
+    port = int(cluster.url.rsplit(":", 1)[1])
+    paths = ["/competitions/tiny/leaderboard", "/competitions/tiny/submissions", f"/submissions/{first['id']}"]
+    threads = [
+        threading.Thread(target=_upload, args=(cluster, is_over, options.upload_every, done)),
+        threading.Thread(target=lambda: asyncio.run(_read(port, paths, cookie, options.readers, is_over, done))),
+        threading.Thread(target=lambda: asyncio.run(_watch(port, cookie, options.watchers, is_over, done))),
+    ]
+    for thread in threads:
+        thread.start()
+    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    started = time.monotonic()
+    while time.monotonic() < started + seconds:
+        time.sleep(LOOK_EVERY_S)
+        for key, value in figures(cluster).items():
+            series[key].append((time.monotonic() - started, value))
+    is_over.set()
+    for thread in threads:
+        thread.join(90)
+    verdicts = [
+        Verdict(name, unit, _median(values, seconds / 4, seconds / 2), _median(values, 3 * seconds / 4, seconds))
+        for (name, unit), values in series.items()
+    ]
+    return verdicts, done
+
+
+def figures(cluster: Cluster) -> dict[tuple[str, str], float]:
+    """Return every figure by its name and unit. A process's figures are added up with those of its children."""
+    found: dict[tuple[str, str], float] = {}
+    for process in cluster.started:
+        if not process.is_alive:
+            continue
+        pids = [process.pid, *process.children()]
+        for unit, of in (("MiB", _private_mib), ("descriptors", _descriptors), ("threads", _threads)):
+            found[f"{process.name}: {unit}", unit] = sum(_known(of, pid) for pid in pids)
+    found["worker: sandboxes", "rows"] = sum("bwrap" in command for _, command in descendants(cluster.started[-2].pid))
+    with redis.Redis.from_url(cluster.redis.client_url) as client:
+        found["Redis: memory", "MiB"] = client.info("memory")["used_memory"] / 2**20
+        found["Redis: keys", "keys"] = float(client.dbsize())
+        queues = [key for key in client.keys("*") if client.type(key) == b"list"]
+        found["Redis: messages", "keys"] = float(sum(client.llen(key) for key in queues))
+    with cluster.database.read() as session:
+        for table in FLAT_TABLES:
+            found[f"table {table}", "rows"] = float(session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
+    stage = cluster.settings.scratch / "stage"
+    found["staging folders", "rows"] = float(sum(path.is_dir() for path in stage.iterdir())) if stage.exists() else 0.0
+    return found
+
+
+def _known(of: Callable[[int], float], pid: int) -> float:
+    try:
+        return of(pid)
+    except (OSError, ValueError):
+        return 0.0  # it ended while we looked
+
+
+def _private_mib(pid: int) -> float:
+    """Return what the process has for itself: shared pages are counted by nobody."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) / 1024
+
+
+def _descriptors(pid: int) -> float:
+    return float(len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+def _threads(pid: int) -> float:
+    return float(len(list(Path(f"/proc/{pid}/task").iterdir())))
+
+
+def _median(values: list[tuple[float, float]], begin_s: float, end_s: float) -> float:
+    return median([value for at, value in values if begin_s <= at <= end_s] or [0.0])
+
+
+def _upload(cluster: Cluster, is_over: threading.Event, every_s: float, done: dict[str, int]) -> None:
+    number, waiting = 0, {}
+    while not is_over.wait(every_s):
+        number += 1
+        person = f"uploader-{number % 5}"
+        try:
+            sent = cluster.submit(person, code(note=f"upload {number}"))
+            done["uploads"] += 1
+            waiting[sent["id"]] = person
+            for submission_id, whose in list(waiting.items()):
+                if cluster.person(whose).submission(submission_id)["stage"] == "scored":
+                    done["scored"] += 1
+                    del waiting[submission_id]
+        except ApiError as error:
+            done["refused" if error.http_status == 429 else "failed"] += 1
+
+
+async def _read(
+    port: int, paths: list[str], cookie: str, readers: int, is_over: threading.Event, done: dict[str, int]
+) -> None:
+    async def one(number: int) -> None:
+        connection = await Connection.open(port, cookie=cookie if number % 2 else "")
+        count = 0
+        while not is_over.is_set():
+            count += 1
+            path = paths[count % len(paths)] if number % 2 else f"{paths[0]}?q={count % 1000}"
+            answer = await connection.get(path)
+            done["read" if answer.status == 200 else "failed"] += 1
+            await asyncio.sleep(0.2)
+        connection.close()
+
+    await asyncio.gather(*(one(number) for number in range(readers)))
+
+
+async def _watch(port: int, cookie: str, watchers: int, is_over: threading.Event, done: dict[str, int]) -> None:
+    """Watch the list of submissions, and connect again when a stream ends, as browsers do."""
+
+    async def one() -> None:
+        while not is_over.is_set():
+            connection = await Connection.open(port, cookie=cookie)
+            await connection.first_event("/competitions/tiny/submissions/events")
+            done["streams"] += 1
+            for _ in range(20):
+                if is_over.is_set():
+                    break
+                await asyncio.sleep(1.0)
+            connection.close()
+
+    await asyncio.gather(*(one() for _ in range(watchers)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Metrics of what a cell stores: of every method, of an exact retraining and of the original model.
+
+A metric is kept under the key of its id, parameters and version, so that it is computed once for all benchmarks.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lethe.benchmark.method_runs import stored_outputs
+from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
+from lethe.benchmark.plan import CellPlan, Plan
+from lethe.benchmark.store import Json, Unit
+from lethe.competition.file import MetricRequest
+from lethe.errors import AppError
+from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.split_inputs import split_inputs
+from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
+from lethe.metrics.epsilon.score import ModelOutputs, Score
+from lethe.metrics.metric_evaluation import checked_parameters, compute
+from lethe.metrics.metric_json import result_as_json
+from lethe.reports.benchmark_file import SCORES
+
+
+def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Path) -> None:
+    """Compute and keep what is missing of a method whose runs are all stored."""
+    missing = missing_metrics(plan, unit)
+    outputs = stored_outputs(unit)
+    if missing and outputs is not None:
+        _compute(
+            missing,
+            cell,
+            unit,
+            split_inputs(split_dir, outputs.arrays(), scored_by=cell.competition.metric),
+            Side.UNLEARNED,
+        )
+
+
+def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Path) -> None:
+    """Compute and keep what is missing of the cell's references."""
+    for subject in REFERENCES.values():
+        if missing := missing_metrics(plan, unit, subject):
+            _compute(missing, cell, unit, split_inputs(split_dir, None, scored_by=cell.competition.metric), subject)
+
+
+def _compute(requests: Iterable[MetricRequest], cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> None:
+    kept = unit.read(metrics_file(subject))
+    kept["accuracies"] = _accuracies(inputs, subject)
+    scores: dict[str, Json] = {}
+    for request in requests:
+        if request.id in SCORES:
+            scores = scores or _scores(cell, unit, inputs, subject)
+            kept[request_key(request)] = scores[request.id]
+        else:
+            kept[request_key(request)] = _metric(request, inputs, subject)
+    unit.write(metrics_file(subject), kept)
+
+
+def _metric(request: MetricRequest, inputs: Inputs, subject: Side) -> Json:
+    entry = metric(request.id)
+    try:
+        result = compute(inputs, entry, checked_parameters(entry, request.parameters), subject=subject)
+    except (InvalidMetricInput, AppError) as error:
+        return {"not_computed": str(error)}
+    except Exception as error:  # a fault in one metric must not hide the others
+        return {"not_computed": f"could not be computed ({type(error).__name__}: {error})"}
+    return result_as_json(result, examples=False) or {}
+
+
+def _accuracies(inputs: Inputs, subject: Side) -> dict[str, Any]:
+    """Return mean accuracies of the subject on the three sets."""
+    sets = ("retain", "forget", "test")
+    return {name: float(np.mean(inputs.array(subject, f"{name}_accuracy"))) for name in sets}
+
+
+def _scores(cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> dict[str, Json]:
+    """Return score and forgetting quality; epsilon of every forget example is kept beside them."""
+    try:
+        found = score_outputs(
+            _outputs(inputs, subject), _outputs(inputs, Side.RETRAINED), metric=cell.competition.metric
+        )
+    except (InvalidMetricInput, AppError, ValueError) as error:
+        return {name: {"not_computed": str(error)} for name in SCORES}
+    unit.write(f"epsilon-{subject.value}", {"epsilon": [float(value) for value in found.epsilon], "cap": found.cap})
+    return {"score": _score_json(found.headline, found.interval, found), "f": _score_json(
+        found.forgetting_quality, found.forgetting_quality_interval, found)}  # fmt: skip
+
+
+def _score_json(value: float, interval: tuple[float, float] | None, found: Score) -> Json:
+    table = {"retain_ratio": found.retain_ratio, "test_ratio": found.test_ratio}
+    return {"value": value, "interval": None if interval is None else list(interval), "table": table, "notes": []}
+
+
+def _outputs(inputs: Inputs, subject: Side) -> ModelOutputs:
+    n_models = len(inputs.array(Side.RETRAINED, "retain_accuracy"))
+    names = ("confidences", "retain_accuracy", "test_accuracy")
+    arrays = [np.ascontiguousarray(inputs.array(subject, name), dtype=np.float64)[:n_models] for name in names]
+    return ModelOutputs(*arrays)

@@ -1,0 +1,159 @@
+"""What a benchmark costs before anything is run: runs, device time, disk. From shapes, not from a clock."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lethe.benchmark.plan import CellPlan, Plan
+from lethe.competition.file import CompetitionFile
+from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.datasets.registry import open_dataset
+from lethe.data.errors import InvalidSplit
+from lethe.errors import AppError
+from lethe.networks.builders import build
+from lethe.preparation.cost_estimate import training_seconds
+from lethe.preparation.fingerprint import network_description
+
+# images, channels, height and width, classes of data sets that may not be at hand: their makers' numbers
+KNOWN_SHAPES: dict[str, tuple[int, tuple[int, int, int], int]] = {
+    "mnist": (70_000, (1, 28, 28), 10),
+    "fashion-mnist": (70_000, (1, 28, 28), 10),
+    "cifar10": (60_000, (3, 32, 32), 10),
+    "cifar20": (60_000, (3, 32, 32), 20),
+    "cifar100": (60_000, (3, 32, 32), 100),
+    "svhn": (99_289, (3, 32, 32), 10),
+    "utkface": (23_708, (3, 64, 64), 5),
+    "casia-surf": (35_000, (3, 32, 32), 10),
+    "femnist": (70_000, (1, 28, 28), 62),
+}
+RUN_S = 0.2  # a process of its own and the evaluation of its model, measured with small networks
+RUN_SHARE = 0.2  # of one retraining: the competition's limit on a run, which most methods keep to
+ARRAY_BYTES = {0: 8, 1: 4, 2: 2}  # of one number: confidences float64, losses float32, logits float16
+
+
+@dataclass(frozen=True)
+class CellEstimate:
+    """models: trained in preparation. training_s, unlearning_s: of one process on one device. note: what is unknown."""
+
+    name: str
+    models: int
+    runs: int
+    training_s: float | None
+    unlearning_s: float | None
+    disk_bytes: float | None
+    note: str = ""
+
+    def as_text(self) -> tuple[str, ...]:
+        times = (_time_text(self.training_s), _time_text(self.unlearning_s))
+        return (self.name, str(self.models), str(self.runs), *times, _disk_text(self.disk_bytes))
+
+
+@dataclass(frozen=True)
+class BenchmarkEstimate:
+    """cells: one per cell; equal cells are counted once in the sums."""
+
+    cells: tuple[CellEstimate, ...]
+    counted: tuple[CellEstimate, ...]
+
+    @property
+    def runs(self) -> int:
+        return sum(cell.runs for cell in self.counted)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether every cell could be estimated."""
+        return all(cell.training_s is not None for cell in self.counted)
+
+    @property
+    def time_s(self) -> float:
+        """Return the time of the cells that could be estimated, in seconds."""
+        return sum((cell.training_s or 0.0) + (cell.unlearning_s or 0.0) for cell in self.counted)
+
+    @property
+    def time_text(self) -> str:
+        return self._marked(_time_text(self.time_s))
+
+    @property
+    def disk_text(self) -> str:
+        return self._marked(_disk_text(sum(cell.disk_bytes or 0.0 for cell in self.counted)))
+
+    def _marked(self, text: str) -> str:
+        return text if self.is_whole else f"{text} and what is unknown"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "cells": [asdict(cell) for cell in self.cells],
+            "runs": self.runs,
+            "time_s": self.time_s,
+            "whole": self.is_whole,
+        }
+
+
+def estimate(plan: Plan, *, device: str = "cpu") -> BenchmarkEstimate:
+    """Return what the benchmark costs on `device`, cpu or cuda. Raises InvalidSplit for a network that does not fit."""
+    found = {cell.key: _cell_estimate(plan, cell, device) for cell in plan.cells}
+    return BenchmarkEstimate(tuple(found[cell.key] for cell in plan.cells), tuple(found.values()))
+
+
+def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
+    n_models, competition = plan.file.n_models, cell.competition
+    sets = 3 if competition.metric.setup == "reuse-n-n" else 2
+    models, runs = sets * n_models + 1, n_models * len(plan.methods)
+    try:
+        n_images, description = _shape(competition)
+    except InvalidSplit:
+        raise
+    except AppError as error:
+        return CellEstimate(cell.name, models, runs, None, None, None, error.detail)
+    splits = competition.splits
+    n_train = splits.train_size or round(n_images * (1 - splits.validation_fraction - splits.test_fraction))
+    model_s = training_seconds(description, competition.training, n_images=n_train, device=device)
+    per_run = _bytes_of_run(competition, n_train, n_images, int(description["n_classes"]))
+    network_bytes = sum(value.nbytes for value in build(description).state_dict().values())
+    stored = (runs + models) * per_run + (n_models + 1) * network_bytes
+    return CellEstimate(cell.name, models, runs, models * model_s, runs * (RUN_S + RUN_SHARE * model_s), stored)
+
+
+def _shape(competition: CompetitionFile) -> tuple[int, Mapping[str, Any]]:
+    """Return the number of images and the network's description, by the data set or by what is known of it."""
+    name = competition.dataset.name
+    try:
+        dataset: ImageDataset = open_dataset(competition.dataset)
+        return len(dataset), network_description(competition, dataset)
+    except InvalidSplit:
+        raise
+    except AppError:
+        if name not in KNOWN_SHAPES:
+            raise
+        n_images, shape, n_classes = KNOWN_SHAPES[name]
+        options = dict(competition.network.options)
+        description = {"name": competition.network.name, "options": options, "input_shape": list(shape)}
+        return n_images, description | {"n_classes": n_classes, "input_scale": 1.0, "input_shift": 0.0}
+
+
+def _bytes_of_run(competition: CompetitionFile, n_train: int, n_images: int, n_classes: int) -> float:
+    forget = competition.splits.forget.fraction * n_train
+    test = competition.splits.test_fraction * n_images
+    retain = max(forget, test)
+    levels = competition.report.capture_levels
+    stored = ARRAY_BYTES[0] * forget
+    if 1 in levels:
+        stored += ARRAY_BYTES[1] * (forget + test + retain)
+    if 2 in levels:
+        stored += ARRAY_BYTES[2] * n_classes * (forget + test + retain)
+    if 3 in levels:
+        stored += 4 * 3 * n_classes**2
+    return stored
+
+
+def _time_text(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+
+
+def _disk_text(n_bytes: float | None) -> str:
+    if n_bytes is None:
+        return "unknown"
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**30 else f"{n_bytes / 2**20:.0f} MiB"

@@ -1,0 +1,136 @@
+"""Computes what a benchmark lacks: splits, runs and metrics, each once, by any number of processes."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lethe.benchmark.cell_metrics import compute_method_metrics, compute_reference_metrics
+from lethe.benchmark.method_runs import OpenRuns, run_method
+from lethe.benchmark.metric_keys import is_complete, missing_metrics
+from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
+from lethe.benchmark.store import BenchmarkFolder, Unit
+from lethe.competition.visibility import Visibility
+from lethe.errors import AppError, HostFault
+from lethe.metrics import Side
+from lethe.preparation.prepare import prepare_split
+from lethe.preparation.step_cache import Progress
+
+WAIT_S = 1.0
+Say = Callable[[str], None]
+
+
+class UnfinishedBenchmark(HostFault):
+    slug, title = "unfinished-benchmark", "The benchmark is not complete"
+
+
+@dataclass
+class Execution:
+    """One process's work on a benchmark. until: of time.monotonic, when to stop; None: when all is done."""
+
+    plan: Plan
+    folder: BenchmarkFolder
+    open_runs: OpenRuns
+    say: Say
+    until: float | None = None
+    device: str = "cpu"
+    _faults: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Compute what is missing and is computed by no other process; wait for what others compute.
+
+        Raises UnfinishedBenchmark at the end, naming what could not be done; all else is done by then.
+        """
+        if changed := self.folder.remember(self.plan):
+            self.say(changed)
+        while self._pass() and not self._is_over():
+            time.sleep(WAIT_S)
+        if self._faults:
+            listed = "; ".join(f"{name}: {message.rstrip('.')}" for name, message in self._faults.items())
+            raise UnfinishedBenchmark(f"not everything could be run: {listed}. `lethe benchmark resume` tries it again")
+
+    def _pass(self) -> bool:
+        """Go through all cells once. Return whether another process is at work on something."""
+        busy = [self._cell(cell) for cell in self.plan.cells]
+        return any(busy)
+
+    def _cell(self, cell: CellPlan) -> bool:
+        if cell.name in self._faults or self._is_over():
+            return False
+        if not self.folder.is_prepared(cell):
+            with self.folder.claimed(cell.key) as ours:
+                if not ours:
+                    return True
+                if not self.folder.is_prepared(cell) and not self._prepare(cell):
+                    return False
+        busy = [self._references(cell)]
+        busy += [self._method(cell, method) for method in self.plan.methods]
+        return any(busy)
+
+    def _prepare(self, cell: CellPlan) -> bool:
+        self.say(f"{cell.name}: preparing")
+        started, reported_at = time.monotonic(), 0.0
+
+        def progress(state: Progress) -> None:
+            nonlocal reported_at
+            if state.message or time.monotonic() - reported_at > 30.0:
+                reported_at = time.monotonic()
+                self.say(f"{cell.name}: {state.stage} {state.done:.0f}/{state.total} {state.message}".rstrip())
+
+        try:
+            prepare_split(
+                cell.competition, Visibility.PUBLIC, self.folder.split_dir(cell), device=self.device, progress=progress
+            )
+        except AppError as error:
+            self._faults[cell.name] = error.detail
+            self.folder.record_cell_failure(cell, error.detail)
+            return False
+        self.folder.cell_works(cell)
+        seconds = time.monotonic() - started
+        self.folder.references(cell).add_times(preparation_s=seconds)
+        self.say(f"{cell.name}: prepared in {seconds:.0f} s")
+        return True
+
+    def _references(self, cell: CellPlan) -> bool:
+        unit = self.folder.references(cell)
+        if not missing_metrics(self.plan, unit, Side.ORACLE) and not missing_metrics(self.plan, unit, Side.ORIGINAL):
+            return False
+        with self.folder.claimed(cell.key, "references") as ours:
+            if ours:
+                self._timed(unit, lambda: compute_reference_metrics(self.plan, cell, unit, self._split(cell)))
+        return not ours
+
+    def _method(self, cell: CellPlan, method: MethodPlan) -> bool:
+        unit, name = self.folder.unit(cell, method), f"{cell.name}, {method.label}"
+        if self._is_over() or name in self._faults or is_complete(self.plan, unit):
+            return False
+        with self.folder.claimed(cell.key, method.key) as ours:
+            if ours and not is_complete(self.plan, unit):
+                self._runs_and_metrics(cell, method, unit, name)
+        return not ours
+
+    def _runs_and_metrics(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
+        started = time.monotonic()
+        try:
+            run_method(cell, method, unit, self._split(cell), open_runs=self.open_runs, until=self.until)
+        except AppError as error:
+            self._faults[name] = error.detail
+            return
+        finally:
+            unit.add_times(all_runs_s=time.monotonic() - started)
+        if failure := unit.read("failure"):
+            self.say(f"{name}: F: {failure['message']}")
+        elif unit.n_runs >= cell.competition.n_models:
+            self._timed(unit, lambda: compute_method_metrics(self.plan, cell, unit, self._split(cell)))
+            self.say(f"{name}: done in {time.monotonic() - started:.0f} s")
+
+    def _timed(self, unit: Unit, work: Callable[[], None]) -> None:
+        started = time.monotonic()
+        work()
+        unit.add_times(metrics_s=time.monotonic() - started)
+
+    def _split(self, cell: CellPlan) -> Path:
+        return self.folder.split_dir(cell)
+
+    def _is_over(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until

@@ -1,0 +1,189 @@
+"""The runs of one method in one cell: from its stored parts on, a part at a time."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from lethe.benchmark.plan import CellPlan, MethodPlan
+from lethe.benchmark.store import Unit
+from lethe.competition.file import CompetitionFile
+from lethe.errors import InvalidInput, InvalidSubmission
+from lethe.evaluation import capture
+from lethe.evaluation.child_runs import ChildRuns
+from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
+from lethe.evaluation.local_check import Failure, failure_of, stage_files
+from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.original_models import place_of, read_original, read_whole_numbers
+from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.submission.package import Package, load_package
+
+PART_RUNS, PART_S = 32, 60.0  # a part ends after so many runs or seconds; a crash loses at most one part
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """One run's end: a checked safetensors file's bytes, or why there is none."""
+
+    weights: bytes | None
+    failure: Failure | None
+    wall_time_s: float
+
+
+class MethodRuns(Protocol):
+    """A started process or sandbox that holds a split's data. backend: what it is called."""
+
+    backend: str
+
+    def run(self, index: int, *, seed: int, original: Path | None) -> RunEnd:
+        """Run once, from `original` or else from the split's original model."""
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Where runs happen. stage: a folder for code and originals that a sandbox can show to its runs."""
+
+    split_dir: Path
+    stage: Path
+    package: Package
+    competition: CompetitionFile
+
+
+OpenRuns = Callable[[RunPlace], AbstractContextManager[MethodRuns]]
+
+
+@dataclass
+class ChildMethodRuns:
+    """Runs in a child process, without a sandbox."""
+
+    child: ChildRuns
+    backend: str = "none"
+
+    def run(self, index: int, *, seed: int, original: Path | None) -> RunEnd:
+        if original is not None:
+            raise InvalidInput("seeds = n_models starts each run from its own original, which only the sandbox can do")
+        result = self.child.run(index, seed=seed)
+        return RunEnd(result.weights, None if result.weights else failure_of(result), result.wall_time_s)
+
+
+@contextmanager
+def child_runs(place: RunPlace) -> Iterator[MethodRuns]:
+    """Open runs in a child process of their own."""
+    code_dir = stage_files(place.package, place.stage)
+    limit_s = place.competition.limits.run_wall_time_s or place.competition.limits.wall_time_s
+    entry = place.package.entry_point
+    with ChildRuns(place.split_dir / "visible", code_dir, entry, wall_time_s=limit_s) as child:
+        yield ChildMethodRuns(child)
+
+
+def stored_outputs(unit: Unit) -> ShardOutputs | None:
+    """Return the outputs of the runs that are stored, or None where there are none."""
+    parts = [ShardOutputs.from_bytes(path.read_bytes()) for path in unit.part_files]
+    return join(parts) if parts else None
+
+
+def run_method(
+    cell: CellPlan, method: MethodPlan, unit: Unit, split_dir: Path, *, open_runs: OpenRuns, until: float | None
+) -> None:
+    """Make the runs that are missing; stop at time `until` (of time.monotonic) after the run in progress.
+
+    A failing method leaves `failure.json`, and no more of its runs are made.
+    """
+    done, wanted = unit.n_runs, cell.competition.n_models
+    if done >= wanted or unit.read("failure"):
+        return
+    try:
+        package = load_package(method.files["unlearning.py"].encode(), "unlearning.py", modes=("function",))
+    except InvalidSubmission as error:
+        _fail(unit, Failure(error.slug, error.detail), run=done)
+        return
+    with tempfile.TemporaryDirectory(prefix="lethe-benchmark-") as name:
+        stage = Path(name)
+        stage.chmod(0o755)  # root drops to a user of its own, who must find its code
+        place = RunPlace(split_dir, stage / "stage", package, cell.competition)
+        place.stage.mkdir()
+        with open_runs(place) as runs:
+            _run_parts(range(done, wanted), runs, place, unit, until=until)
+
+
+def _run_parts(missing: range, runs: MethodRuns, place: RunPlace, unit: Unit, *, until: float | None) -> None:
+    evaluator = SplitEvaluator.load(place.split_dir)
+    part: list[_Done] = []
+    part_started = time.monotonic()
+    for run in missing:
+        if until is not None and time.monotonic() >= until:
+            break
+        done = _one_run(run, runs, place, evaluator)
+        if isinstance(done, Failure):
+            _fail(unit, done, run=run)
+            break
+        part.append(done)
+        if len(part) == PART_RUNS or time.monotonic() - part_started > PART_S:
+            _store(part, unit, backend=runs.backend)
+            part, part_started = [], time.monotonic()
+    if part:
+        _store(part, unit, backend=runs.backend)
+
+
+@dataclass(frozen=True)
+class _Done:
+    outputs: RunOutputs
+    wall_time_s: float
+    evaluation_s: float
+
+
+def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: SplitEvaluator) -> _Done | Failure:
+    with _own_original(place, run) as original:
+        numbers = None if original is None else read_whole_numbers(original)
+        end = runs.run(run, seed=run, original=original)
+        if end.weights is None:
+            return end.failure or Failure("no-weights", "The run gave no weights.")
+        started = time.monotonic()
+        try:
+            outputs = evaluator.evaluate(end.weights, whole_numbers=numbers)
+        except NonFiniteOutputs as error:
+            return Failure(error.slug, error.detail)
+        return _Done(outputs, end.wall_time_s, time.monotonic() - started)
+
+
+@contextmanager
+def _own_original(place: RunPlace, run: int) -> Iterator[Path | None]:
+    """Yield a file with the run's own original model, or None where all runs start from one."""
+    if place.competition.metric.setup == "reuse-n-1":
+        yield None
+        return
+    name, position = place_of(Manifest.read(place.split_dir), run)
+    path = place.stage / f"original-{run}.safetensors"
+    try:
+        path.write_bytes(read_original(place.split_dir, name, position))
+        path.chmod(0o444)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _store(part: list[_Done], unit: Unit, *, backend: str) -> None:
+    outputs = [done.outputs for done in part]
+    arrays = ShardOutputs(
+        confidences=np.stack([output.confidences for output in outputs]),
+        retain_accuracy=np.array([output.retain_accuracy for output in outputs]),
+        test_accuracy=np.array([output.test_accuracy for output in outputs]),
+        wall_time_s=np.array([done.wall_time_s for done in part]),
+        class_accuracy=np.stack([output.class_accuracy for output in outputs]),
+        captured=capture.stacked([output.captured for output in outputs]),
+    )
+    unit.write_part(arrays.to_bytes(), n_runs=len(part))
+    unlearning_s, evaluation_s = sum(done.wall_time_s for done in part), sum(done.evaluation_s for done in part)
+    unit.add_times(unlearning_s=unlearning_s, evaluation_s=evaluation_s)
+    unit.write("backend", {"sandbox": backend})
+
+
+def _fail(unit: Unit, failure: Failure, *, run: int) -> None:
+    where = f" ({failure.file}, line {failure.line})" if failure.line else ""
+    message = f"run {run}: {failure.error_class}{where}: {failure.message}"
+    unit.write("failure", {"class": failure.error_class, "message": message, "run": run})

@@ -1,0 +1,161 @@
+"""What a benchmark file asks for: the competition of each cell and the code of each method, with keys of their content.
+
+Equal content has an equal key, so benchmarks in one folder share splits, retrained models and runs. No torch.
+"""
+
+import copy
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from lethe.competition.file import CompetitionFile
+from lethe.errors import InvalidCompetitionFile
+from lethe.methods.catalogue import method_info
+from lethe.methods.rendering import render
+from lethe.reports.benchmark_file import BenchmarkFile, Cell, InvalidBenchmarkFile, MethodEntry, parse_benchmark
+
+KEY_LENGTH = 20
+CUTMIX = {"mixing": "cutmix"}
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One cell. key: of everything that its models and their stored arrays depend on."""
+
+    name: str
+    key: str
+    competition: CompetitionFile
+
+
+@dataclass(frozen=True)
+class MethodPlan:
+    """One method. files: name -> text, as a submission's. constants: those of the catalogue's method, with defaults."""
+
+    label: str
+    key: str
+    files: Mapping[str, str]
+    method_id: str | None
+    deterministic: bool
+    constants: Mapping[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """path, text: of the benchmark file as it was read."""
+
+    file: BenchmarkFile
+    path: Path
+    text: str
+    cells: tuple[CellPlan, ...]
+    methods: tuple[MethodPlan, ...]
+
+    @property
+    def file_sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def read_plan(path: Path) -> Plan:
+    """Return what the benchmark file at `path` asks for.
+
+    Raises InvalidBenchmarkFile or InvalidCompetitionFile naming each wrong value and its cell.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidBenchmarkFile(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    file = parse_benchmark(text, source=str(path))
+    cells = tuple(_cell_plan(cell, number, file, path) for number, cell in enumerate(file.cell, start=1))
+    names = [cell.name for cell in cells]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidBenchmarkFile(f"{path}: two cells are called {twice!r}: give one of them another `name`")
+    return Plan(file, path.resolve(), text, cells, tuple(_method_plan(entry, path.parent) for entry in file.methods))
+
+
+def _cell_plan(cell: Cell, number: int, file: BenchmarkFile, path: Path) -> CellPlan:
+    source = path.parent / cell.competition
+    where = f"{path}: cell {number} ({cell.competition})"
+    try:
+        given = tomllib.loads(source.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidBenchmarkFile(f"{where}: the competition file cannot be read: {error}") from error
+    settings = cell_settings(given, cell, file)
+    try:
+        draft = CompetitionFile.model_validate(settings)
+        key = cell_key(draft)
+        competition = CompetitionFile.model_validate(settings | {"slug": f"cell-{key}"})
+    except ValidationError as error:
+        raise InvalidCompetitionFile.from_validation(error, source=where) from error
+    network = draft.network.name if cell.network else None
+    parts = [str(given.get("slug", source.stem)), network, cell.recipe if cell.recipe != "none" else None]
+    return CellPlan(cell.name or " ".join(part for part in parts if part), key, competition)
+
+
+def cell_settings(given: Mapping[str, Any], cell: Cell, file: BenchmarkFile) -> dict[str, Any]:
+    """Return the competition's TOML with the cell's overrides and the benchmark's settings in it."""
+    settings = copy.deepcopy(dict(given))
+    for name in ("dataset", "training", "splits"):
+        settings[name] = settings.get(name, {}) | getattr(cell, name)
+    settings["splits"].setdefault("seed", file.split_seed)
+    if cell.network is not None:
+        options = {name: value for name, value in cell.network.items() if name not in ("name", "options")}
+        settings["network"] = {"name": cell.network["name"], "options": cell.network.get("options", {}) | options}
+    settings["training"] = with_recipe(settings["training"], cell.recipe)
+    settings["n_models"] = file.n_models
+    setup = "reuse-n-1" if file.seeds == 1 else "reuse-n-n"
+    settings["metric"] = settings.get("metric", {}) | {"setup": setup}
+    settings["submissions"] = {"modes": ["function"]}
+    settings["limits"] = settings.get("limits", {}) | {
+        "run_wall_time_s": file.run_wall_time_s,
+        "wall_time_s": file.run_wall_time_s * file.n_models,
+        "run_fraction_of_retraining": None,
+    }
+    metrics = [request.model_dump() for request in file.metrics if request.id not in ("score", "f")]
+    settings["report"] = {"metrics": metrics, "capture": max(file.capture_levels)}
+    return settings
+
+
+def with_recipe(training: Mapping[str, Any], recipe: str) -> dict[str, Any]:
+    """Return the training section under a recipe: half of the epochs, CutMix, both or neither.
+
+    Source: Goel et al. 2023 (arXiv:2201.06640), section 4.3; half of the epochs stands for their early stop.
+    """
+    changed = dict(training)
+    if recipe in ("early-stop", "both"):
+        epochs = max(1, -(-int(training.get("epochs", 2)) // 2))
+        kept = [epoch for epoch in training.get("milestones", ()) if epoch < epochs]
+        changed |= {"epochs": epochs} | ({"milestones": kept} if "milestones" in training else {})
+    if recipe in ("cutmix", "both"):
+        changed |= CUTMIX
+    return changed
+
+
+def cell_key(competition: CompetitionFile) -> str:
+    """Return the key of a cell: of its recipe, setup and capture levels, whatever the competition is called."""
+    parts = competition.model_dump(mode="json", include={"n_models", "dataset", "network", "training", "splits"})
+    parts |= {"setup": competition.metric.setup, "capture": list(competition.report.capture_levels)}
+    return content_key(parts)
+
+
+def content_key(content: Any) -> str:
+    """Return the key of plain values."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
+
+
+def _method_plan(entry: MethodEntry, folder: Path) -> MethodPlan:
+    if entry.method is not None:
+        files = {"unlearning.py": render(entry.method, entry.constants)}
+        info = method_info(entry.method)
+        constants = {constant.name: constant.value for constant in info.constants} | entry.constants
+        return MethodPlan(entry.label, content_key(files), files, entry.method, info.deterministic, constants)
+    path = folder / str(entry.file)
+    try:
+        files = {"unlearning.py": path.read_text(encoding="utf-8")}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidBenchmarkFile(f"the method file {path} cannot be read: {error}") from error
+    return MethodPlan(entry.label, content_key(files), files, None, deterministic=False, constants={})

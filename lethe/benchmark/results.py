@@ -1,0 +1,172 @@
+"""All that a benchmark's folder holds, as one object of plain values: tables, figures, reports and checks read it.
+
+No torch: a report is made wherever its folder lies.
+"""
+
+import hashlib
+import json
+import platform
+import re
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lethe
+from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
+from lethe.benchmark.plan import CellPlan, Plan
+from lethe.benchmark.store import BenchmarkFolder, Json, read_object
+from lethe.errors import InvalidInput
+from lethe.metrics import Side, metric
+from lethe.reports.benchmark_file import SCORES
+from lethe.reports.benchmark_results import BenchmarkResults
+
+FORMAT = "lethe-benchmark-1"
+EMBEDDED = re.compile(r'<script type="application/json" id="results">(.*?)</script>', re.DOTALL)
+ACCURACIES = ("retain", "forget", "test")
+Z_95 = 1.959964  # half of a 95 % interval in standard errors
+
+
+def collect(plan: Plan, folder: BenchmarkFolder) -> Json:
+    """Return the results that are there now; a method without all its runs has no entry in its cell."""
+    cells = {cell.name: _cell(plan, cell, folder) for cell in plan.cells}
+    packages = ("torch", "numpy", "scipy", "scikit-learn")
+    content: Json = {
+        "format": FORMAT,
+        "slug": plan.file.slug,
+        "benchmark": plan.text,
+        "benchmark_sha256": plan.file_sha256,
+        "n_models": plan.file.n_models,
+        "tables": plan.file.tables.model_dump(mode="json"),
+        "metrics": [{"id": request.id, "parameters": request.parameters} for request in plan.file.metrics],
+        "methods": [
+            {"name": method.label, "key": method.key, "id": method.method_id, "constants": dict(method.constants)}
+            for method in plan.methods
+        ],
+        "cells": cells,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"lethe": lethe.__version__, "python": platform.python_version()}
+        | {name: version(name) for name in packages},
+        "machine": platform.machine(),
+    }
+    results = json.dumps(content["cells"], sort_keys=True).encode()
+    return content | {"results_sha256": hashlib.sha256(results).hexdigest()}
+
+
+def read_results(path: Path) -> Json:
+    """Return results from a report (.html) or from what `table --format json --out` wrote.
+
+    Raises InvalidInput for a file that is neither.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        embedded = EMBEDDED.search(text)
+        content: Json = json.loads(embedded[1].replace("<\\/", "</") if embedded else text)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"{path} is no report of a benchmark: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InvalidInput(f"{path} is no report of a benchmark: its format is not {FORMAT}")
+    return content
+
+
+def benchmark_results(content: Json) -> BenchmarkResults:
+    """Return the numbers as tables take them; the references are the last rows."""
+    cells = tuple(content["cells"])
+    methods = (*(method["name"] for method in content["methods"]), *REFERENCES)
+    names = sorted(
+        {name for cell in content["cells"].values() for row in cell["rows"].values() for name in row["values"]}
+    )
+    shape = (len(cells), len(methods))
+    values = {name: np.full(shape, np.nan) for name in names}
+    errors = {name: np.full(shape, np.nan) for name in names}
+    failed = np.zeros(shape, dtype=bool)
+    for i, cell in enumerate(cells):
+        for j, method in enumerate(methods):
+            row = content["cells"][cell]["rows"].get(method)
+            failed[i, j] = bool(row and row.get("failure"))
+            for name, found in (row or {"values": {}})["values"].items():
+                values[name][i, j] = np.nan if found["value"] is None else found["value"]
+                errors[name][i, j] = _standard_error(found)
+    known = {name: np.nan_to_num(array) for name, array in errors.items() if _complete(array, values[name])}
+    return BenchmarkResults(cells, methods, values, known, failed, references=tuple(REFERENCES))
+
+
+def higher_is_better(metric_id: str) -> bool:
+    """Return the direction by which methods are ranked. Raises InvalidInput for a metric without one."""
+    if metric_id in SCORES:
+        return True
+    direction = metric(metric_id).direction.value
+    if direction not in ("higher", "lower"):
+        raise InvalidInput(f"methods cannot be ranked by {metric_id}: its direction is {direction!r}")
+    return direction == "higher"
+
+
+def _complete(errors: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> bool:
+    """Return whether every ranked value has an error; the references, the last rows, need none."""
+    ranked = slice(None, -len(REFERENCES))
+    present = ~np.isnan(values[:, ranked])
+    return bool(present.any() and not np.isnan(errors[:, ranked][present]).any())
+
+
+def _standard_error(found: Json) -> float:
+    interval = found.get("interval")
+    if not interval or interval[0] is None or interval[1] is None:
+        return np.nan
+    return float(interval[1] - interval[0]) / (2 * Z_95)
+
+
+def _cell(plan: Plan, cell: CellPlan, folder: BenchmarkFolder) -> Json:
+    rows: dict[str, Json] = {}
+    for method in plan.methods:
+        unit = folder.unit(cell, method)
+        if failure := unit.read("failure"):
+            rows[method.label] = {"failure": failure["message"], "values": {}}
+        elif unit.n_runs >= plan.file.n_models and (kept := unit.read(metrics_file(Side.UNLEARNED))):
+            rows[method.label] = _row(plan, kept, epsilon=unit.read(f"epsilon-{Side.UNLEARNED.value}"))
+            rows[method.label] |= {"times": unit.read("times"), "sandbox": unit.read("backend").get("sandbox", "")}
+    references = folder.references(cell)
+    for name, side in REFERENCES.items():
+        if kept := references.read(metrics_file(side)):
+            rows[name] = _row(plan, kept, epsilon=references.read(f"epsilon-{side.value}"))
+    manifest = read_object(folder.split_dir(cell) / "manifest.json")
+    return {
+        "key": cell.key,
+        "failure": folder.cell_failure(cell),
+        "settings": cell.competition.model_dump(
+            mode="json", include={"dataset", "network", "training", "splits", "metric", "n_models"}
+        ),
+        "split": {
+            "fingerprint": manifest.get("fingerprint"),
+            "retraining_time_s": manifest.get("retraining_time_s"),
+            "versions": manifest.get("versions"),
+        },
+        "times": references.read("times"),
+        "rows": rows,
+    }
+
+
+def _row(plan: Plan, kept: Json, *, epsilon: Json) -> Json:
+    values = {}
+    for name in ACCURACIES:
+        values[f"{name}_accuracy"] = {"value": kept["accuracies"][name]}
+    not_computed: dict[str, str] = {}
+    notes: list[str] = []
+    for request in plan.file.metrics:
+        found = kept.get(request_key(request), {"not_computed": "not computed yet"})
+        if "not_computed" in found:
+            not_computed[request.id] = found["not_computed"]
+            continue
+        values[request.id] = {name: found.get(name) for name in ("value", "interval", "standard_deviation")}
+        notes += [f"{request.id}: {note}" for note in found.get("notes", ())]
+        if request.id == "retdev":
+            values |= {f"{name}_retention": {"value": found["table"][f"{name}_retention"]} for name in ACCURACIES}
+    tables = {request.id: kept.get(request_key(request), {}).get("table", {}) for request in plan.file.metrics}
+    return {
+        "values": values,
+        "tables": tables,
+        "not_computed": not_computed,
+        "notes": notes,
+        "epsilon": epsilon.get("epsilon"),
+    }

@@ -1,0 +1,82 @@
+"""`lethe login`, `logout`, `register`, `whoami`: your account."""
+
+import platform
+from typing import Annotated
+
+import typer
+
+from lethe.cli import client_config
+from lethe.cli.context import Json, Url, connected, console, print_facts, print_json
+from lethe.client.api import LetheClient
+
+Name = Annotated[str | None, typer.Option("--name", help="The account's name.")]
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(login)
+    app.command()(logout)
+    app.command("register")(register)
+    app.command()(whoami)
+
+
+def login(
+    url: Annotated[str | None, typer.Argument(help="The server's address.")] = None,
+    name: Name = None,
+    token: Annotated[str | None, typer.Option("--token", help="A token that you have, instead of a password.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Log in to a server and remember it. Asks for name and password, or takes --token."""
+    address = client_config.server_url(url)
+    with LetheClient(address, token=token) as client:
+        if token is None:
+            given = name or typer.prompt("Name", err=True)
+            password = typer.prompt("Password", hide_input=True, err=True)
+            token = client.log_in(given, password, label=f"command line on {platform.node()}"[:100])
+        account = client.me()
+    where = client_config.keep_token(address, token)
+    client_config.remember(url=address)
+    if as_json:
+        print_json({"url": address, "account": account, "token_kept_in": where})
+        return
+    console.print(f"Logged in to {address} as [bold]{account['name']}[/]; the token is kept in {where}.")
+
+
+def logout(url: Url = None, as_json: Json = False) -> None:
+    """Remove this machine's token."""
+    address = client_config.server_url(url)
+    known = client_config.forget_token(address)
+    if as_json:
+        print_json({"url": address, "forgotten": known})
+        return
+    console.print(f"Logged out of {address}." if known else f"There was no token for {address}.")
+
+
+def register(
+    url: Annotated[str | None, typer.Argument(help="The server's address.")] = None,
+    name: Name = None,
+    email: Annotated[str | None, typer.Option("--email", help="Shown to nobody.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Create an account on a server and log in."""
+    address = client_config.server_url(url)
+    given = name or typer.prompt("Name", err=True)
+    password = typer.prompt("Password (10 characters or more)", hide_input=True, confirmation_prompt=True, err=True)
+    with LetheClient(address) as client:
+        account = client.register(given, password, email=email)
+        token = client.log_in(given, password, label=f"command line on {platform.node()}"[:100])
+    where = client_config.keep_token(address, token)
+    client_config.remember(url=address)
+    if as_json:
+        print_json({"url": address, "account": account, "token_kept_in": where})
+        return
+    console.print(f"Made the account [bold]{account['name']}[/] and logged in; the token is kept in {where}.")
+
+
+def whoami(url: Url = None, as_json: Json = False) -> None:
+    """Show which account and server commands use."""
+    with connected(url) as client:
+        account = client.me()
+    if as_json:
+        print_json({"url": client.url, **account})
+        return
+    print_facts((("server", client.url), ("account", account["name"]), ("role", account["role"])))

@@ -1,0 +1,223 @@
+"""`lethe benchmark`: methods x cells, computed once, as tables and a report."""
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lethe.cli.context import Json, console, notes, print_facts, print_json, print_table
+from lethe.cli.operator_packages import operator_packages
+from lethe.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from lethe.benchmark.method_runs import OpenRuns
+    from lethe.benchmark.plan import Plan
+
+app = typer.Typer(
+    name="benchmark", help="Methods x data sets x networks, computed once, as tables.", no_args_is_help=True
+)
+File = Annotated[Path, typer.Argument(help="A benchmark file (TOML).", metavar="FILE", exists=True, dir_okay=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of results; several benchmarks may share it.")]
+Device = Annotated[str, typer.Option(help="Where models are trained when a cell is prepared: cpu or cuda.")]
+Source = Annotated[
+    Path, typer.Argument(help="A benchmark file, its folder of results, or a report (.html).", exists=True)
+]
+OUT = Path("benchmark-results")
+FAILED = 3
+
+
+def register_commands(parent: typer.Typer) -> None:
+    parent.add_typer(app)
+
+
+@app.command()
+def validate(file: File, device: Device = "cpu", as_json: Json = False) -> None:
+    """Check a benchmark file and estimate what it costs."""
+    from lethe.benchmark.estimate import estimate
+    from lethe.benchmark.plan import read_plan
+
+    plan = read_plan(file)
+    found = estimate(plan, device=device)
+    if as_json:
+        print_json(found.as_json())
+        return
+    print_facts((("benchmark", plan.file.slug), ("cells", len(plan.cells)), ("methods", len(plan.methods))))
+    columns = ("cell", "models#", "runs#", "training#", "unlearning, at most#", "disk#")
+    print_table("", columns, (row.as_text() for row in found.cells), empty="There is no cell.")
+    for row in found.cells:
+        if row.note:
+            console.print(f"{row.name}: {row.note}", markup=False, highlight=False, soft_wrap=True)
+    print_facts((("runs", found.runs), (f"{device} time", found.time_text), ("disk", found.disk_text)))
+
+
+@app.command()
+def run(  # noqa: PLR0917  typer makes its options from these parameters
+    file: File,
+    out: Out = OUT,
+    max_hours: Annotated[float | None, typer.Option(help="Stop after so many hours; run it again to go on.")] = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option("--sandbox", help="bubblewrap, plain or none; else bubblewrap in a checkout, none elsewhere."),
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed (F).")] = False,
+    device: Device = "cpu",
+) -> None:
+    """Compute what is missing. Several of these may work in one folder; each may be ended at any time."""
+    from lethe.benchmark.execution import Execution
+    from lethe.benchmark.plan import read_plan
+    from lethe.benchmark.store import BenchmarkFolder
+
+    plan, folder = read_plan(file), BenchmarkFolder(out)
+    if retry_failed:
+        for cell in plan.cells:
+            for method in plan.methods:
+                folder.unit(cell, method).forget_failure()
+    until = None if max_hours is None else time.monotonic() + 3600 * max_hours
+    Execution(plan, folder, _opener(sandbox), _say(), until=until, device=device).run()
+    _print_status(plan, out)
+
+
+@app.command()
+def resume(file: File, out: Out = OUT, max_hours: float | None = None, sandbox: str | None = None) -> None:
+    """Go on with a benchmark: the same as `run`, which computes nothing twice."""
+    run(file, out, max_hours=max_hours, sandbox=sandbox)
+
+
+@app.command()
+def status(file: File, out: Out = OUT, as_json: Json = False) -> None:
+    """Show what is done, what failed and how long the rest takes, about."""
+    from lethe.benchmark.plan import read_plan
+
+    _print_status(read_plan(file), out, as_json=as_json)
+
+
+def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
+    from lethe.benchmark.progress import benchmark_progress
+    from lethe.benchmark.store import BenchmarkFolder
+
+    found = benchmark_progress(plan, BenchmarkFolder(out))
+    if as_json:
+        print_json(found.as_json())
+        return
+    columns = ("cell", "split", "done#", "failed#", "runs#", "of#")
+    print_table("", columns, (row.as_text() for row in found.cells), empty="There is no cell.")
+    for reason in found.failures:
+        console.print(reason, markup=False, highlight=False, soft_wrap=True)
+    print_facts((("left", found.left_text),))
+
+
+def _opener(sandbox: str | None) -> "OpenRuns":
+    from lethe.benchmark.method_runs import child_runs
+
+    has_sandbox = "worker" in operator_packages()
+    if sandbox == "none" or (sandbox is None and not has_sandbox):
+        return child_runs
+    if not has_sandbox:
+        raise InvalidInput(f"--sandbox {sandbox} needs a checkout of Lethe; this installation has only: none")
+    opener: OpenRuns = import_module("worker.evaluation.benchmark_runs").sandbox_runs(sandbox or "bubblewrap")
+    return opener
+
+
+def _say() -> Callable[[str], None]:
+    def say(text: str) -> None:
+        notes.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False, highlight=False, soft_wrap=True)
+
+    return say
+
+
+@app.command()
+def table(
+    source: Source,
+    out: Out = OUT,
+    groups: Annotated[bool, typer.Option("--groups", help="Only ranking groups and Pareto counts over cells.")] = False,
+    table_format: Annotated[str, typer.Option("--format", "-f", help="md, csv, latex or json.")] = "md",
+) -> None:
+    """Print the tables of what is there: a dash for what is missing, F for what failed."""
+    from lethe.reports.benchmark_tables import benchmark_tables
+    from lethe.reports.table_formats import render
+
+    formats = {"md": "markdown", "csv": "csv", "latex": "latex", "json": "json"}
+    if table_format not in formats:
+        raise InvalidInput(f"there is no format {table_format!r}; there are {', '.join(formats)}")
+    for each in benchmark_tables(_results(source, out), groups=groups):
+        typer.echo(render(each, formats[table_format]))
+
+
+@app.command()
+def plot(
+    source: Source,
+    kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting or hardness.")],
+    picture: Annotated[Path, typer.Argument(help="The file to write; .svg, .png or .pdf.", dir_okay=False)],
+    out: Out = OUT,
+) -> None:
+    """Draw a figure, a picture per cell."""
+    from lethe.reports.benchmark_figures import draw, save
+
+    save(draw(_results(source, out), kind), picture)
+
+
+@app.command()
+def report(
+    source: Source,
+    out: Out = OUT,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Where to write it; else SLUG.html in the folder.")
+    ] = None,
+) -> None:
+    """Write one HTML file with tables, figures, settings, versions and hashes."""
+    from lethe.benchmark.store import write_whole
+    from lethe.reports.benchmark_page import report_page
+
+    content = _results(source, out)
+    path = page or (source if source.is_dir() else out) / f"{content['slug']}.html"
+    write_whole(path, report_page(content).encode())
+    console.print(str(path), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
+    """Compare the results with orderings that the papers report. Exit status 3: a hard one does not hold."""
+    from dataclasses import asdict
+
+    from lethe.reports.orderings import check_orderings
+
+    found = check_orderings(_results(source, out))
+    if as_json:
+        print_json([asdict(each) for each in found])
+    else:
+        words = {True: "holds", False: "DOES NOT HOLD", None: "undecided"}
+        for each in found:
+            kind = "hard" if each.hard else "soft"
+            line = f"{each.id} {kind:4} {words[each.holds]:13} {each.cell}: {each.statement} ({each.numbers})"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if any(each.hard and each.holds is False for each in found):
+        raise typer.Exit(FAILED)
+
+
+def _results(source: Path, out: Path) -> dict[str, Any]:
+    """Return the results of a report, of a benchmark file's folder, or of the only benchmark in a folder."""
+    from lethe.benchmark.plan import read_plan
+    from lethe.benchmark.results import collect, read_results
+    from lethe.benchmark.store import require_folder
+
+    if source.is_dir():
+        return collect(read_plan(_only_benchmark(source)), require_folder(source))
+    if source.suffix == ".toml":
+        return collect(read_plan(source), require_folder(out))
+    return read_results(source)
+
+
+def _only_benchmark(folder: Path) -> Path:
+    from lethe.benchmark.store import read_object, require_folder
+
+    known = sorted((require_folder(folder).root / "benchmarks").glob("*.json"))
+    if len(known) != 1:
+        names = ", ".join(path.stem for path in known)
+        raise InvalidInput(f"{folder} holds several benchmarks ({names}): name the file and give --out {folder}")
+    path = Path(read_object(known[0])["file"])
+    if not path.is_file():
+        raise InvalidInput(f"the benchmark file {path} is not there any more: name a copy and give --out {folder}")
+    return path

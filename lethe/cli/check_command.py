@@ -1,0 +1,146 @@
+"""`lethe check FILE`: the server's checks of a file, and runs on the public sample, on this machine."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import platformdirs
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lethe.cli.client_config import KIT_FILE
+from lethe.cli.context import (
+    Competition,
+    Json,
+    Url,
+    chosen_competition,
+    connected,
+    console,
+    notes,
+    print_facts,
+    print_json,
+)
+from lethe.cli.kit_commands import unpack_kit
+from lethe.cli.left_out import print_left_out
+from lethe.cli.operator_packages import operator_packages
+from lethe.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from lethe.evaluation.local_check import Checked, Kit, OnRun
+
+FAILED = 3
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(check)
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="A .py, .ipynb or .zip file.", exists=True, dir_okay=False)],
+    *,
+    runs: Annotated[
+        int, typer.Option("--runs", "-n", min=1, max=512, help="Number of runs; 3 or more for a score.")
+    ] = 4,
+    kit: Annotated[
+        Path | None,
+        typer.Option("--kit", help="The starter kit's folder. Default: the current one, else the kit is downloaded."),
+    ] = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option("--sandbox", help="bubblewrap, plain or none; else bubblewrap in a checkout, none elsewhere."),
+    ] = None,
+    show_log: Annotated[bool, typer.Option("--log", help="Show the runs' output.")] = False,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Check a file as the server does and run it on the public sample. Exit status 3: it failed.
+
+    A checkout of Lethe has the server's sandbox. Elsewhere the file runs in its own child process, which limits
+    its time and nothing else.
+    """
+    from lethe.evaluation.local_check import Kit
+
+    found = Kit.at(_kit_folder(kit, competition, url))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=notes, transient=True, disable=as_json) as bars:
+        task = bars.add_task("runs on the public sample", total=runs)
+        checked = _check(file, found, sandbox, runs=runs, on_run=lambda done: bars.update(task, completed=done))
+    facts = checked.as_json(found)
+    if as_json:
+        print_json(facts | {"log": checked.log})
+    else:
+        _print(checked, found, facts, show_log=show_log)
+    if checked.failure is not None:
+        raise typer.Exit(FAILED)
+
+
+def _check(file: Path, kit: "Kit", sandbox: str | None, *, runs: int, on_run: "OnRun") -> "Checked":
+    from lethe.evaluation.local_check import check_in_child
+
+    has_sandbox = bool(operator_packages())
+    if sandbox == "none" or (sandbox is None and not has_sandbox):
+        return check_in_child(file, kit, runs=runs, on_run=on_run)
+    if not has_sandbox:
+        raise InvalidInput(f"--sandbox {sandbox} needs a checkout of Lethe; this installation has only: none")
+    check_file = import_module("worker.evaluation.local_evaluation").check_file
+    checked: Checked = check_file(file, kit, runs=runs, backend=sandbox or "bubblewrap", on_run=on_run)
+    return checked
+
+
+def _kit_folder(given: Path | None, competition: str | None, url: str | None) -> Path:
+    """Return the kit to use: given, the one around the current folder, or one fetched from the server."""
+    if given is not None:
+        return given
+    here = Path.cwd()
+    around = next((folder for folder in (here, *here.parents) if (folder / KIT_FILE).is_file()), None)
+    if around is not None and competition is None:
+        return around
+    with connected(url, anonymous=True) as client:
+        slug = chosen_competition(client, competition)
+        folder = Path(platformdirs.user_cache_dir("lethe")) / "kits" / slug
+        notes.print(f"Fetching the starter kit of {slug}.")
+        unpack_kit(client.starter_kit(slug), folder)
+    return folder
+
+
+def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: bool) -> None:
+    entry = checked.package.entry_point
+    called = "the whole notebook, once" if entry.mode == "notebook" else f"{entry.function} in {entry.file}"
+    if checked.failure is not None or show_log:
+        console.print(checked.log, markup=False, highlight=False, end="")
+    print_facts(
+        (
+            ("runs", called),
+            ("samples", None if entry.mode == "notebook" else entry.style),
+            ("given by name", ", ".join(entry.keywords)),
+            ("done", f"{facts['runs']} runs"),
+            ("time of a run", _time(facts["run_s"], facts["run_limit_s"])),
+            (f"of all {facts['n_models']} runs", _time(facts["all_runs_s"], facts["all_runs_limit_s"])),
+            ("memory", f"{facts['peak_memory_mib']:.0f} of {kit.limits.memory_mib} MiB"),
+            ("accuracy on retain", _rate(facts["retain_accuracy"])),
+            ("on validation", _rate(facts["validation_accuracy"])),
+            ("score, an ESTIMATE", _rate(facts["score_estimate"])),
+        )
+    )
+    print_left_out(facts["entry_point"]["left_out"])
+    if facts["score_estimate"] is not None:
+        console.print("Estimated from few models on the public sample; the hidden splits decide.", style="dim")
+    if checked.sandbox == "none":
+        from lethe.evaluation.child_runs import NO_SANDBOX
+
+        console.print(NO_SANDBOX, style="dim")
+    if checked.failure is not None:
+        failure = facts["failure"]
+        where = f" ({failure['file']}, line {failure['line']})" if failure["line"] else ""
+        console.print(f"[bold red]{failure['error_class']}[/]{where}: {failure['message']}", highlight=False)
+
+
+def _time(seconds: float | None, limit_s: float) -> str | None:
+    if seconds is None:
+        return None
+    return f"{seconds:.2f} s on this machine; {limit_s:g} s are allowed on the server"
+
+
+def _rate(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4f}"

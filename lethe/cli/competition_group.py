@@ -1,0 +1,33 @@
+"""The groups of commands for those who run competitions: `lethe competition …`, and `lethe accounts`."""
+
+from collections.abc import Callable
+
+import typer
+
+from lethe.cli import analysis_commands, list_commands, organiser_commands, overview_commands, rejudging_commands
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "validate": organiser_commands.validate,
+    "create": organiser_commands.create,
+    "prepare": organiser_commands.prepare,
+    "status": organiser_commands.show_status,
+    "open": organiser_commands.open_competition,
+    "close": organiser_commands.close_competition,
+    "reveal": organiser_commands.reveal,
+    "overview": overview_commands.overview,
+    "activity": overview_commands.activity,
+    "people": list_commands.people,
+    "submissions": list_commands.submissions,
+    "analysis": analysis_commands.analysis,
+    "compare": analysis_commands.compare,
+    "audit": list_commands.audit,
+    "table": rejudging_commands.export_table,
+}
+
+
+def register_commands(app: typer.Typer) -> None:
+    group = typer.Typer(help="Make, run and watch competitions (for organisers).", no_args_is_help=True)
+    for name, command in COMMANDS.items():
+        group.command(name)(command)
+    app.add_typer(group, name="competition")
+    app.command("accounts")(list_commands.accounts)

@@ -1,0 +1,125 @@
+"""`lethe competitions`, `show`, `leaderboard`, `quota`, `use`: what anyone in a competition looks at."""
+
+from typing import Annotated
+
+import typer
+
+from lethe.cli import client_config
+from lethe.cli.context import (
+    Competition,
+    Json,
+    Url,
+    chosen_competition,
+    connected,
+    console,
+    local_time,
+    print_facts,
+    print_json,
+    print_table,
+    score_text,
+)
+from lethe.client.api import JsonObject
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(competitions)
+    app.command()(show)
+    app.command()(leaderboard)
+    app.command()(quota)
+    app.command()(use)
+
+
+def competitions(url: Url = None, as_json: Json = False) -> None:
+    """List the competitions."""
+    with connected(url, anonymous=True) as client:
+        found = client.competitions()
+    if as_json:
+        print_json(found)
+        return
+    rows = ((c["slug"], c["state"], local_time(c["closes_at"]), c["runs"], c["title"]) for c in found)
+    print_table("", ("name", "state", "closes", "runs#", "title"), rows, empty="No competitions yet.")
+
+
+def show(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Show a competition: dates, limits, metric, quota."""
+    with connected(url, anonymous=True) as client:
+        found = client.competition(chosen_competition(client, competition))
+    if as_json:
+        print_json(found)
+        return
+    limits = found["limits"]
+    print_facts(
+        (
+            ("competition", f"{found['title']} ({found['slug']})"),
+            ("state", found["state"]),
+            ("opens", local_time(found["opens_at"])),
+            ("closes", local_time(found["closes_at"])),
+            ("metric", found["metric"]),
+            ("dataset", found["dataset"]),
+            ("modes", ", ".join(found.get("modes") or ())),
+            ("runs", found["runs"]),
+            ("time of all runs", f"{limits['wall_time_s']:g} s"),
+            ("memory", f"{limits['memory_mib']} MiB"),
+            ("scratch", f"{limits['scratch_mib']} MiB"),
+            ("upload", f"{limits['upload_mib']} MiB"),
+            ("submissions", f"{limits['submissions_per_day']} a day"),
+            ("left today", found["quota"]["remaining"] if found.get("quota") else None),
+        )
+    )
+
+
+def leaderboard(
+    competition: Competition = None,
+    private: Annotated[bool, typer.Option("--private", help="The private leaderboard, once it is revealed.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show the leaderboard."""
+    with connected(url, anonymous=True) as client:
+        board = client.leaderboard(chosen_competition(client, competition), board="private" if private else None)
+    if as_json:
+        print_json(board)
+        return
+    rows = (_board_row(row) for row in board["rows"])
+    columns = ("rank#", "team", "score#", "of exact retraining#", "entries#", "last", "")
+    print_table(f"{board['competition']}, {board['board']}", columns, rows, empty="Nobody has a score yet.")
+
+
+def _board_row(row: JsonObject) -> tuple[object, ...]:
+    share = row.get("share_of_oracle")
+    marks = [mark for mark in ("" if row["kind"] == "team" else row["kind"], row.get("mode") or "") if mark]
+    return (
+        row["rank"],
+        row["team"],
+        score_text(row["score"]),
+        f"{100 * share:.1f} %" if share is not None else None,
+        row["entries"] or None,
+        local_time(row.get("last_entry_at")),
+        ", ".join(mark for mark in marks if mark != "function"),
+    )
+
+
+def quota(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Show how many submissions are left."""
+    with connected(url) as client:
+        found = client.quota(chosen_competition(client, competition))
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        (
+            ("left now", found["remaining"]),
+            ("used today", f"{found['used_today']} of {found['per_day']}"),
+            ("left in all", found["remaining_total"]),
+            ("next day begins", local_time(found["resets_at"])),
+        )
+    )
+
+
+def use(competition: Annotated[str, typer.Argument(help="The competition's name.")], as_json: Json = False) -> None:
+    """Remember a competition as the default for commands."""
+    client_config.remember(competition=competition)
+    if as_json:
+        print_json({"competition": competition})
+        return
+    console.print(f"Commands are about {competition} from now on.")

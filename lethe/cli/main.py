@@ -1,0 +1,115 @@
+"""The `lethe` command.
+
+The library's own commands are always there. Those that run a server or a worker come from the checkout or image that
+this package lies in, and from nowhere else: a `server.py` in the current folder is never looked at.
+"""
+
+import sys
+from importlib import import_module
+
+import typer
+from rich.console import Console
+
+import lethe
+from lethe.cli import (
+    account_commands,
+    benchmark_commands,
+    check_command,
+    competition_group,
+    competition_views,
+    confidences_command,
+    kit_commands,
+    methods_commands,
+    metrics_commands,
+    receipt_commands,
+    rejudging_commands,
+    score_command,
+    submission_commands,
+    team_commands,
+    worker_token_commands,
+)
+from lethe.cli.operator_packages import operator_packages
+from lethe.errors import AppError
+
+# Which extra of the distribution brings a package that is not always installed.
+EXTRAS = {
+    **dict.fromkeys(("torch", "torchvision", "safetensors", "PIL", "pandas"), "torch"),
+    **dict.fromkeys(("tokenizers", "sentencepiece"), "text"),
+    "matplotlib": "plots",
+    "timm": "networks",
+    "optuna": "tune",
+}
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lethe {lethe.__version__}")
+        raise typer.Exit
+
+
+def _main(
+    _version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; an expected error is one clear sentence and exit status 1."""
+    try:
+        build_app()()
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        typer.echo(
+            f"error: this command needs {error.name}, which is not installed: install lethe-unlearning[{extra}]",
+            err=True,
+        )
+        sys.exit(1)
+    except AppError as error:
+        console = Console(stderr=True)
+        console.print(f"[bold red]error:[/] {error.title}", highlight=False)
+        console.print(error.detail, highlight=False, markup=False, soft_wrap=True)
+        for violation in error.violations:
+            if violation.field not in error.detail:
+                console.print(f"  {violation.field}: {violation.message}", highlight=False, markup=False)
+        sys.exit(1)
+
+
+def build_app() -> typer.Typer:
+    """Return the command with everything that this installation has."""
+    app = typer.Typer(
+        name="lethe",
+        help="Take part in machine-unlearning competitions, host them, and measure unlearning methods.",
+        callback=_main,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    for package in operator_packages():
+        import_module(f"{package}.cli.commands").register_commands(app)
+    for module in (
+        account_commands,
+        competition_views,
+        kit_commands,
+        team_commands,
+        submission_commands,
+        check_command,
+        score_command,
+        confidences_command,
+        metrics_commands,
+        methods_commands,
+        benchmark_commands,
+        competition_group,
+        rejudging_commands,
+        receipt_commands,
+        worker_token_commands,
+    ):
+        module.register_commands(app)
+    return app
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""`lethe methods`: the unlearning methods of the literature, as entries that run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lethe.cli.context import (
+    Competition,
+    Json,
+    Url,
+    chosen_competition,
+    connected,
+    console,
+    notes,
+    print_facts,
+    print_json,
+    print_table,
+)
+from lethe.cli.method_file import method_file
+from lethe.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from lethe.methods.catalogue import MethodInfo
+    from lethe.methods.study import Trial
+
+app = typer.Typer(
+    name="methods", help="Unlearning methods of the literature, as entries that run.", no_args_is_help=True
+)
+Id = Annotated[str, typer.Argument(help="The method's id; `lethe methods list` shows all.", metavar="ID")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a constant: NAME=value. May be repeated.")]
+
+
+def register_commands(parent: typer.Typer) -> None:
+    parent.add_typer(app)
+
+
+@app.command("list")
+def list_methods(as_json: Json = False) -> None:
+    """List all methods: what they need, and whether two runs differ."""
+    from lethe.methods.catalogue import all_methods
+
+    methods = all_methods()
+    if as_json:
+        print_json([method.as_json() for method in methods])
+        return
+    columns = ("id", "method", "needs", "stitches")
+    print_table("", columns, (_row(method) for method in methods), empty="There is no method.")
+
+
+@app.command()
+def show(
+    method: Id,
+    code: Annotated[bool, typer.Option("--code", help="Print the file, with --set applied, and nothing else.")] = False,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a method does, its constants and their search ranges, or its code."""
+    from lethe.methods.catalogue import method_info
+    from lethe.methods.rendering import parse_settings, render
+
+    if code or settings:
+        typer.echo(render(method, parse_settings(settings or [])), nl=False)
+        return
+    info = method_info(method)
+    if as_json:
+        print_json(info.as_json())
+        return
+    _print_method(info)
+
+
+@app.command()
+def submit(
+    method: Id,
+    *,
+    settings: Settings = None,
+    message: Annotated[str, typer.Option("--message", "-m", help="A note to yourself.")] = "",
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Submit a method to a competition."""
+    with method_file(method, settings) as (path, label), connected(url) as client:
+        slug, note = chosen_competition(client, competition), message or label
+        sent = client.submit(slug, path, message=note)
+    if as_json:
+        print_json(sent)
+        return
+    console.print(f"Received as [bold]{sent['id']}[/] in {slug}: {note}", highlight=False)
+
+
+@app.command()
+def stitch(
+    erase: Annotated[str, typer.Argument(help="The method that erases; its schedule and epochs are kept.")],
+    repair: Annotated[str, typer.Argument(help="The method whose objective repairs.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The zip file to write.", dir_okay=False)],
+    match_lr: Annotated[
+        bool, typer.Option("--match-lr", help="Scale the repair's learning rate to the first method's.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Combine the erasing of one method with the repairing of another."""
+    from lethe.methods.stitching import stitch as stitch_methods
+
+    stitched = stitch_methods(erase, repair, match_lr=match_lr)
+    out.write_bytes(stitched.as_zip())
+    if as_json:
+        print_json({"file": str(out), "kind": stitched.kind, "members": sorted(stitched.files)})
+        return
+    how = "erase and repair phases" if stitched.kind == "phases" else "one after the other, as they declare no phases"
+    console.print(f"Wrote {out}: {erase} and {repair}, {how}.", highlight=False)
+
+
+@app.command()
+def run(
+    method: Id,
+    *,
+    split: Annotated[Path, typer.Option("--split", help="A prepared split's folder.", exists=True, file_okay=False)],
+    settings: Settings = None,
+    runs: Annotated[int, typer.Option("--runs", "-n", min=1, max=1024, help="How many models to unlearn.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Of the first run; the others count up.")] = 0,
+    keep: Annotated[Path | None, typer.Option("--keep", help="A folder for the unlearned models.")] = None,
+    timeout_s: Annotated[float | None, typer.Option("--timeout-s", help="For all runs together.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a method on a prepared split on this machine, in a child process, without a server."""
+    from lethe.methods.local_run import run_on_split
+    from lethe.methods.rendering import parse_settings, render
+
+    files = {f"{method}.py": render(method, parse_settings(settings or []))}
+    done = run_on_split(files, split, runs=runs, seed=seed, weights_dir=keep, timeout_s=timeout_s)
+    facts = done.as_json()
+    if as_json:
+        print_json(facts)
+        return
+    print_facts(
+        (
+            ("method", method),
+            ("runs", len(done.runs)),
+            ("time of a run", f"{done.median('wall_time_s'):.3f} s"),
+            ("retraining over it", f"{facts['run_time_efficiency']:.1f}"),
+            ("accuracy on retain", f"{done.median('retain_accuracy'):.4f}"),
+            ("on forget", f"{done.median('forget_accuracy'):.4f}"),
+            ("on test", f"{done.median('test_accuracy'):.4f}"),
+            ("distance from the original", f"{done.median('distance'):.4f}"),
+            ("memory added", f"{done.added_memory_mib:.0f} MiB"),
+        )
+    )
+
+
+@app.command()
+def tune(
+    method: Id,
+    *,
+    split: Annotated[Path, typer.Option("--split", help="A prepared split's folder.", exists=True, file_okay=False)],
+    search: Annotated[str, typer.Option("--search", help="random, grid, or optuna (extra `tune`).")] = "random",
+    objective: Annotated[
+        str, typer.Option("--objective", help="score (the competition's), or a metric's id; see `lethe metrics`.")
+    ] = "score",
+    budget_s: Annotated[
+        float, typer.Option("--budget-s", min=0.0, help="Device seconds of unlearning, of all calls together.")
+    ] = 60.0,
+    runs: Annotated[int, typer.Option("--runs", "-n", min=2, max=1024, help="Models to unlearn in a trial.")] = 16,
+    points: Annotated[int, typer.Option("--points", min=1, help="Of a grid, on each range.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", help="Of the search, and of each trial's first run.")] = 0,
+    study: Annotated[
+        Path | None, typer.Option("--study", help="The JSON file to go on with; default: ID.study.json.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Search a method's constants on a prepared split, whose retrained models it is compared with."""
+    from typing import get_args
+
+    from lethe.methods.study import Search
+    from lethe.methods.tuning import question_of
+    from lethe.methods.tuning import tune as tune_method
+
+    if search not in get_args(Search):
+        raise InvalidInput(f"--search must be one of {', '.join(get_args(Search))}, was {search!r}")
+    path = study or Path(f"{method}.study.json")
+    kinds: Any = search
+    question = question_of(method, split, objective=objective, search=kinds, points=points, runs=runs, seed=seed)
+    done = tune_method(question, split, path, budget_s=budget_s, on_trial=_print_trial)
+    if as_json:
+        print_json({"study": str(path), "best": None if done.best is None else done.best.model_dump()})
+        return
+    best = done.best
+    print_facts(
+        (
+            ("study", path),
+            ("trials", len(done.trials)),
+            ("device time", f"{done.device_time_s:.1f} s of {budget_s:g} s"),
+            ("best " + objective, None if best is None else f"{best.value:.6f}"),
+            ("with", None if best is None else " ".join(f"--set {k}={v}" for k, v in best.settings.items())),
+            ("note", "reference-tuned: chosen by comparison with retrained models"),
+        )
+    )
+
+
+def _print_trial(trial: "Trial") -> None:
+    settings = " ".join(f"{name}={value}" for name, value in trial.settings.items())
+    what = trial.failure if trial.value is None else f"{trial.value:.6f}"
+    notes.print(f"{what}  {trial.device_time_s:.2f} s  {settings}", highlight=False, markup=False)
+
+
+def _row(method: "MethodInfo") -> tuple[object, ...]:
+    needs = [*method.needs, *(["deterministic"] if method.deterministic else [])]
+    phases = [phase for phase in ("erase", "repair") if phase in method.phases]
+    return method.id, method.title.partition(": ")[0], ", ".join(needs), ", ".join(phases)
+
+
+def _print_method(method: "MethodInfo") -> None:
+    console.print(f"[bold]{method.title}[/]", highlight=False)
+    for text in (method.summary, method.pseudo_code):
+        console.print("\n" + text, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    print_facts(
+        (
+            ("source", method.source),
+            ("budget", method.budget),
+            ("differences", method.differences),
+            ("needs", ", ".join(method.needs) or "nothing"),
+            ("deterministic", "yes" if method.deterministic else "no"),
+        )
+    )
+    print_table(
+        "",
+        ("constant", "value#", "search range", ""),
+        ((c.name, c.value, c.range, c.note) for c in method.constants),
+        empty="It has no constants.",
+    )

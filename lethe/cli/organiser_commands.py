@@ -1,0 +1,157 @@
+"""`lethe competition …`: organisers' actions over HTTP."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from lethe.cli.context import Json, Slug, Url, connected, console, local_time, notes, print_facts, print_json
+from lethe.client.api import JsonObject, LetheClient
+from lethe.competition.file import CompetitionFile, read_competition_file
+from lethe.errors import HostFault
+
+EVERY_S = 0.5
+UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
+
+File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
+Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until both splits are ready.")]
+AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare both splits, and wait until they are ready.")]
+AnyDevice = Annotated[
+    bool,
+    typer.Option(
+        "--any-device",
+        help="Do not wait for the kind of worker that started a split: another kind starts it again.",
+    ),
+]
+
+
+def validate(file: File, as_json: Json = False) -> None:
+    """Check a competition file on this machine; nothing is sent."""
+    checked = read_competition_file(file)
+    if as_json:
+        print_json(checked.model_dump(mode="json"))
+        return
+    _print_plan(checked)
+
+
+def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json = False) -> None:
+    """Create a draft from a competition file; with --prepare, its splits too."""
+    checked = read_competition_file(file)  # its mistakes are told with the file's own name before anything is sent
+    with connected(url) as client:
+        made = client.create_competition(file.read_text(encoding="utf-8"))
+    if at_once:
+        prepare(checked.slug, wait=True, url=url, as_json=as_json)
+    else:
+        _print_organised(made, as_json=as_json)
+
+
+def prepare(
+    competition: Slug, wait: Wait = False, any_device: AnyDevice = False, url: Url = None, as_json: Json = False
+) -> None:
+    """Prepare both splits: original models, retrained models, their outputs. Called again, it retries what failed."""
+    with connected(url) as client:
+        found = client.prepare(competition, any_device=any_device)
+        if wait:
+            found = _prepared(client, competition, quiet=as_json)
+    _print_organised(found, as_json=as_json)
+    if any(split["state"] == "failed" for split in found["splits"]):
+        raise typer.Exit(UNSUCCESSFUL)
+
+
+def cancel_preparation(competition: Slug, url: Url = None, as_json: Json = False) -> None:
+    """Call the first preparation of the splits off. The competition is a draft again."""
+    with connected(url) as client:
+        found = client.act(competition, "cancel-preparation")
+    _print_organised(found, as_json=as_json)
+
+
+def delete_draft(competition: Slug, url: Url = None) -> None:
+    """Delete a draft, for good."""
+    with connected(url) as client:
+        client.delete(f"/competitions/{competition}")
+    notes.print(f"{competition} is deleted; the name is free again.", highlight=False)
+
+
+def show_status(competition: Slug, url: Url = None, as_json: Json = False) -> None:
+    """Show a competition as its organisers see it."""
+    with connected(url) as client:
+        found = client.preparation(competition)
+    _print_organised(found, as_json=as_json)
+
+
+def open_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+    """Open a prepared competition now. Otherwise it opens automatically at `opens_at`."""
+    _act(competition, "open", reason, url=url, as_json=as_json)
+
+
+def close_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+    """Close a competition now: the chosen submissions are then scored on the private split."""
+    _act(competition, "close", reason, url=url, as_json=as_json)
+
+
+def reveal(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+    """Reveal the private leaderboard to everybody."""
+    _act(competition, "reveal", reason, url=url, as_json=as_json)
+
+
+def _act(competition: str, action: str, reason: str, *, url: str | None, as_json: bool) -> None:
+    with connected(url) as client:
+        found = client.act(competition, action, {"reason": reason})
+    _print_organised(found, as_json=as_json)
+
+
+def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
+    """Return the competition once both splits are ready or one has failed."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=notes, transient=True, disable=quiet) as bars:
+        tasks = {name: bars.add_task(name, total=1.0) for name in ("public", "private")}
+        while True:
+            found = client.preparation(slug)
+            for split in found["splits"]:
+                ready = split["state"] == "ready"
+                words = f"{split['visibility']} split: {split['stage'] or split['state']}"
+                bars.update(
+                    tasks[split["visibility"]], description=words, completed=1.0 if ready else split["progress"]
+                )
+            states = {split["state"] for split in found["splits"]}
+            if states == {"ready"} or "failed" in states:
+                return found
+            if found["state"] not in ("draft", "preparing"):
+                raise HostFault(f"{slug} is {found['state']}, but its splits are not ready")
+            time.sleep(EVERY_S)
+
+
+def _print_organised(found: JsonObject, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    facts: list[tuple[str, object]] = [
+        ("competition", f"{found['title']} ({found['slug']})"),
+        ("state", found["state"]),
+    ]
+    for split in found.get("splits") or ():
+        facts.append((f"{split['visibility']} split", f"{split['state']} {split['stage']} {split['error']}".strip()))
+    print_facts(facts)
+
+
+def _print_plan(file: CompetitionFile) -> None:
+    console.print(f"[bold]{file.slug}[/]: the file is in order.", highlight=False)
+    print_facts(
+        (
+            ("title", file.title),
+            ("opens", local_time(file.opens_at.isoformat())),
+            ("closes", local_time(file.closes_at.isoformat()) + _if_past(file.closes_at)),
+            ("dataset", file.dataset.name),
+            ("network", file.network.name),
+            ("runs", file.n_models),
+            ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),
+        )
+    )
+
+
+def _if_past(closes_at: datetime) -> str:
+    return " (past: no competition opens after its close, so move the date)" if closes_at <= datetime.now(UTC) else ""

@@ -1,0 +1,43 @@
+"""`lethe verify`: whether a receipt is what an instance signed."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lethe.errors import InvalidInput
+
+console = Console()
+Key = Annotated[str | None, typer.Option("--key", help="The instance's public key, from GET /api/v1/receipt-key.")]
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(verify)
+
+
+def verify(receipt: Annotated[Path, typer.Argument(help="The receipt, a JSON file.")], key: Key = None) -> None:
+    """Check a receipt's signature; with --key also its signer. Exit status 1: the signature is not valid."""
+    from lethe.client import receipts
+
+    body = read_receipt(receipt)
+    receipts.verify(body, public_key=key)
+    score, submission = body["score"], body["submission"]
+    console.print(
+        f"[green]whole[/] {submission['id']} on the {body['split']['visibility']} split of {body['competition']}"
+    )
+    console.print(f"score {score['final_score']!r}, scorer {score['scorer_version']}, code {submission['sha256']}")
+    if key is None:
+        console.print(f"signed by {body['public_key']}: compare it with the instance's own key, or give --key")
+
+
+def read_receipt(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file. Raises InvalidInput."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{path} holds no receipt")
+    return found

@@ -1,0 +1,199 @@
+"""`lethe score`: the metric for anyone with arrays, without a server."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from lethe.metrics.epsilon.protocols import Experiments, SetupPlan
+    from lethe.metrics.epsilon.score import ModelOutputs, Score
+
+
+SetupName = Annotated[
+    str, typer.Option("--setup", help="reuse-n-1, reuse-n-n, full or bootstrap: how the files' models are used.")
+]
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(score)
+
+
+def score(  # noqa: PLR0917 - typer makes its options from these parameters
+    unlearned: Annotated[Path, typer.Option(help=".npz with the unlearned models' outputs.", dir_okay=False)],
+    retrained: Annotated[Path, typer.Option(help=".npz with the retrained models' outputs.", dir_okay=False)],
+    attacks: Annotated[str, typer.Option(help="reference, exact or disentangled.")] = "reference",
+    bootstrap: Annotated[int, typer.Option(help="Resamples for intervals over models; 0 for none.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Fixes resamples, draws and halves.", min=0)] = 0,
+    oracle: Annotated[
+        Path | None, typer.Option(help=".npz with a second set of retrained models, to calibrate by.", dir_okay=False)
+    ] = None,
+    setup: SetupName = "reuse-n-1",
+    experiments: Annotated[int, typer.Option(help="E, the number of experiments in the files.", min=1)] = 1,
+    models: Annotated[
+        int | None, typer.Option(help="N, the models on each side of one experiment. Default: all in the files.", min=2)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write an image of epsilons and extreme examples.", dir_okay=False)
+    ] = None,
+) -> None:
+    """Score unlearned models against retrained ones.
+
+    The files hold `confidences` [N, S] and, optionally, `retain_accuracy` [N] and `test_accuracy` [N]. Without
+    accuracies the result is forgetting quality alone.
+    """
+    from lethe.metrics.epsilon.errors import InvalidScoreInput
+    from lethe.metrics.epsilon.npz_files import load_outputs
+
+    try:
+        u, r = load_outputs(unlearned), load_outputs(retrained)
+        plan = _plan(setup, u, models=models, n_experiments=experiments)
+        if plan is not None:
+            _require_plain(bootstrap=bootstrap, oracle=oracle, plot=plot)
+            report = _experiments_report(u, r, plan, attacks=_family(attacks), seed=seed)
+        else:
+            other = None if oracle is None else load_outputs(oracle)
+            report = _report(
+                u, r, attacks=_family(attacks), n_resamples=bootstrap, seed=seed, oracle=other, picture=plot
+            )
+    except InvalidScoreInput as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(code=1) from error
+    if as_json:
+        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+    else:
+        _print(report)
+
+
+def _family(name: str) -> Any:
+    from lethe.metrics.epsilon.attacks.family import AttackFamily
+    from lethe.metrics.epsilon.errors import InvalidScoreInput
+
+    try:
+        return AttackFamily(name)
+    except ValueError as error:
+        raise InvalidScoreInput(f"unknown attacks {name!r}; there are {', '.join(AttackFamily)}") from error
+
+
+def _plan(setup: str, outputs: "ModelOutputs", *, models: int | None, n_experiments: int) -> "SetupPlan | None":
+    """Return the plan of several experiments, or None for a single plain score."""
+    from lethe.metrics.epsilon.errors import InvalidScoreInput
+    from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
+
+    try:
+        kind = EvaluationSetup(setup)
+    except ValueError as error:
+        raise InvalidScoreInput(f"unknown setup {setup!r}; there are {', '.join(EvaluationSetup)}") from error
+    n_stored = len(outputs.confidences)
+    if kind is EvaluationSetup.BOOTSTRAP:
+        n_models = max(2, n_stored // 8) if models is None else models
+        return SetupPlan(kind, n_models=n_models, n_experiments=n_experiments, pool_size=n_stored)
+    if n_experiments == 1 and models in (None, n_stored):
+        return None
+    if models is None and n_stored % n_experiments:
+        raise InvalidScoreInput(f"{n_stored} unlearned models do not divide into {n_experiments} experiments")
+    return SetupPlan(
+        kind, n_models=n_stored // n_experiments if models is None else models, n_experiments=n_experiments
+    )
+
+
+def _require_plain(*, bootstrap: int, oracle: Path | None, plot: Path | None) -> None:
+    from lethe.metrics.epsilon.errors import InvalidScoreInput
+
+    given = {"--bootstrap": bootstrap > 0, "--oracle": oracle is not None, "--plot": plot is not None}
+    for option, present in given.items():
+        if present:
+            raise InvalidScoreInput(f"{option} belongs to a single experiment; its intervals come from E here")
+
+
+def _report(
+    unlearned: "ModelOutputs",
+    retrained: "ModelOutputs",
+    *,
+    attacks: Any,
+    n_resamples: int,
+    seed: int,
+    oracle: "ModelOutputs | None",
+    picture: Path | None,
+) -> dict[str, Any]:
+    from lethe.metrics.epsilon.calibration import suspicion
+    from lethe.metrics.epsilon.score import score as score_outputs
+
+    result = score_outputs(unlearned, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)
+    signs = suspicion(unlearned.confidences, retrained.confidences)
+    report = result.as_json() | {
+        "repeated_runs": signs.repeated_runs,
+        "copied_models": signs.copied_models,
+        "deterministic": signs.deterministic,
+        "copied": signs.copied,
+    }
+    if oracle is not None:
+        against = score_outputs(oracle, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)
+        report |= _calibration_report(result, against)
+    if picture is not None:
+        from lethe.cli.score_plot import save_picture
+
+        save_picture(picture, result, unlearned, retrained)
+    return report
+
+
+def _calibration_report(result: "Score", oracle: "Score") -> dict[str, Any]:
+    from lethe.metrics.epsilon.calibration import calibrate
+
+    report: dict[str, Any] = {"oracle_forgetting_quality": oracle.forgetting_quality}
+    if result.replicates is None:
+        return report | {"oracle_score": oracle.headline}
+    found = calibrate(result, oracle)
+    return report | {
+        "oracle_score": oracle.headline,
+        "oracle_interval": None if oracle.interval is None else list(oracle.interval),
+        "fraction_of_oracle": found.fraction,
+        "fraction_interval": list(found.interval),
+        "leaked": found.leaked,
+    }
+
+
+def _experiments_report(
+    unlearned: "ModelOutputs", retrained: "ModelOutputs", plan: "SetupPlan", *, attacks: Any, seed: int
+) -> dict[str, Any]:
+    from lethe.metrics.epsilon.protocols import score_experiments
+
+    found: Experiments = score_experiments(unlearned, retrained, plan, attacks=attacks, seed=seed)
+    f_interval = found.forgetting_quality_interval
+    has_final = found.scores[0].final_score is not None
+    return {
+        "setup": plan.setup.value,
+        "n_models": plan.n_models,
+        "n_experiments": plan.n_experiments,
+        "forgetting_quality": found.forgetting_quality,
+        "forgetting_quality_interval": None if f_interval is None else list(f_interval),
+        "final_score": found.headline if has_final else None,
+        "interval": None if found.interval is None else list(found.interval),
+        "attacks": found.scores[0].attacks.value,
+        "scorer_version": found.scores[0].scorer_version,
+        "experiments": [one.as_json() for one in found.scores],
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in report.items():
+        if name in {"epsilon", "experiments"} or value is None:
+            continue
+        table.add_row(name.replace("_", " "), _shown(value))
+    if "epsilon" in report:
+        ordered = sorted(report["epsilon"])
+        table.add_row("median epsilon", _shown(ordered[len(ordered) // 2]))
+    Console(highlight=False).print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return " to ".join(_shown(part) for part in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,248 @@
+"""`lethe submit`, `submissions`, `status`, `logs`, `cancel`, `select`, `download`: your submissions."""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from lethe.cli.context import (
+    Competition,
+    Json,
+    Url,
+    chosen_competition,
+    connected,
+    console,
+    local_time,
+    notes,
+    print_facts,
+    print_json,
+    print_table,
+    score_text,
+)
+from lethe.cli.left_out import print_left_out
+from lethe.cli.method_file import method_file
+from lethe.client.api import JsonObject, LetheClient
+from lethe.errors import InvalidInput
+
+# Exit status of a command that knows a submission's end; 1 is any other error, 2 a wrong option.
+SCORED, FAILED, HOST_FAILED, CANCELLED = 0, 3, 4, 5
+EVERY_S = 1.0
+
+Id = Annotated[str, typer.Argument(help="The submission's id, or its first characters.", metavar="ID")]
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(submit)
+    app.command()(submissions)
+    app.command()(status)
+    app.command()(logs)
+    app.command()(cancel)
+    app.command()(select)
+    app.command()(download)
+
+
+def submit(
+    file: Annotated[
+        Path | None, typer.Argument(help="A .py, .ipynb or .zip file.", exists=True, dir_okay=False)
+    ] = None,
+    *,
+    method: Annotated[
+        str | None, typer.Option("--method", help="Instead of a file: a method; see `lethe methods list`.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="With --method, set a constant: NAME=value. May be repeated.")
+    ] = None,
+    message: Annotated[str, typer.Option("--message", "-m", help="A note to yourself.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", "-w", help="Wait for completion; the exit status says how it ended.")
+    ] = False,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Send a submission. With --wait: exit status 0 scored, 3 failed, 4 failed because of the server, 5 cancelled."""
+    with _chosen_file(file, method, settings) as (path, label), connected(url) as client:
+        slug = chosen_competition(client, competition)
+        sent = client.submit(slug, path, message=message or label)
+        if not as_json:
+            console.print(f"Received as [bold]{sent['id']}[/] in {slug}; {_left(sent['quota'])}.", highlight=False)
+        ended = _followed(client, sent["id"], quiet=as_json) if wait else sent
+    _print_submission(ended, as_json=as_json)
+    if not as_json:
+        print_left_out(sent.get("left_out", ()))
+    if wait:
+        raise typer.Exit(exit_status(ended))
+
+
+def _chosen_file(
+    file: Path | None, method: str | None, settings: list[str] | None
+) -> AbstractContextManager[tuple[Path, str]]:
+    """Return the file to send, and its note where none is given. Raises InvalidInput for two files or none."""
+    if (file is None) == (method is None):
+        raise InvalidInput("name a file, or a method with --method, not both")
+    if method is not None:
+        return method_file(method, settings)
+    if file is None or settings:
+        raise InvalidInput("--set goes with --method: the constants of your own file are set in it")
+    return nullcontext((file, ""))
+
+
+def submissions(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """List your team's submissions, the newest first."""
+    with connected(url) as client:
+        found = client.submissions(chosen_competition(client, competition))
+    if as_json:
+        print_json(found)
+        return
+    columns = ("id", "received", "file", "stage", "score#", "chosen", "message")
+    print_table("", columns, (_row(submission) for submission in found), empty="No submissions yet.")
+
+
+def status(
+    submission: Id,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for completion.")] = False,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show a submission's progress. Exit status: that of `submit --wait` once it has ended, else 0."""
+    with connected(url) as client:
+        submission_id = _whole_id(client, submission, competition)
+        found = _followed(client, submission_id, quiet=as_json) if wait else client.submission(submission_id)
+    _print_submission(found, as_json=as_json)
+    raise typer.Exit(exit_status(found))
+
+
+def logs(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Print the output of the run on the public sample. Output of runs on hidden data is not shown."""
+    with connected(url) as client:
+        submission_id = _whole_id(client, submission, competition)
+        text = client.log(submission_id)
+    if as_json:
+        print_json({"id": submission_id, "log": text})
+        return
+    typer.echo(text, nl=not text.endswith("\n"))
+
+
+def cancel(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Cancel a submission. Before its first run it does not count against the quota."""
+    with connected(url) as client:
+        found = client.cancel(_whole_id(client, submission, competition))
+    _print_submission(found, as_json=as_json)
+
+
+def select(
+    submission: Id,
+    off: Annotated[bool, typer.Option("--off", help="Deselect.")] = False,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Choose a submission for the private leaderboard."""
+    with connected(url) as client:
+        found = client.select(_whole_id(client, submission, competition), selected=not off)
+    if as_json:
+        print_json(found)
+        return
+    console.print("Taken back." if off else "Chosen for the private board.")
+
+
+def download(
+    submission: Id,
+    into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write. Default: its own name.")] = None,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Download a submission's file as the server received it."""
+    with connected(url) as client:
+        found = client.submission(_whole_id(client, submission, competition))
+        path = into or Path(Path(found["filename"]).name)
+        if path.exists():
+            raise InvalidInput(f"{path} exists; name another file with --into")
+        path.write_bytes(client.code(found["id"]))
+    if as_json:
+        print_json({"id": found["id"], "file": str(path), "sha256": found["sha256"]})
+        return
+    console.print(f"Wrote {path}.")
+
+
+def exit_status(submission: JsonObject) -> int:
+    """Return the exit status that says how a submission ended; 0 while it has not."""
+    stage = submission["stage"]
+    if stage == "failed":
+        return HOST_FAILED if (submission["failure"] or {}).get("fault") != "participant" else FAILED
+    return CANCELLED if stage == "cancelled" else SCORED
+
+
+def _whole_id(client: LetheClient, given: str, competition: str | None) -> str:
+    """Return the id that `given` is, or the only one of the caller's that begins with it."""
+    if len(given) == 16:
+        return given
+    known = [found["id"] for found in client.submissions(chosen_competition(client, competition))]
+    matching = [known_id for known_id in known if known_id.startswith(given)]
+    if len(matching) != 1:
+        raise InvalidInput(f"{given!r} begins {len(matching)} of your submissions; `lethe submissions` lists them")
+    return str(matching[0])
+
+
+def _followed(client: LetheClient, submission_id: str, *, quiet: bool) -> JsonObject:
+    if quiet:
+        return client.wait(submission_id, every_s=EVERY_S)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=notes, transient=True) as bars:
+        task = bars.add_task("queued", total=None)
+
+        def show(submission: JsonObject) -> None:
+            progress = submission["progress"] or {"runs_done": 0, "runs_total": None}
+            stage = submission["stage"]
+            bars.update(task, description=stage, completed=progress["runs_done"], total=progress["runs_total"])
+
+        return client.wait(submission_id, on_change=show, every_s=EVERY_S)
+
+
+def _print_submission(submission: JsonObject, *, as_json: bool) -> None:
+    if as_json:
+        print_json(submission)
+        return
+    progress, score = submission["progress"] or {}, submission["score"] or {}
+    failure = submission["failure"] or {}
+    where = f"{failure['file']}, line {failure['line']}" if failure.get("line") else failure.get("file")
+    print_facts(
+        (
+            ("submission", submission["id"]),
+            ("file", submission["filename"]),
+            ("mode", submission.get("mode")),
+            ("stage", submission["stage"]),
+            ("runs", f"{progress['runs_done']} of {progress['runs_total']}" if progress else None),
+            ("score", score_text(score.get("final_score"))),
+            ("error", failure.get("error_class")),
+            ("fault", failure.get("fault")),
+            ("exception", failure.get("exception_type")),
+            ("where", where),
+            ("", failure.get("message")),
+            ("quota", "this one does not count" if submission["refunded"] else None),
+        )
+    )
+
+
+def _row(submission: JsonObject) -> tuple[object, ...]:
+    failure = submission["failure"] or {}
+    stage = f"{submission['stage']}: {failure['error_class']}" if failure else submission["stage"]
+    return (
+        submission["id"],
+        local_time(submission["received_at"]),
+        submission["filename"],
+        stage,
+        score_text((submission["score"] or {}).get("final_score")),
+        "yes" if submission["selected"] else None,
+        submission["message"],
+    )
+
+
+def _left(quota: JsonObject) -> str:
+    return (
+        f"{quota['remaining']} more today" if quota["remaining"] else f"the next after {local_time(quota['resets_at'])}"
+    )

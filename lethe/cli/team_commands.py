@@ -1,0 +1,144 @@
+"""`lethe team …`: your team."""
+
+from typing import Annotated
+
+import typer
+
+from lethe.cli.context import (
+    Competition,
+    Json,
+    Url,
+    chosen_competition,
+    connected,
+    console,
+    local_time,
+    print_facts,
+    print_json,
+    print_table,
+)
+from lethe.client.api import ApiError, JsonObject, LetheClient
+from lethe.errors import NotFound
+
+commands = typer.Typer(help="Show, create, join or leave a team.", invoke_without_command=True)
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.add_typer(commands, name="team")
+
+
+@commands.callback()
+def show(context: typer.Context, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Show your team, or with one of the commands below make, join or leave one."""
+    if context.invoked_subcommand is not None:
+        return
+    with connected(url) as client:
+        found = _own_team(client, chosen_competition(client, competition))
+    _print(found, as_json=as_json)
+
+
+@commands.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Its name on the leaderboard.")],
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Create a team and lead it."""
+    with connected(url) as client:
+        found = client.create_team(chosen_competition(client, competition), name)
+    _print(found, as_json=as_json)
+
+
+@commands.command()
+def invite(
+    name: Annotated[
+        str | None, typer.Argument(help="An account name. Without it: create a link for one person.")
+    ] = None,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Invite a person to your team (for its leader)."""
+    with connected(url) as client:
+        slug = chosen_competition(client, competition)
+        found = client.post(f"/competitions/{slug}/team/invitations", {"name": name})
+    if as_json:
+        print_json(found)
+        return
+    said = f"lethe team join {found['token']}" if found.get("token") else f"{name} accepts with: lethe team join"
+    console.print(f"Invited until {local_time(found['expires_at'])}. {said}", highlight=False)
+
+
+@commands.command()
+def join(
+    token: Annotated[
+        str | None, typer.Argument(help="A link's token or an invitation's id. Default: your only invitation.")
+    ] = None,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Join a team that invited you. With several invitations by name, lists them."""
+    with connected(url) as client:
+        slug = chosen_competition(client, competition)
+        mine = _invitations(client, slug)
+        if token is None or token in {item["id"] for item in mine}:
+            found = client.post(f"/competitions/{slug}/invitations/{token or _only(mine)}/accept")
+        else:
+            found = client.post(f"/competitions/{slug}/team/join", {"token": token})
+    _print(found, as_json=as_json)
+
+
+@commands.command()
+def invitations(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """List the invitations to you."""
+    with connected(url) as client:
+        found = _invitations(client, chosen_competition(client, competition))
+    if as_json:
+        print_json(found)
+        return
+    rows = ((item["id"], item["team"], local_time(item["expires_at"])) for item in found)
+    print_table("", ("id", "team", "until"), rows, empty="Nobody has invited you.")
+
+
+@commands.command()
+def leave(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Leave your team. Not possible once the team has submitted."""
+    with connected(url) as client:
+        slug = chosen_competition(client, competition)
+        client.post(f"/competitions/{slug}/team/leave")
+    if as_json:
+        print_json({"competition": slug, "left": True})
+        return
+    console.print("Left.")
+
+
+def _invitations(client: LetheClient, slug: str) -> list[JsonObject]:
+    found: list[JsonObject] = client.get(f"/competitions/{slug}/invitations")
+    return found
+
+
+def _only(invitations: list[JsonObject]) -> str:
+    if len(invitations) != 1:
+        teams = ", ".join(f"{item['id']} ({item['team']})" for item in invitations) or "there is none"
+        raise NotFound(f"Say which invitation to accept: {teams}")
+    return str(invitations[0]["id"])
+
+
+def _own_team(client: LetheClient, slug: str) -> JsonObject:
+    try:
+        return client.team(slug)
+    except ApiError as error:
+        if error.http_status != NotFound.status:
+            raise
+        raise NotFound(
+            f"You are in no team of {slug}. Your first submission makes one of you alone; "
+            "`lethe team create NAME` names it."
+        ) from error
+
+
+def _print(found: JsonObject, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    print_facts((("team", found["name"]), ("leader", found["leader"]), ("members", ", ".join(found["members"]))))

@@ -1,0 +1,256 @@
+"""A typed client of the HTTP API, for programs and notebooks.
+
+with LetheClient("http://127.0.0.1:8000", token="lethe_…") as lethe:
+    submission = lethe.submit("digits", Path("unlearning.py"))
+    done = lethe.wait(submission["id"])
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from lethe.errors import AppError, HostFault
+
+JsonObject = dict[str, Any]
+ENDS = frozenset({"scored", "failed", "cancelled"})
+WAIT_RETRIES = 30  # lost connections in a row that `wait` lives through
+
+
+class ApiError(AppError):
+    """The server's answer was a problem document. `problem` holds all of it."""
+
+    title = "The server refused"
+
+    def __init__(self, status: int, problem: JsonObject) -> None:
+        super().__init__(_problem_text(status, problem))
+        self.http_status = status
+        self.problem = problem
+
+
+class Unreachable(HostFault):
+    """No answer came: the address is wrong, the server is down, or the network is."""
+
+    title = "The server cannot be reached"
+
+
+class LetheClient:
+    """Calls `/api/v1` of one server. Close it, or use it as a context manager."""
+
+    def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 30.0) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=timeout_s)
+
+    # --- accounts ---
+
+    def register(self, name: str, password: str, *, email: str | None = None) -> JsonObject:
+        return self._object("POST", "/accounts", json={"name": name, "password": password, "email": email})
+
+    def log_in(self, name: str, password: str, *, label: str = "command line") -> str:
+        """Return a new API token and use it from now on."""
+        token = self._object("POST", "/tokens", json={"name": name, "password": password, "label": label})["token"]
+        self._http.headers["Authorization"] = f"Bearer {token}"
+        return str(token)
+
+    def me(self) -> JsonObject:
+        return self._object("GET", "/me")
+
+    def tokens(self) -> list[JsonObject]:
+        return self._list("GET", "/tokens")
+
+    def revoke_token(self, token_id: str) -> None:
+        self._call("DELETE", f"/tokens/{token_id}")
+
+    # --- competitions ---
+
+    def competitions(self) -> list[JsonObject]:
+        """Return the competitions that the caller may see, the latest to open first."""
+        return self._list("GET", "/competitions")
+
+    def competition(self, slug: str) -> JsonObject:
+        return self._object("GET", f"/competitions/{slug}")
+
+    def quota(self, slug: str) -> JsonObject:
+        return self._object("GET", f"/competitions/{slug}/quota")
+
+    def leaderboard(self, slug: str, *, board: str | None = None) -> JsonObject:
+        """Return a board: the public one, or with board="private" the final one once it is revealed."""
+        return self._object("GET", f"/competitions/{slug}/leaderboard", params={"board": board} if board else None)
+
+    def starter_kit(self, slug: str) -> bytes:
+        """Return the competition's starter kit, a zip archive."""
+        return self._bytes(f"/competitions/{slug}/starter-kit")
+
+    # --- teams ---
+
+    def team(self, slug: str) -> JsonObject:
+        return self._object("GET", f"/competitions/{slug}/team")
+
+    def create_team(self, slug: str, name: str) -> JsonObject:
+        return self._object("POST", f"/competitions/{slug}/teams", json={"name": name})
+
+    # --- submissions ---
+
+    def submit(self, slug: str, path: Path, *, message: str = "") -> JsonObject:
+        """Upload a file. Raises ApiError naming what is wrong with it, and where."""
+        with path.open("rb") as file:
+            return self._object(
+                "POST",
+                f"/competitions/{slug}/submissions",
+                files={"file": (path.name, file, "application/octet-stream")},
+                data={"message": message},
+            )
+
+    def submissions(self, slug: str) -> list[JsonObject]:
+        """Return the caller's team's submissions, newest first."""
+        return self._list("GET", f"/competitions/{slug}/submissions")
+
+    def submission(self, submission_id: str) -> JsonObject:
+        return self._object("GET", f"/submissions/{submission_id}")
+
+    def wait(
+        self, submission_id: str, *, on_change: Callable[[JsonObject], None] | None = None, every_s: float = 1.0
+    ) -> JsonObject:
+        """Return the submission once it is scored, failed or cancelled. Lives through a restart of the server."""
+        for submission in self.watch(submission_id, every_s=every_s):
+            if on_change:
+                on_change(submission)
+            if submission["stage"] in ENDS:
+                return submission
+        raise Unreachable(f"{self.url} stopped answering while submission {submission_id} was waited for")
+
+    def watch(self, submission_id: str, *, every_s: float = 1.0) -> Iterator[JsonObject]:
+        """Yield the submission every `every_s` seconds, until too many questions in a row went unanswered."""
+        lost = 0
+        while lost < WAIT_RETRIES:
+            try:
+                submission = self.submission(submission_id)
+            except Unreachable:
+                lost += 1
+            else:
+                lost = 0
+                yield submission
+            time.sleep(every_s)
+
+    def cancel(self, submission_id: str) -> JsonObject:
+        return self._object("POST", f"/submissions/{submission_id}/cancel")
+
+    def select(self, submission_id: str, *, selected: bool = True) -> JsonObject:
+        """Choose a submission for the private board, or take the choice back."""
+        return self._object("PUT" if selected else "DELETE", f"/submissions/{submission_id}/selection")
+
+    def code(self, submission_id: str) -> bytes:
+        """Return the file as the server received it."""
+        return self._bytes(f"/submissions/{submission_id}/code")
+
+    def log(self, submission_id: str) -> str:
+        """Return what the runs on the public sample printed."""
+        return self._bytes(f"/submissions/{submission_id}/log").decode(errors="replace")
+
+    # --- for organisers ---
+
+    def create_competition(self, toml: str) -> JsonObject:
+        return self._object(
+            "POST", "/competitions", content=toml.encode(), headers={"Content-Type": "application/toml"}
+        )
+
+    def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:
+        return self._object("POST", f"/competitions/{slug}/prepare", params={"any_device": any_device})
+
+    def preparation(self, slug: str) -> JsonObject:
+        """Return the competition as its organisers see it, with the state of both splits."""
+        return self._object("GET", f"/competitions/{slug}/preparation")
+
+    def open(self, slug: str, *, reason: str = "") -> JsonObject:
+        return self.act(slug, "open", {"reason": reason} if reason else None)
+
+    def act(self, slug: str, action: str, body: Mapping[str, Any] | None = None) -> JsonObject:
+        """Carry out one of the organiser's acts on a competition: open, close, reveal and so on."""
+        return self._object("POST", f"/competitions/{slug}/{action}", json=dict(body) if body else None)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """Return the answer to a GET below /api/v1, for routes without their own method."""
+        return self._call("GET", path, params=params or None)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the answer to a POST below /api/v1, for routes without their own method."""
+        return self._call("POST", path, json=dict(body) if body is not None else None)
+
+    def delete(self, path: str) -> None:
+        """Send a DELETE below /api/v1, for routes without their own method."""
+        self._call("DELETE", path)
+
+    def download(self, path: str, into: Path, **params: Any) -> Path:
+        """Stream what a GET below /api/v1 answers into a file; a download that breaks leaves none."""
+        part = into.with_name(f".{into.name}.part")
+        try:
+            with self._http.stream("GET", path, params=params or None) as response:
+                if response.is_error:
+                    response.read()
+                    raise ApiError(response.status_code, _problem(response))
+                with part.open("wb") as file:
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+            return part.replace(into)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _object(self, method: str, path: str, **request: Any) -> JsonObject:
+        body: JsonObject = self._call(method, path, **request)
+        return body
+
+    def _list(self, method: str, path: str, **request: Any) -> list[JsonObject]:
+        body: list[JsonObject] = self._call(method, path, **request)
+        return body
+
+    def _bytes(self, path: str) -> bytes:
+        return self._answered("GET", path).content
+
+    def _call(self, method: str, path: str, **request: Any) -> Any:
+        response = self._answered(method, path, **request)
+        return response.json() if response.content else None
+
+    def _answered(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **request)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        if response.is_error:
+            raise ApiError(response.status_code, _problem(response))
+        return response
+
+    def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+        return Unreachable(
+            f"{self.url} did not answer ({error or type(error).__name__}). Is the address right, and the server up?"
+        )
+
+
+def _problem(response: httpx.Response) -> JsonObject:
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    return body if isinstance(body, dict) else {"title": response.reason_phrase, "detail": response.text[:500]}
+
+
+def _problem_text(status: int, problem: JsonObject) -> str:
+    lines = [f"{problem.get('title', 'error')} ({status}): {problem.get('detail', '')}"]
+    lines += [f"  {item.get('field')}: {item.get('message')}" for item in problem.get("errors") or []]
+    return "\n".join(lines)

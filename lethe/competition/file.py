@@ -1,0 +1,353 @@
+"""The competition file: everything an organiser decides, as TOML, checked before anything is made.
+
+The same models are the worker's recipe for preparing splits, so a competition is a function of its file.
+"""
+
+import re
+import secrets
+import tomllib
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from lethe.competition.baseline_requests import Baseline, ids_as_tables
+from lethe.competition.metric_requests import check_request, levels_of
+from lethe.competition.moment import Moment
+from lethe.errors import InvalidCompetitionFile, Violation
+
+WEAKEST_SEED_BITS = 64
+SEED_BITS = 127  # nobody tries them all, and every database takes the number as JSON
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Setup = Literal["reuse-n-1", "reuse-n-n"]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$", max_length=64)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Metric(_Section):
+    """How outputs become a score (docs/organisers/scoring.md)."""
+
+    attacks: Literal["reference", "exact", "disentangled"] = "reference"
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    epsilon_cap: float = Field(default=50.0, gt=0)
+    setup: Setup = Field(
+        default="reuse-n-1",
+        description="reuse-n-n: each run starts from its own original model, of N (docs/organisers/scoring.md)",
+    )
+    bootstrap_resamples: int = Field(default=100, ge=0, le=10_000, description="for intervals and ties; 0 or >= 20")
+    show_intervals: bool = False
+
+    @field_validator("bootstrap_resamples")
+    @classmethod
+    def _says_something(cls, value: int) -> int:
+        if 0 < value < 20:
+            raise ValueError("must be 0, or at least 20: fewer say nothing about a spread")
+        return value
+
+
+class Dataset(_Section):
+    """Where the images come from. `options` go to the adapter called `name`, which checks them."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Network(_Section):
+    """The architecture. `options` go to the builder called `name`."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Training(_Section):
+    """The recipe of the original and of every retrained model."""
+
+    epochs: int = Field(ge=1, le=10_000)
+    batch_size: int = Field(default=64, ge=1)
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    learning_rate: float = Field(gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    milestones: tuple[int, ...] = Field(default=(), description="step: epochs after which the rate falls")
+    gamma: float = Field(default=0.1, gt=0, le=1, description="step: the rate is multiplied by this")
+    warmup_epochs: int = Field(default=0, ge=0, description="the rate rises from near 0 over these epochs")
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    class_weights: Literal["none", "inverse-frequency"] = "none"
+    augmentation: Literal["none", "flip", "crop-flip"] = "none"
+    mixing: Literal["none", "cutmix", "mixup"] = Field(
+        default="none", description="half of the batches: pictures and labels of two examples are mixed, alpha 1"
+    )
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    min_train_accuracy: float | None = Field(
+        default=None, gt=0, le=1, description="below it preparation stops; default: twice the rate of guessing"
+    )
+
+    @model_validator(mode="after")
+    def _schedule_fits(self) -> Self:
+        if self.schedule == "step" and not self.milestones:
+            raise ValueError('schedule "step" needs milestones, the epochs after which the rate falls')
+        wrong = [epoch for epoch in self.milestones if not 1 <= epoch < self.epochs]
+        if wrong:
+            raise ValueError(f"milestones must lie in 1..{self.epochs - 1}, had {wrong[0]}")
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(f"warmup_epochs ({self.warmup_epochs}) must be below epochs ({self.epochs})")
+        return self
+
+
+class ForgetSet(_Section):
+    """How the forget set is drawn from the training set. `fraction` is of the training images."""
+
+    by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion"] = "person"
+    fraction: Fraction = 0.02
+    class_skew: dict[str, float] = Field(
+        default_factory=dict, description="class -> relative weight in the draw; 1 if not named"
+    )
+    classes: tuple[int, ...] = Field(default=(), description="by class: what the public split forgets; confusion: two")
+    private_classes: tuple[int, ...] = Field(default=(), description="by class: what the private split forgets")
+    ids: tuple[int, ...] = Field(default=(), description="by ids: rows of the dataset that the public split forgets")
+    private_ids: tuple[int, ...] = Field(default=(), description="by ids: rows that the private split forgets")
+
+
+class Splits(_Section):
+    """How the data is cut. Public and private share validation and test, and no forget example (nor person)."""
+
+    seed: int = Field(
+        default_factory=lambda: secrets.randbits(SEED_BITS),
+        ge=0,
+        description="a secret: whoever guesses it can cut the private split of a public dataset; drawn if not given",
+    )
+    train_size: int | None = Field(default=None, ge=2, description="training images; default: 80 % of the dataset")
+    validation_fraction: Fraction = 0.1
+    test_fraction: Fraction = 0.1
+    sample_images: int | None = Field(
+        default=None,
+        ge=16,
+        description="images of the public sample, from the validation set; default: half of that, but 256 to 2048",
+    )
+    forget: ForgetSet = ForgetSet()
+
+    @model_validator(mode="after")
+    def _leaves_training_data(self) -> Self:
+        if self.validation_fraction + self.test_fraction >= 1:
+            raise ValueError("validation_fraction + test_fraction must be below 1, so that training data is left")
+        return self
+
+
+class Limits(_Section):
+    """What one submission may use."""
+
+    wall_time_s: float = Field(default=8 * 3600, gt=0, description="all runs of an evaluation together, seconds")
+    run_wall_time_s: float | None = Field(default=None, gt=0, description="one run, seconds")
+    run_fraction_of_retraining: float | None = Field(
+        default=0.2, gt=0, description="one run, as a share of one retraining"
+    )
+    run_wall_time_floor_s: float = Field(default=5.0, gt=0, description="a run is never given less than this, seconds")
+    run_cpu_time_s: float | None = Field(
+        default=None, gt=0, description="processor seconds of one run; default: its time, twice or on each thread"
+    )
+    run_idle_time_s: float = Field(
+        default=20.0, ge=1, description="a run that uses no processor for so long is ended, seconds"
+    )
+    isolation: Literal["process", "shard"] = Field(
+        default="process",
+        description="on a GPU: a fresh process for each run, or one for a shard's runs, which is quicker and weaker",
+    )
+    memory_mib: int = Field(default=2048, ge=128)
+    processes: int = Field(default=64, ge=1)
+    scratch_mib: int = Field(default=256, ge=1)
+    log_kib: int = Field(default=256, ge=1)
+    leak_bits_per_day: float = Field(
+        default=64.0,
+        ge=0,
+        le=100_000,
+        description="bits that a team's failures on hidden data may reveal per UTC day; 0: only the error class",
+    )
+    upload_mib: int = Field(default=20, ge=1)
+    submissions_per_day: int = Field(default=5, ge=1)
+    submissions_total: int | None = Field(default=None, ge=1)
+    final_selections: int = Field(default=2, ge=1)
+    team_size: int = Field(default=5, ge=1)
+
+
+class Submissions(_Section):
+    """What kinds of code are taken.
+
+    In function mode every run is its own process. In notebook mode a notebook runs once, unchanged, and its own
+    loop writes the models; runs are then not independent, and the leaderboard says so.
+    """
+
+    modes: tuple[Literal["function", "notebook"], ...] = Field(default=("function",), min_length=1)
+    cuda: Literal["refuse", "map-to-cpu"] = Field(
+        default="refuse", description="code that requires a GPU where there is none: refused, or run on the CPU"
+    )
+    input_folder: str = Field(
+        default="neurips-2023-machine-unlearning",
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$",
+        description="the folder below /kaggle/input that notebooks read",
+    )
+
+
+class PublicBoard(_Section):
+    """How the public score is shown (docs/ladder.md)."""
+
+    mode: Literal["best", "ladder"] = Field(
+        default="best", description="ladder: the score changes only when a submission is better by more than a step"
+    )
+    step: float = Field(default=0.01, gt=0, lt=1, description="of the ladder")
+
+
+class MetricRequest(_Section):
+    """A metric beside the score. Every other key is one of its parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    id: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Report(_Section):
+    """Metrics beside the score (docs/metrics): computed after it, never ranked by."""
+
+    metrics: tuple[MetricRequest, ...] = Field(default=(), description='ids, or tables as { id = "zrf", seeds = 5 }')
+    capture: int | None = Field(
+        default=None, ge=0, le=3, description="levels of arrays to store; default: what the metrics need"
+    )
+    visible_to_participants: Literal["none", "public", "all"] = Field(
+        default="none", description="public: a team sees the metrics of its own submissions on the public split"
+    )
+    baselines: tuple[Baseline, ...] = Field(
+        default=(), description='methods submitted as reference lines: ids, or tables as { id = "scrub", LR = 0.001 }'
+    )
+
+    @field_validator("metrics", "baselines", mode="before")
+    @classmethod
+    def _ids_as_tables(cls, value: Any) -> Any:
+        return ids_as_tables(value)
+
+    @field_validator("baselines")
+    @classmethod
+    def _baselines_differ(cls, value: tuple[Baseline, ...]) -> tuple[Baseline, ...]:
+        labels = [baseline.label for baseline in value]
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise ValueError(f"names {twice[0]!r} twice")
+        return value
+
+    @model_validator(mode="after")
+    def _metrics_can_be_computed(self) -> Self:
+        for request in self.metrics:
+            check_request(request.id, request.parameters)
+        return self
+
+    @property
+    def capture_levels(self) -> tuple[int, ...]:
+        """Return the levels above 0 whose arrays every model's evaluation stores."""
+        needed = {level for request in self.metrics for level in levels_of(request.id)}
+        given = set(range(1, self.capture + 1)) if self.capture is not None else set()
+        return tuple(sorted((needed | given) - {0}))
+
+
+class CompetitionFile(_Section):
+    """One competition."""
+
+    slug: Slug
+    title: str = Field(min_length=1, max_length=200)
+    summary: str = Field(default="", max_length=500)
+    description: str = Field(default="", max_length=100_000, description="Markdown, shown on the overview page")
+    opens_at: Moment
+    closes_at: Moment
+    merge_deadline: Moment | None = None
+    strangers: bool = Field(
+        default=True, description="whether strangers may take part; only without them may a seed be weak"
+    )
+    n_models: int = Field(
+        default=512, ge=2, le=65_536, description="N: runs of a submission, and retrained models of a split"
+    )
+    shard_runs: int = Field(default=64, ge=1, description="runs in one shard")
+    metric: Metric = Metric()
+    dataset: Dataset
+    network: Network
+    training: Training
+    splits: Splits = Field(default_factory=Splits)
+    limits: Limits = Limits()
+    board: PublicBoard = PublicBoard()
+    submissions: Submissions = Submissions()
+    report: Report = Report()
+
+    @model_validator(mode="after")
+    def _dates_in_order(self) -> Self:
+        if self.closes_at <= self.opens_at:
+            raise ValueError(f"closes_at ({_iso(self.closes_at)}) must be later than opens_at ({_iso(self.opens_at)})")
+        if self.merge_deadline and not self.opens_at <= self.merge_deadline <= self.closes_at:
+            raise ValueError(f"merge_deadline ({_iso(self.merge_deadline)}) must lie between opens_at and closes_at")
+        return self
+
+    @model_validator(mode="after")
+    def _runs_can_have_originals(self) -> Self:
+        if self.metric.setup == "reuse-n-n" and "notebook" in self.submissions.modes:
+            raise ValueError(
+                'metric.setup "reuse-n-n" gives each run its own original model, but a notebook makes all its '
+                'models in one run, from one: take "notebook" out of submissions.modes, or use setup "reuse-n-1"'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _baselines_can_be_taken(self) -> Self:
+        if self.report.baselines and "function" not in self.submissions.modes:
+            raise ValueError(
+                'report.baselines are functions, but submissions.modes takes notebooks alone: add "function" to it'
+            )
+        return self
+
+
+class RunRules(BaseModel):
+    """What a worker knows of a competition's file: enough to run a submission, and nothing of how data was cut."""
+
+    model_config = ConfigDict(frozen=True)
+
+    slug: str
+    n_models: int
+    metric: Metric
+    limits: Limits
+    submissions: Submissions
+
+    @classmethod
+    def of(cls, file: CompetitionFile) -> Self:
+        return cls(**{name: getattr(file, name) for name in cls.model_fields})
+
+
+def read_competition_file(path: Path) -> CompetitionFile:
+    """Return the checked competition at `path`. Raises InvalidCompetitionFile naming each wrong value."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidCompetitionFile(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    return parse_competition(text, source=str(path))
+
+
+def parse_competition(text: str, *, source: str = "competition file") -> CompetitionFile:
+    """Return the checked competition in TOML `text`. Raises InvalidCompetitionFile naming each wrong value."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        where = Violation("file", str(error), line=int(found[1]) if found else None)
+        raise InvalidCompetitionFile(f"{source}: not TOML: {error}", violations=(where,)) from error
+    except RecursionError as error:
+        deep = Violation("file", "is nested too deeply")
+        raise InvalidCompetitionFile(f"{source}: nested too deeply", violations=(deep,)) from error
+    try:
+        return CompetitionFile.model_validate(data)
+    except ValidationError as error:
+        raise InvalidCompetitionFile.from_validation(error, source=source) from error
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")

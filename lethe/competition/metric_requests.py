@@ -1,0 +1,29 @@
+"""Metrics that a competition file asks for: whether they exist and can be computed for one submission.
+
+The registry is loaded when a file asks for a metric; most files do not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+STORED_LEVELS = (0, 1, 2, 3)  # what an evaluation can store; kept weights and texts need a probe
+
+
+def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:
+    """Raise ValueError, with the nearest ids or the parameters there are, for what cannot be computed."""
+    from lethe.metrics.metric_evaluation import checked_parameters  # noqa: PLC0415
+    from lethe.metrics.registry import Scope, metric  # noqa: PLC0415
+
+    entry = metric(metric_id)
+    checked_parameters(entry, parameters)
+    if entry.scope != Scope.SUBMISSION:
+        raise ValueError(f"{metric_id} compares several submissions or cells: see `lethe compare` and benchmarks")
+    if beyond := [int(level) for level in entry.levels if level not in STORED_LEVELS]:
+        raise ValueError(f"{metric_id} needs arrays of level {beyond[0]}, which a competition does not store")
+
+
+def levels_of(metric_id: str) -> tuple[int, ...]:
+    """Return the capture levels that a metric needs."""
+    from lethe.metrics.registry import metric  # noqa: PLC0415
+
+    return tuple(int(level) for level in metric(metric_id).levels)

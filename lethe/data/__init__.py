@@ -1,0 +1,1 @@
+"""Datasets, their partition into sets, and forget sets."""

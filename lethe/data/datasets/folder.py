@@ -1,0 +1,163 @@
+"""A folder of images with a table that names them; and the layout of the 2023 competition on Kaggle."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field
+
+from lethe.data.datasets.image_dataset import ImageDataset, own_person_each
+from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
+from lethe.data.errors import InvalidDataset
+
+TEST_WORDS = {"1": True, "true": True, "yes": True, "test": True, "0": False, "false": False, "no": False}
+TEST_WORDS |= dict.fromkeys(("train", "training", "val", "valid", "validation"), False)
+
+
+class FolderOptions(PictureOptions):
+    """`table` is a CSV below `root`, one row an image. Labels may be numbers or words; persons are text."""
+
+    table: str = Field(default="images.csv", pattern=r"\.csv$", description="a CSV below root")
+    path_column: str = "path"
+    label_column: str = "label"
+    person_column: str | None = None
+    test_column: str | None = None
+    extra_columns: tuple[str, ...] = ()
+
+
+def open_folder(options: Mapping[str, Any]) -> ImageDataset:
+    """Return the images that the table names. Put there: root/<table> and the images at the paths it holds."""
+    parsed = FolderOptions.parse(options)
+    table_path = need(parsed.root / parsed.table, f"a CSV with columns {parsed.path_column}, {parsed.label_column}")
+    table = _read_table(table_path)
+    wanted = [parsed.path_column, parsed.label_column, parsed.person_column, parsed.test_column, *parsed.extra_columns]
+    _check_columns(table, table_path, [name for name in wanted if name])
+    _check_once(table[parsed.path_column], table_path)
+    paths = [_inside(parsed.root, name, table_path) for name in table[parsed.path_column]]
+    names, labels = _classes(table[parsed.label_column])
+    return ImageDataset(
+        images=decode_pictures(paths, parsed),
+        labels=labels,
+        persons=(
+            number_names(table[parsed.person_column].tolist()) if parsed.person_column else own_person_each(len(paths))
+        ),
+        n_classes=len(names),
+        input_scale=1 / 255,
+        class_names=names,
+        is_test=_is_test(table[parsed.test_column], table_path) if parsed.test_column else None,
+        columns={name: _values(table[name]) for name in parsed.extra_columns},
+    )
+
+
+def open_kaggle(options: Mapping[str, Any]) -> ImageDataset:
+    """Return all images of the competition's layout; retain and forget sets are drawn again.
+
+    Put there: root/retain.csv, forget.csv, validation.csv (image_id, age_group, age, person_id) and
+    root/images/a/b.png for the image_id a-b. The network sees 0..255, as it did there.
+    """
+    parsed = PictureOptions.parse(options)
+    tables = []
+    for name in ("retain", "forget", "validation"):
+        path = need(parsed.root / f"{name}.csv", "the competition's table with image_id, age_group, age, person_id")
+        table = _read_table(path)
+        _check_columns(table, path, ["image_id", "age_group", "age", "person_id"])
+        tables.append(table.assign(**{name: _numbers(table[name], path) for name in ("age_group", "age")}))
+    rows = pd.concat(tables, ignore_index=True)
+    _check_once(rows["image_id"], parsed.root)
+    paths = [_kaggle_path(parsed.root, image_id) for image_id in rows["image_id"]]
+    labels = rows["age_group"].to_numpy(dtype=np.int64)
+    return ImageDataset(
+        images=decode_pictures(paths, parsed),
+        labels=labels,
+        persons=number_names(rows["person_id"].tolist()),
+        n_classes=max(10, int(labels.max()) + 1),
+        columns={"age": rows["age"].to_numpy()},
+    )
+
+
+def _kaggle_path(root: Path, image_id: str) -> Path:
+    folder, separator, number = image_id.partition("-")
+    if not separator or not folder.isalnum() or not number.isalnum():
+        raise InvalidDataset(f"image_id must have the form a-b, was {image_id!r}")
+    return need(root / "images" / folder / f"{number}.png", f"the picture of image_id {image_id}")
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    try:
+        # as text: "007" is not "7", and a class may be called NA
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, OSError) as error:
+        raise InvalidDataset(f"{path} cannot be read as CSV: {error}") from error
+    if table.empty:
+        raise InvalidDataset(f"{path} has no rows")
+    return table
+
+
+def _check_columns(table: pd.DataFrame, path: Path, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table.columns:
+            raise InvalidDataset(f"{path} has no column {name!r}: it has {_shown(table)}")
+        empty = (table[name].str.strip() == "").to_numpy()
+        if empty.any():
+            row = int(empty.argmax()) + 2
+            raise InvalidDataset(f"{path}, line {row}: column {name!r} is empty")
+
+
+def _shown(table: pd.DataFrame) -> str:
+    """Return the names of a table's columns, but not a complete line of something that is no table."""
+    names = [str(name) for name in table.columns]
+    return ", ".join(name if name.isidentifier() and len(name) <= 40 else "…" for name in names[:20])
+
+
+def _inside(root: Path, name: str, table_path: Path) -> Path:
+    path = root / name
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise InvalidDataset(f"{table_path} names {name!r}, which lies outside {root}")
+    return need(path, f"a picture that {table_path.name} names")
+
+
+def _check_once(column: "pd.Series[str]", path: Path) -> None:
+    """An image that occurs twice would be in two sets."""
+    again = column[column.duplicated()]
+    if len(again):
+        raise InvalidDataset(f"{path}: {column.name} {again.iloc[0]!r} occurs twice, as do {len(again)} in all")
+
+
+def _classes(column: "pd.Series[str]") -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the classes' names in order (of numbers, where all are) and each row's class."""
+    names = sorted(set(column), key=_in_order(column))
+    place = {name: label for label, name in enumerate(names)}
+    return tuple(names), np.array([place[name] for name in column], dtype=np.int64)
+
+
+def _in_order(column: "pd.Series[str]") -> Callable[[str], Any]:
+    return float if pd.to_numeric(column, errors="coerce").notna().all() else str
+
+
+def _numbers(column: "pd.Series[str]", path: Path) -> NDArray[np.int64]:
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = (numbers.isna() | (numbers % 1 != 0)).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidDataset(f"{path}, line {row + 2}: {column.name} must be a whole number, was {column.iloc[row]!r}")
+    return numbers.to_numpy(dtype=np.int64)
+
+
+def _values(column: "pd.Series[str]") -> NDArray[Any]:
+    numbers = pd.to_numeric(column, errors="coerce")
+    return (numbers if numbers.notna().all() else column).to_numpy()
+
+
+def _is_test(column: "pd.Series[str]", path: Path) -> NDArray[np.bool_]:
+    words = column.str.strip().str.lower()
+    wrong = (~words.isin(list(TEST_WORDS))).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidDataset(
+            f"{path}, line {row + 2}: {column.name} is {column.iloc[row]!r}, which says neither test nor training: "
+            f"allowed are {', '.join(TEST_WORDS)}"
+        )
+    return words.map(TEST_WORDS).to_numpy(dtype=np.bool_)

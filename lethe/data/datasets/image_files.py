@@ -1,0 +1,105 @@
+"""Folders of image files as one uint8 array on disk: decoded once, then memory-mapped."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from pydantic import Field
+
+from lethe.data.datasets.image_dataset import Options
+from lethe.data.errors import InvalidDataset
+from lethe.data.files import write_json
+
+DECODERS = 8
+DECODED_AT_ONCE = 1024
+
+
+class PictureOptions(Options):
+    """Options of every adapter that reads image files."""
+
+    root: Path
+    size: int = Field(default=32, ge=1, le=1024, description="images are scaled to size x size pixels")
+    channels: int = Field(default=3, description="3: colour, 1: grey")
+    cache: Path | None = Field(default=None, description="folder for the decoded array; default: the user's cache")
+
+
+def decode_pictures(paths: Sequence[Path], options: PictureOptions) -> NDArray[np.uint8]:
+    """Return the images, uint8 [n, C, size, size], memory-mapped from a cache that is made when it is missing.
+
+    The cache belongs to these files (name, size, time of change) and options. Raises InvalidDataset naming a file that
+    is no image.
+    """
+    if options.channels not in (1, 3):
+        raise InvalidDataset(f"dataset.options.channels must be 1 or 3, was {options.channels}")
+    if not paths:
+        raise InvalidDataset(f"{options.root} has no images where this adapter expects them")
+    cache = options.cache or Path(platformdirs.user_cache_dir("lethe")) / "datasets"
+    shape = (len(paths), options.channels, options.size, options.size)
+    array_path = cache / f"{_key(paths, options)}.npy"
+    if not array_path.exists():
+        _decode_all(paths, shape, array_path)
+    images: NDArray[np.uint8] = np.load(array_path, mmap_mode="r")
+    return images
+
+
+def _key(paths: Sequence[Path], options: PictureOptions) -> str:
+    digest = hashlib.sha256(json.dumps([options.size, options.channels]).encode())
+    for path in paths:
+        status = path.stat()
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _decode_all(paths: Sequence[Path], shape: tuple[int, int, int, int], array_path: Path) -> None:
+    array_path.parent.mkdir(parents=True, exist_ok=True)
+    part = array_path.with_name(f".{array_path.name}.{os.getpid()}.part")
+    try:
+        images = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
+        with ThreadPoolExecutor(DECODERS) as pool:
+            for start in range(0, len(paths), DECODED_AT_ONCE):
+                block = paths[start : start + DECODED_AT_ONCE]
+                decoded = list(pool.map(partial(decode_picture, size=shape[2], channels=shape[1]), block))
+                images[start : start + len(block)] = decoded
+        images.flush()
+        part.replace(array_path)
+        write_json(array_path.with_suffix(".json"), {"pictures": len(paths), "first": str(paths[0])})
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def decode_picture(path: Path, *, size: int, channels: int) -> NDArray[np.uint8]:
+    """Return one image, uint8 [C, size, size]. Raises InvalidDataset naming the file."""
+    try:
+        with Image.open(path) as file:
+            if file.mode.startswith(("I", "F")):
+                raise InvalidDataset(
+                    f"{path} has more than 8 bits a pixel (mode {file.mode}): convert it to 8 bits first"
+                )
+            picture = file.convert("L" if channels == 1 else "RGB")
+            if picture.size != (size, size):
+                picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+            pixels = np.asarray(picture, dtype=np.uint8)
+    except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise InvalidDataset(f"{path} cannot be read as an image: {error}") from error
+    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def need(path: Path, what: str) -> Path:
+    """Return `path` if it exists; else raise InvalidDataset saying what belongs there."""
+    if not path.exists():
+        raise InvalidDataset(f"{path} does not exist. Put there: {what}")
+    return path
+
+
+def number_names(names: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each name: its place among the different names in order."""
+    numbers: NDArray[np.int64] = np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)
+    return numbers

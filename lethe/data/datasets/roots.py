@@ -1,0 +1,64 @@
+"""Where datasets may lie on a worker's host.
+
+A relative `root` is looked up in the configured folders, and nothing that is read leaves them. An absolute one is read
+unchanged: the server takes it from administrators only.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from lethe.data.errors import InvalidDataset
+
+_roots: ContextVar[tuple[Path, ...] | None] = ContextVar("dataset_roots", default=None)
+
+
+@contextmanager
+def datasets_below(roots: Sequence[Path]) -> Iterator[None]:
+    """Look relative roots up in these folders. Outside of this, they are relative to the current folder."""
+    token = _roots.set(tuple(root.resolve() for root in roots))
+    try:
+        yield
+    finally:
+        _roots.reset(token)
+
+
+def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options with `root` as the folder that it stands for. Raises InvalidDataset if it is in none."""
+    roots, root = _roots.get(), options.get("root")
+    if roots is None or not isinstance(root, str) or Path(root).is_absolute():
+        return options
+    _check_relative(options)
+    for folder in roots:
+        path = folder / root
+        if path.exists():
+            _check_links(path, roots)
+            return {**options, "root": str(path)}
+    raise InvalidDataset(f"no folder for datasets holds {root!r}; LETHE_DATASET_ROOTS names the folders on each worker")
+
+
+def _check_relative(options: Mapping[str, Any]) -> None:
+    for name in ("root", "table"):
+        parts = Path(str(options.get(name, "."))).parts
+        if ".." in parts or "/" in parts:
+            raise InvalidDataset(f"dataset.options.{name} must be a path without '..', was {options[name]!r}")
+    if "cache" in options:
+        raise InvalidDataset("dataset.options.cache is for absolute roots; leave it out")
+
+
+def _check_links(root: Path, roots: Sequence[Path]) -> None:
+    """Raise InvalidDataset if a link at or below `root` leads out of the folders for datasets."""
+    _check_inside(root, roots)
+    for folder, names, files in os.walk(root):
+        for name in (*names, *files):
+            path = Path(folder, name)
+            if path.is_symlink():
+                _check_inside(path, roots)
+
+
+def _check_inside(path: Path, roots: Sequence[Path]) -> None:
+    if not any(path.resolve().is_relative_to(root) for root in roots):
+        raise InvalidDataset(f"{path.name!r} is a link that leads out of the folders for datasets")

@@ -1,0 +1,174 @@
+"""Drawing the forget set: by person, at random, by class, by given ids, or with labels confused."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.competition.file import ForgetSet
+from lethe.competition.visibility import Visibility
+from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.errors import InvalidSplit
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The forget set (ascending positions in the dataset), and the labels for training on the complete data."""
+
+    indices: Indices
+    labels: NDArray[np.int64]
+
+
+def draw_forget_set(
+    dataset: ImageDataset,
+    train: Indices,
+    taken: Indices,
+    forget: ForgetSet,
+    *,
+    visibility: Visibility,
+    generator: np.random.Generator,
+) -> Drawn:
+    """Return the forget set of one split.
+
+    taken: images that another split forgets; neither they nor their persons are drawn again.
+    Raises InvalidSplit where nothing (or too little) is left to draw from.
+    """
+    free = train[~np.isin(dataset.persons[train], dataset.persons[taken])]
+    labels = dataset.labels
+    if forget.by == "class":
+        chosen = free[np.isin(labels[free], _named(forget.classes, forget.private_classes, visibility, "classes"))]
+    elif forget.by == "ids":
+        chosen = _given(free, _named(forget.ids, forget.private_ids, visibility, "ids"))
+    elif forget.by == "interclass-confusion":
+        chosen, labels = _confused(dataset, free, _wanted(forget, train), forget, generator)
+    elif forget.by == "iid-confusion":
+        chosen = _evenly(dataset, free, _wanted(forget, train), generator)
+        labels = _mislabelled(dataset, chosen, generator)
+    elif forget.by == "random":
+        chosen = _at_random(dataset, free, _wanted(forget, train), forget, generator)
+    else:
+        chosen = _whole_persons(dataset, free, _wanted(forget, train), forget, generator)
+    if len(chosen) == 0:
+        raise InvalidSplit(f"the {visibility} forget set (splits.forget.by = {forget.by!r}) would be empty")
+    return Drawn(indices=np.sort(chosen), labels=labels)
+
+
+def _wanted(forget: ForgetSet, train: Indices) -> int:
+    wanted = round(forget.fraction * len(train))
+    if wanted == 0:
+        raise InvalidSplit(
+            f"splits.forget.fraction {forget.fraction} of {len(train)} training images is no image: "
+            f"the forget set would be empty; use at least {1 / len(train):.2g}"
+        )
+    return wanted
+
+
+def _weights(dataset: ImageDataset, positions: Indices, forget: ForgetSet) -> NDArray[np.float64]:
+    weight_of_class = np.ones(dataset.n_classes)
+    for name, weight in forget.class_skew.items():
+        if not name.isdigit() or int(name) >= dataset.n_classes:
+            raise InvalidSplit(f"splits.forget.class_skew names class {name!r}: allowed are 0..{dataset.n_classes - 1}")
+        if weight < 0:
+            raise InvalidSplit(f"splits.forget.class_skew of class {name} must be >= 0, was {weight}")
+        weight_of_class[int(name)] = weight
+    return weight_of_class[dataset.labels[positions]]
+
+
+def _at_random(
+    dataset: ImageDataset, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+) -> Indices:
+    weights = _weights(dataset, free, forget)
+    possible = free[weights > 0]
+    if wanted > len(possible):
+        raise InvalidSplit(f"{wanted} images are to be forgotten, but only {len(possible)} can be drawn")
+    return free[_weighted_order(weights, generator)[:wanted]]
+
+
+def _whole_persons(
+    dataset: ImageDataset, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+) -> Indices:
+    """Return all images of persons drawn one after the other, for as long as the number wanted is not passed.
+
+    A person who would pass it is skipped, so the set is at most one image-rich person short of `wanted`.
+    """
+    persons, person_of, counts = np.unique(dataset.persons[free], return_inverse=True, return_counts=True)
+    weights = np.bincount(person_of, weights=_weights(dataset, free, forget)) / counts
+    chosen: list[int] = []
+    n_chosen = 0
+    for person in _weighted_order(weights, generator):
+        if n_chosen + counts[person] <= wanted:
+            chosen.append(person)
+            n_chosen += int(counts[person])
+    if not chosen and len(persons):
+        raise InvalidSplit(
+            f"splits.forget.fraction allows {wanted} images, but the smallest person has {counts.min()}: "
+            "the forget set would be empty"
+        )
+    return free[np.isin(person_of, chosen)]
+
+
+def _weighted_order(weights: NDArray[np.float64], generator: np.random.Generator) -> Indices:
+    """Return positions drawn without replacement with these relative weights (Efraimidis and Spirakis 2006)."""
+    keys = generator.exponential(size=len(weights))
+    possible = weights > 0
+    keys = np.divide(keys, weights, out=np.full_like(keys, np.inf), where=possible)
+    return np.argsort(keys, kind="stable")[: int(possible.sum())]
+
+
+def _confused(
+    dataset: ImageDataset, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+) -> tuple[Indices, NDArray[np.int64]]:
+    """Return `wanted` images, half of each of two classes, with swapped labels (Goel et al. 2023, section 2.3)."""
+    if len(forget.classes) != 2 or forget.classes[0] == forget.classes[1]:
+        raise InvalidSplit(f"interclass-confusion needs two classes in splits.forget.classes, had {forget.classes}")
+    labels = dataset.labels.copy()
+    parts: list[Indices] = []
+    for label, other in (forget.classes, forget.classes[::-1]):
+        of_class = free[dataset.labels[free] == label]
+        half = wanted // 2 if parts else (wanted + 1) // 2
+        if half > len(of_class):
+            raise InvalidSplit(f"class {label} has {len(of_class)} training images left, {half} are to be confused")
+        part = generator.permutation(of_class)[:half]
+        labels[part] = other
+        parts.append(part)
+    return np.concatenate(parts), labels
+
+
+def _evenly(dataset: ImageDataset, free: Indices, wanted: int, generator: np.random.Generator) -> Indices:
+    """Return `wanted` images, as many of each class as of any other, up to one."""
+    shares = np.full(dataset.n_classes, wanted // dataset.n_classes)
+    shares[generator.permutation(dataset.n_classes)[: wanted % dataset.n_classes]] += 1
+    parts: list[Indices] = []
+    for label, share in enumerate(shares):
+        of_class = free[dataset.labels[free] == label]
+        if share > len(of_class):
+            raise InvalidSplit(f"class {label} has {len(of_class)} training images left, {share} are to be confused")
+        parts.append(generator.permutation(of_class)[:share])
+    return np.concatenate(parts)
+
+
+def _mislabelled(dataset: ImageDataset, chosen: Indices, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return all labels, those of the chosen images each replaced by another class (Goel et al. 2023, section 2.3)."""
+    labels = dataset.labels.copy()
+    shifts = generator.integers(1, dataset.n_classes, size=len(chosen))
+    labels[chosen] = (labels[chosen] + shifts) % dataset.n_classes
+    return labels
+
+
+def _given(free: Indices, ids: tuple[int, ...]) -> Indices:
+    missing = np.setdiff1d(np.asarray(ids, dtype=np.int64), free)
+    if len(missing):
+        raise InvalidSplit(
+            f"{len(missing)} of {len(ids)} forget ids are not in this split's training set, the first is {missing[0]}"
+        )
+    return np.unique(np.asarray(ids, dtype=np.int64))
+
+
+def _named(public: tuple[int, ...], private: tuple[int, ...], visibility: Visibility, name: str) -> tuple[int, ...]:
+    chosen = public if visibility == Visibility.PUBLIC else private
+    field = name if visibility == Visibility.PUBLIC else f"private_{name}"
+    if not chosen:
+        raise InvalidSplit(f"splits.forget.{field} must name what the {visibility} split forgets; it was empty")
+    return chosen

@@ -1,0 +1,83 @@
+"""A set of a split as stored on disk: images as bytes, labels, ids, persons."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.errors import DamagedSplit
+from lethe.data.files import read_tensors, write_tensors
+from lethe.data.partition import Cut, Indices
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """images uint8 [n, C, H, W]; labels, ids and persons int64 [n]. Read from a file it is memory-mapped."""
+
+    images: Tensor
+    labels: Tensor
+    ids: Tensor
+    persons: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def cut_from(cls, dataset: ImageDataset, indices: Indices, labels: NDArray[np.int64]) -> Self:
+        """Return the images at `indices`; their ids are their positions in the dataset."""
+        return cls(
+            images=torch.from_numpy(np.ascontiguousarray(dataset.images[indices])),
+            labels=torch.from_numpy(labels[indices]),
+            ids=torch.from_numpy(indices.copy()),
+            persons=torch.from_numpy(dataset.persons[indices]),
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the set at `path`. Raises DamagedSplit or SplitNotPrepared."""
+        tensors = read_tensors(path)
+        names = ("images", "labels", "ids", "persons")
+        missing = [name for name in names if name not in tensors]
+        if missing:
+            raise DamagedSplit(f"{path} has no tensor {missing[0]!r}: prepare the split again to make this file again")
+        return cls(**{name: tensors[name] for name in names})
+
+    def write(self, path: Path) -> None:
+        write_tensors(path, {"images": self.images, "labels": self.labels, "ids": self.ids, "persons": self.persons})
+
+    def part(self, start: int, stop: int) -> "StoredSet":
+        window = slice(start, stop)
+        return StoredSet(self.images[window], self.labels[window], self.ids[window], self.persons[window])
+
+
+SET_PATHS = {
+    "retain": "visible/retain.safetensors",
+    "forget": "visible/forget.safetensors",
+    "validation": "visible/validation.safetensors",
+    "test": "hidden/test.safetensors",
+}
+
+
+TRUE_LABELS = "hidden/forget_true_labels.safetensors"
+
+
+def write_true_labels(split_dir: Path, dataset: ImageDataset, cut: Cut) -> None:
+    """Write the forget set's labels as the dataset has them: training may have been given others."""
+    write_tensors(split_dir / TRUE_LABELS, {"labels": torch.from_numpy(dataset.labels[cut.forget].copy())})
+
+
+def read_true_labels(split_dir: Path) -> NDArray[np.int64] | None:
+    """Return the forget set's true labels, or None where the split does not keep them."""
+    path = split_dir / TRUE_LABELS
+    return read_tensors(path)["labels"].numpy() if path.is_file() else None
+
+
+def write_sets(split_dir: Path, dataset: ImageDataset, cut: Cut) -> None:
+    """Write the four sets of a split."""
+    for name, indices in cut.sets():
+        StoredSet.cut_from(dataset, indices, cut.labels).write(split_dir / SET_PATHS[name])

@@ -1,0 +1,121 @@
+"""Tokenizers from files: `tokenizer.json` (package tokenizers) and SentencePiece `.model` (package sentencepiece).
+
+Only the trusted side tokenizes: participants get token numbers.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from lethe.data.text_errors import InvalidTokenizer
+
+START_TOKENS = ("<s>", "<|begin_of_text|>", "<bos>")
+END_TOKENS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>")
+
+
+class Tokenizer(Protocol):
+    """start_id: put before a text, None if the tokenizer has none. end_id: after an answer, and for padding."""
+
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    @property
+    def start_id(self) -> int | None: ...
+
+    @property
+    def end_id(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text that begins a sequence, without start and end."""
+
+    def encode_continuation(self, text: str) -> list[int]:
+        """Return the tokens of a text that follows other text after a space."""
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of tokens, without start, end and outer spaces."""
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Return the tokenizer of a `.json` or `.model` file.
+
+    Raises InvalidTokenizer if the file cannot be read, has no end token, or the package that reads it is missing.
+    """
+    if path.suffix == ".json":
+        return JsonTokenizer(path)
+    if path.suffix == ".model":
+        return SentencePieceTokenizer(path)
+    raise InvalidTokenizer(f"{path.name}: a tokenizer is a tokenizer.json or a SentencePiece .model file")
+
+
+def require_tokenizer_fits(tokenizer: Tokenizer, vocabulary_size: int) -> None:
+    """Raise InvalidTokenizer if the tokenizer has tokens for which the network has no row."""
+    if tokenizer.vocabulary_size > vocabulary_size:
+        raise InvalidTokenizer(
+            f"the tokenizer has {tokenizer.vocabulary_size} tokens, the network {vocabulary_size}: it must have at "
+            f"least as many; is this the tokenizer that the network was trained with?"
+        )
+
+
+class JsonTokenizer:
+    """A tokenizer.json, read by the package tokenizers."""
+
+    def __init__(self, path: Path) -> None:
+        library = _library("tokenizers")
+        try:
+            self._tokenizer: Any = library.Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise InvalidTokenizer(f"{path.name} cannot be read as tokenizer.json: {error}") from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        end = self._first(END_TOKENS)
+        if end is None:
+            raise InvalidTokenizer(f"{path.name} has no end token; expected one of {', '.join(END_TOKENS)}")
+        self.start_id, self.end_id = self._first(START_TOKENS), end
+        self.vocabulary_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def _first(self, names: tuple[str, ...]) -> int | None:
+        return next((i for name in names if (i := self._tokenizer.token_to_id(name)) is not None), None)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_continuation(self, text: str) -> list[int]:
+        return self.encode(" " + text)
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model, which puts a space before a text by itself."""
+
+    def __init__(self, path: Path) -> None:
+        library = _library("sentencepiece")
+        try:
+            self._processor: Any = library.SentencePieceProcessor(model_file=str(path))
+        except Exception as error:
+            raise InvalidTokenizer(f"{path.name} cannot be read as a SentencePiece model: {error}") from error
+        start, self.end_id = int(self._processor.bos_id()), int(self._processor.eos_id())
+        if self.end_id < 0:
+            raise InvalidTokenizer(f"{path.name} has no end token (eos)")
+        self.start_id = start if start >= 0 else None
+        self.vocabulary_size = int(self._processor.vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._processor.encode(text))
+
+    def encode_continuation(self, text: str) -> list[int]:
+        return self.encode(text)
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self._processor.decode([i for i in ids if i not in (self.start_id, self.end_id)])).strip()
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InvalidTokenizer(
+            f"this tokenizer file is read by the package {name}, which is not installed; it comes with the extra "
+            f"`text` of lethe-unlearning"
+        ) from error

@@ -1,0 +1,1 @@
+"""Memory and arithmetic of the device that computes."""

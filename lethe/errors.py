@@ -1,0 +1,122 @@
+"""One tree of errors. Each says what was wrong, the value, and what is allowed.
+
+Routers turn an AppError into an RFC 9457 problem document; nothing below them knows HTTP.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import ValidationError
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One wrong value: where it stands, what it was, what is allowed."""
+
+    field: str
+    message: str
+    value: str | None = None
+    line: int | None = None
+
+
+class AppError(Exception):
+    """Base of every expected error. `status` is the HTTP status, `slug` names the problem type."""
+
+    status: ClassVar[int] = 400
+    slug: ClassVar[str] = "bad-request"
+    title: ClassVar[str] = "The request cannot be carried out"
+
+    def __init__(
+        self, detail: str, *, violations: tuple[Violation, ...] = (), retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.violations = violations
+        self.retry_after_s = retry_after_s
+
+
+class NotFound(AppError):
+    status, slug, title = 404, "not-found", "Not found"
+
+
+class NotAuthenticated(AppError):
+    status, slug, title = 401, "not-authenticated", "Log in first"
+
+
+class NotAllowed(AppError):
+    status, slug, title = 403, "not-allowed", "No permission"
+
+
+class Conflict(AppError):
+    status, slug, title = 409, "conflict", "The state does not allow this"
+
+
+class TooLarge(AppError):
+    status, slug, title = 413, "too-large", "The upload is too large"
+
+
+class UnsupportedMedia(AppError):
+    status, slug, title = 415, "unsupported-media", "The body's type is not the one that is read here"
+
+
+class InvalidInput(AppError):
+    status, slug, title = 422, "invalid-input", "Check your input"
+
+
+class InvalidSubmission(InvalidInput):
+    slug, title = "invalid-submission", "The submission cannot be run"
+
+
+class InvalidCompetitionFile(InvalidInput):
+    slug, title = "invalid-competition-file", "The competition file has mistakes"
+
+    @classmethod
+    def from_validation(cls, error: ValidationError, *, source: str) -> "InvalidCompetitionFile":
+        violations = violations_of(error)
+        lines = "\n".join(f"  {v.field}: {v.message}" + (f" (was {v.value})" if v.value else "") for v in violations)
+        return cls(f"{source}:\n{lines}", violations=violations)
+
+
+class QuotaExceeded(AppError):
+    """`headers` say what is left and when more is, as in every other answer about submissions."""
+
+    status, slug, title = 429, "quota-exceeded", "The quota is used up"
+
+    def __init__(self, detail: str, *, headers: dict[str, str], retry_after_s: int | None = None) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)
+        self.headers = headers
+
+
+class RateLimited(AppError):
+    status, slug, title = 429, "rate-limited", "Too many requests"
+
+
+class HostFault(AppError):
+    """The host's own failure: retried, alerted, never shown as the participant's."""
+
+    status, slug, title = 503, "host-fault", "Platform failure"
+
+
+class Overloaded(HostFault):
+    """More requests wait than the server can answer within reason."""
+
+    slug, title = "overloaded", "The server has too much to do"
+
+
+def violations_of(error: ValidationError) -> tuple[Violation, ...]:
+    """Return pydantic's findings in our words."""
+    return tuple(
+        Violation(
+            field=".".join(str(part) for part in item["loc"]) or "file",
+            message=item["msg"].removeprefix("Value error, "),
+            value=_shown(item.get("input")),
+        )
+        for item in error.errors()
+    )
+
+
+def _shown(value: object) -> str | None:
+    if value is None or isinstance(value, dict | list):
+        return None
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

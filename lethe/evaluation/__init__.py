@@ -1,0 +1,1 @@
+"""From a model's weights to the arrays that metrics read."""

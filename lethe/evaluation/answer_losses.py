@@ -1,0 +1,133 @@
+"""What a language model makes of given answers: losses, and per token what the metrics of answers need."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lethe.data.answer_batches import IGNORED_LABEL, TokenizedAnswer, batches_by_length, pad_answers
+from lethe.networks.llama import Llama
+
+Float64 = npt.NDArray[np.float64]
+
+
+def sequence_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed loss of every sequence's labelled tokens, and the number of its labels; shape (n,) each.
+
+    logits: (n, tokens, vocabulary), position t for token t + 1. labels: (n, tokens), -100 where there is no loss.
+    Source: TOFU's `get_batch_loss`; the count includes a label at the first position, as there.
+    """
+    losses = functional.cross_entropy(
+        logits[:, :-1].transpose(1, 2), labels[:, 1:], ignore_index=IGNORED_LABEL, reduction="none"
+    )
+    return losses.sum(dim=-1), (labels != IGNORED_LABEL).sum(dim=-1)
+
+
+def answer_logits(network: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits of the labelled tokens alone, (m, vocabulary), their labels (m,) and their rows in the batch (m,).
+
+    A `Llama` computes its output layer for these tokens only: it is the largest part of a small network.
+    """
+    labels = batch["labels"][:, 1:]
+    used = labels != IGNORED_LABEL
+    if isinstance(network, Llama):
+        states = network.hidden_states(batch["input_ids"], batch["attention_mask"])
+        logits = network.logits(states[:, :-1][used])
+    else:
+        output = network(batch["input_ids"], batch["attention_mask"])
+        logits = getattr(output, "logits", output)[:, :-1][used]
+    return logits, labels[used], used.nonzero()[:, 0]
+
+
+@dataclass(frozen=True)
+class AnswerStatistics:
+    """Arrays of one model and n answers. L: the longest answer's tokens without its end; shorter rows end in 0.
+
+    loss: nats per token, with the end token, shape (n,). n_tokens: tokens with the end, (n,). The others are of the
+    tokens without the end, (n, L): log probability, whether it is the first choice, and mean and variance of log p
+    over the vocabulary, weighted by p.
+    """
+
+    loss: Float64
+    n_tokens: npt.NDArray[np.int64]
+    token_log_probability: npt.NDArray[np.float32]
+    token_correct: npt.NDArray[np.bool_]
+    token_mean: npt.NDArray[np.float32]
+    token_variance: npt.NDArray[np.float32]
+
+
+@torch.inference_mode()
+def answer_statistics(
+    network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
+) -> AnswerStatistics:
+    """Return the statistics of the answers, in their order. The network is evaluated as it is, in `eval()` mode."""
+    device = next(network.parameters()).device
+    network.eval()
+    n_tokens = np.array([answer.answer_tokens for answer in answers], np.int64)
+    result = _empty(n_tokens)
+    for rows in batches_by_length([len(answer.tokens) for answer in answers], batch_size):
+        batch = pad_answers([answers[row] for row in rows], padding_id=padding_id)
+        logits, labels, _ = answer_logits(network, {name: tensor.to(device) for name, tensor in batch.items()})
+        _fill(result, rows, n_tokens, _token_statistics(logits.float(), labels))
+    return result
+
+
+@torch.inference_mode()
+def answer_losses(
+    network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
+) -> Float64:
+    """Return the loss per token of every answer, nats, shape (n,): a fraction of the cost of all statistics."""
+    device = next(network.parameters()).device
+    network.eval()
+    losses = np.empty(len(answers), np.float64)
+    for rows in batches_by_length([len(answer.tokens) for answer in answers], batch_size):
+        batch = pad_answers([answers[row] for row in rows], padding_id=padding_id)
+        logits, labels, owners = answer_logits(network, {name: tensor.to(device) for name, tensor in batch.items()})
+        per_token = functional.cross_entropy(logits.float(), labels, reduction="none").double()
+        sums = torch.zeros(len(rows), dtype=torch.float64, device=device).index_add_(0, owners, per_token)
+        losses[rows] = sums.cpu().numpy() / [answers[row].answer_tokens for row in rows]
+    return losses
+
+
+def _token_statistics(logits: Tensor, labels: Tensor) -> dict[str, npt.NDArray[np.float32]]:
+    log_p = torch.log_softmax(logits, dim=-1)
+    p = log_p.exp()
+    mean = (p * log_p).sum(dim=-1)
+    statistics = {
+        "token_log_probability": log_p.gather(1, labels[:, None])[:, 0],
+        "token_correct": log_p.argmax(dim=-1) == labels,
+        "token_mean": mean,
+        "token_variance": (p * log_p.square()).sum(dim=-1) - mean.square(),
+    }
+    return {name: values.cpu().numpy() for name, values in statistics.items()}
+
+
+def _empty(n_tokens: npt.NDArray[np.int64]) -> AnswerStatistics:
+    shape = (len(n_tokens), int(n_tokens.max()) - 1)
+    return AnswerStatistics(
+        loss=np.empty(len(n_tokens), np.float64),
+        n_tokens=n_tokens,
+        token_log_probability=np.zeros(shape, np.float32),
+        token_correct=np.zeros(shape, np.bool_),
+        token_mean=np.zeros(shape, np.float32),
+        token_variance=np.zeros(shape, np.float32),
+    )
+
+
+def _fill(
+    result: AnswerStatistics,
+    rows: list[int],
+    n_tokens: npt.NDArray[np.int64],
+    of_tokens: dict[str, npt.NDArray[np.float32]],
+) -> None:
+    first = 0
+    for row in rows:
+        end = first + int(n_tokens[row])
+        result.loss[row] = -of_tokens["token_log_probability"][first:end].astype(np.float64).mean()
+        for name, values in of_tokens.items():
+            getattr(result, name)[row, : end - first - 1] = values[first : end - 1]
+        first = end

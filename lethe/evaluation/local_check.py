@@ -1,0 +1,177 @@
+"""A local check of a file: checked as at upload, then run a few times on a starter kit's public sample."""
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lethe.competition.file import Limits, Metric, Submissions
+from lethe.errors import InvalidInput, InvalidSubmission
+from lethe.evaluation.child_runs import ChildResult, ChildRuns
+from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
+from lethe.metrics.epsilon.score import ModelOutputs
+from lethe.preparation.sample_models import sample_evaluator
+from lethe.submission.package import Package, load_package
+
+FEWEST_FOR_A_SCORE = 3
+MESSAGES = {
+    "timeout": "The run took longer than one run may take.",
+    "no-entry-point": "The file has no such function at its top level.",
+    "wrong-signature": "The function cannot be called with (net, retain, forget, validation).",
+    "wrong-weights": "The unlearned model's state_dict differs from the original model's in names, shapes or dtypes.",
+    "cuda-required": "The code requires a GPU, and there is none here.",
+    "no-weights": "The run ended before its weights were complete.",
+}
+OnRun = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A starter kit on this machine."""
+
+    data: Path
+    about: dict[str, Any]
+
+    @classmethod
+    def at(cls, folder: Path) -> "Kit":
+        """Return the kit in `folder`. Raises InvalidInput if there is none."""
+        path = folder / "data" / "kit.json"
+        if not path.is_file():
+            raise InvalidInput(f"{folder} is no starter kit: it has no data/kit.json; `lethe init` makes one")
+        return cls(data=folder / "data", about=json.loads(path.read_text(encoding="utf-8")))
+
+    @property
+    def limits(self) -> Limits:
+        return Limits.model_validate(self.about["limits"])
+
+    @property
+    def submissions(self) -> Submissions:
+        return Submissions.model_validate(self.about["submissions"])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed. file, line: the innermost line of the participant's own code; empty where none is known."""
+
+    error_class: str
+    message: str
+    exception_type: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass
+class Checked:
+    """What was found. `failure` is the first; `log` what the runs printed. seconds: of each run but for set-up."""
+
+    package: Package
+    seconds: list[float] = field(default_factory=list)
+    setup_s: float = 0.0  # what a notebook takes once, before its first model
+    peak_memory_mib: float = 0.0
+    outputs: list[RunOutputs] = field(default_factory=list)
+    failure: Failure | None = None
+    log: str = ""
+    estimate: float | None = None
+    sandbox: str = "none"
+
+    def as_json(self, kit: Kit) -> dict[str, Any]:
+        """Return everything as plain values."""
+        failed = self.failure
+        run_s = statistics.median(self.seconds) if self.seconds else None
+        return {
+            "kind": self.package.kind,
+            "entry_point": self.package.entry_point.as_data(),
+            "runs": len(self.outputs),
+            "run_s": run_s,
+            "run_limit_s": kit.about["run_wall_time_s"],
+            "all_runs_s": self.setup_s + run_s * kit.about["n_models"] if run_s is not None else None,
+            "all_runs_limit_s": kit.limits.wall_time_s,
+            "n_models": kit.about["n_models"],
+            "peak_memory_mib": self.peak_memory_mib,
+            "retain_accuracy": float(np.mean([o.retain_accuracy for o in self.outputs])) if self.outputs else None,
+            "validation_accuracy": float(np.mean([o.test_accuracy for o in self.outputs])) if self.outputs else None,
+            "score_estimate": self.estimate,
+            "sandbox": self.sandbox,
+            "failure": None if failed is None else {name: value or None for name, value in asdict(failed).items()},
+        }
+
+
+def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked:
+    """Check a file as the server would at upload, and run it in a child process, without a sandbox.
+
+    Raises InvalidSubmission for what would be refused at upload, and for a notebook that writes its own models: only
+    the server's sandbox has the folders that it reads and writes.
+    """
+    package = load_package(path.read_bytes(), path.name, modes=kit.submissions.modes)
+    if package.entry_point.mode == "notebook":
+        raise InvalidSubmission(
+            f"{path.name} writes its models itself, which only the server's sandbox can run: check it from a checkout "
+            "of Lethe, or submit it; its run on the public sample shows its complete log"
+        )
+    checked = Checked(package)
+    evaluator = sample_evaluator(kit.data)
+    with tempfile.TemporaryDirectory(prefix="lethe-check-") as name:
+        code_dir = stage_files(package, Path(name))
+        limit_s = float(kit.about["run_wall_time_s"])
+        with ChildRuns(kit.data, code_dir, package.entry_point, wall_time_s=limit_s) as child:
+            for run in range(runs):
+                result = child.run(run, seed=run)
+                checked.peak_memory_mib = max(checked.peak_memory_mib, result.peak_memory_mib)
+                if result.weights is None:
+                    checked.failure = failure_of(result)
+                    break
+                try:
+                    checked.outputs.append(evaluator.evaluate(result.weights))
+                except NonFiniteOutputs as error:
+                    checked.failure = Failure(error.slug, error.detail)
+                    break
+                checked.seconds.append(result.wall_time_s)
+                on_run(run + 1)
+            checked.log = child.log()
+    if checked.failure is None:
+        checked.estimate = estimate_score(checked.outputs, kit)
+    return checked
+
+
+def failure_of(result: ChildResult) -> Failure:
+    """Return why a run in a child process failed."""
+    fault = dict(result.fault or {})
+    error_class, kind = str(fault.get("class", "exception")), next(iter(fault.get("mro", ())), "")
+    message = MESSAGES.get(error_class, f"The code raised {kind or 'an exception'}; the log has the traceback.")
+    return Failure(error_class, message, kind, str(fault.get("file", "")), int(fault.get("line", 0)))
+
+
+def stage_files(package: Package, stage: Path) -> Path:
+    code_dir = stage / "code"
+    for name, content in package.files.items():
+        path = code_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return code_dir
+
+
+def estimate_score(outputs: list[RunOutputs], kit: Kit) -> float | None:
+    """Return the score of these runs against as many of the kit's retrained models, if they are enough."""
+    retrained = model_outputs(kit.data / "retrained_outputs.safetensors")
+    n = min(len(outputs), len(retrained.confidences))
+    if n < FEWEST_FOR_A_SCORE or retrained.retain_accuracy is None or retrained.test_accuracy is None:
+        return None
+    unlearned = ShardOutputs(
+        confidences=np.stack([output.confidences for output in outputs[:n]]),
+        retain_accuracy=np.array([output.retain_accuracy for output in outputs[:n]]),
+        test_accuracy=np.array([output.test_accuracy for output in outputs[:n]]),
+        wall_time_s=np.zeros(n),
+    )
+    metric = Metric.model_validate(kit.about["metric"]).model_copy(update={"bootstrap_resamples": 0})
+    return score_outputs(
+        ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
+        ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
+        metric=metric,
+    ).headline

@@ -1,0 +1,127 @@
+"""A language model's arrays: what it makes of the questions of a competition, for the metrics of answers.
+
+Names and shapes are those of the catalogue of arrays, without the axis of runs, which `stack_runs` adds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer, tokenize_prompt
+from lethe.data.question_answers import QuestionAnswer
+from lethe.data.text_errors import InvalidText
+from lethe.data.tokenizers import Tokenizer
+from lethe.evaluation.answer_losses import AnswerStatistics, answer_losses, answer_statistics
+from lethe.evaluation.generation import MAX_NEW_TOKENS, generate_greedily
+from lethe.metrics.text.membership_attacks import compressed_sizes
+from lethe.metrics.text.probabilities import logit_scaled
+from lethe.metrics.text.rouge import rouge_l_recalls
+from lethe.networks.llama import Llama
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """Questions as tokens. paraphrased: the answers themselves where a question has no paraphrase.
+
+    wrong: one list per question, all of one length (0: no truth ratio).
+    """
+
+    name: str
+    questions: tuple[QuestionAnswer, ...]
+    prompts: tuple[list[int], ...]
+    answers: tuple[TokenizedAnswer, ...]
+    paraphrased: tuple[TokenizedAnswer, ...]
+    wrong: tuple[tuple[TokenizedAnswer, ...], ...]
+
+
+def tokenize_questions(
+    name: str, questions: Sequence[QuestionAnswer], tokenizer: Tokenizer, *, context: int
+) -> QuestionSet:
+    """Return the questions as tokens.
+
+    Raises InvalidText if an answer is empty or too long for the context, or questions differ in their number of wrong
+    answers.
+    """
+    counts = sorted({len(question.wrong_answers) for question in questions})
+    if len(counts) > 1:
+        raise InvalidText(f"the {name} questions have {counts} wrong answers: each must have the same number")
+
+    def tokens(question: QuestionAnswer, answer: str) -> TokenizedAnswer:
+        return tokenize_answer(tokenizer, question.question, answer, context=context)
+
+    return QuestionSet(
+        name=name,
+        questions=tuple(questions),
+        prompts=tuple(tokenize_prompt(tokenizer, question.question) for question in questions),
+        answers=tuple(tokens(question, question.answer) for question in questions),
+        paraphrased=tuple(tokens(question, question.paraphrased_answer or question.answer) for question in questions),
+        wrong=tuple(tuple(tokens(question, text) for text in question.wrong_answers) for question in questions),
+    )
+
+
+def question_arrays(
+    network: Llama, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
+) -> tuple[Arrays, list[str]]:
+    """Return losses and ROUGE recalls of one set, and the generated answers.
+
+    Keys: `<name>_answer_loss`, `_paraphrased_loss` (n,), `_wrong_loss` (n, n_wrong), `_rouge_recall` (n,). A set
+    without questions gives empty arrays, which metrics read as "n/a without pretraining".
+    """
+    name, n = questions.name, len(questions.questions)
+    generated = generated_answers(network, questions, tokenizer, max_new_tokens=max_new_tokens)
+    padding_id = tokenizer.end_id
+    wrong = [answer for answers in questions.wrong for answer in answers]
+    arrays: Arrays = {
+        f"{name}_answer_loss": answer_losses(network, questions.answers, padding_id=padding_id),
+        f"{name}_paraphrased_loss": answer_losses(network, questions.paraphrased, padding_id=padding_id),
+        f"{name}_wrong_loss": answer_losses(network, wrong, padding_id=padding_id).reshape(n, -1 if n else 1),
+        f"{name}_rouge_recall": rouge_l_recalls([question.answer for question in questions.questions], generated),
+    }
+    return arrays, generated
+
+
+def generated_answers(
+    network: Llama, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
+) -> list[str]:
+    """Return the network's own answers to the questions, generated greedily."""
+    tokens = generate_greedily(network, questions.prompts, end_id=tokenizer.end_id, max_new_tokens=max_new_tokens)
+    return [tokenizer.decode(ids) for ids in tokens]
+
+
+def token_arrays(network: Llama, questions: QuestionSet, tokenizer: Tokenizer) -> tuple[Arrays, Arrays]:
+    """Return what memorisation and membership attacks need: arrays of the network, and arrays of the questions alone.
+
+    Keys: `<name>_token_correct`, `_token_log_probability`, `_token_mean`, `_token_variance` (n, L), and
+    `_answer_tokens`, `_compressed_bytes` (n,).
+    """
+    found: AnswerStatistics = answer_statistics(network, questions.answers, padding_id=tokenizer.end_id)
+    name = questions.name
+    own: Arrays = {
+        f"{name}_token_correct": found.token_correct,
+        f"{name}_token_log_probability": found.token_log_probability,
+        f"{name}_token_mean": found.token_mean,
+        f"{name}_token_variance": found.token_variance,
+    }
+    shared: Arrays = {
+        f"{name}_answer_tokens": found.n_tokens,
+        f"{name}_compressed_bytes": compressed_sizes([question.answer for question in questions.questions]),
+    }
+    return own, shared
+
+
+def confidences(forget_answer_loss: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return the statistic h of every forgotten answer that the epsilon score compares, shape as given.
+
+    It is log(p / (1 - p)) of the answer probability per token, p = exp(-loss), in the place of an image's true class.
+    """
+    return logit_scaled(forget_answer_loss)
+
+
+def stack_runs(runs: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
+    """Return the arrays of several models with the axis of runs in front."""
+    return {name: np.stack([run[name] for run in runs]) for name in runs[0]}

@@ -1,0 +1,95 @@
+"""Bad teacher: imitate a random network on the forget set and the original one on the retain set.
+
+Two frozen teachers are made: the original network, and one of the same architecture with fresh random weights. The
+network is trained on a part of the retain set and the whole forget set together; each example's target is the softmax
+of its own teacher. The forget set is driven towards the outputs of a network that knows nothing.
+
+Pseudo-code:
+    good, bad = frozen copies, bad drawn again; one pass over SHARE of the retain set and the forget set, shuffled:
+        t = softmax(bad(x) / T) on forget examples, softmax(good(x) / T) on the others
+        step Adam on mean over examples and classes of t * (log t - log softmax(net(x) / T))
+
+Source: Chundawat et al. 2023; as in Foster et al. 2024 and the MIAU paper: Adam 1e-4, 1 epoch, SHARE 0.3, T 1.
+Budget: 5/3 * EPOCHS * (SHARE + |S| / |R|) epochs over the retain set (two more forward passes).
+Deterministic: no
+Differences: the texts write a KL divergence; the programs average it over examples and classes, so the learning rate
+    is C times smaller than it looks, as here. The program of Cadet et al. always takes a ResNet-18 as bad teacher.
+Needs: forget images, second network
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+
+LR = 1e-4  # lethe: tune LR = log(1e-5, 1e-1)
+EPOCHS = 1  # lethe: tune EPOCHS = int(1, 6)
+SHARE = 0.3  # lethe: tune SHARE = uniform(0, 1)
+T = 1.0  # lethe: tune T = uniform(0.5, 5)
+
+
+def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
+    good = frozen_copy(net)
+    bad = frozen_copy(net)
+    reinitialise(bad)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LR)
+    net.train()
+    for _ in range(EPOCHS):
+        for images, _, is_forget, _ in mixed(net, retain_loader, forget_loader, share=SHARE):
+            step(optimizer, two_teacher_loss(net(images), good(images), bad(images), is_forget))
+    net.eval()
+
+
+def two_teacher_loss(student: Tensor, good: Tensor, bad: Tensor, is_forget: Tensor) -> Tensor:
+    """Return KL(teacher || student) averaged over examples and classes. Logits: [n, C]; is_forget: [n]."""
+    teacher = torch.where(is_forget.bool()[:, None], bad, good)
+    target = (teacher / T).log_softmax(1)
+    return functional.kl_div((student / T).log_softmax(1), target, reduction="none", log_target=True).mean()
+
+
+def mixed(
+    net: nn.Module, retain_loader: Any, forget_loader: Any, *, share: float = 1.0, batch_size: int | None = None
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Yield (images, labels, is_forget, index) of `share` of the retain set and the forget set, shuffled together."""
+    device = next(net.parameters()).device
+    size = batch_size or retain_loader.batch_size
+    chosen = torch.randperm(len(retain_loader.dataset))[: round(share * len(retain_loader.dataset))].tolist()
+    examples = [(retain_loader.dataset, index, False) for index in chosen]
+    examples += [(forget_loader.dataset, index, True) for index in range(len(forget_loader.dataset))]
+    for part in torch.randperm(len(examples)).split(size):
+        if len(part) == 1 and net.training and any(isinstance(module, _BatchNorm) for module in net.modules()):
+            continue  # BatchNorm cannot train on a batch of one
+        picked = [examples[position] for position in part.tolist()]
+        samples = [dataset[index] for dataset, index, _ in picked]
+        yield (
+            torch.stack([sample["image"] for sample in samples]).to(device),
+            torch.tensor([int(sample["age_group"]) for sample in samples], device=device),
+            torch.tensor([is_forget for *_, is_forget in picked], device=device),
+            torch.tensor([index for _, index, _ in picked], device=device),
+        )
+
+
+def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def frozen_copy(net: nn.Module) -> nn.Module:
+    """Return the network as it is, for its outputs only."""
+    return copy.deepcopy(net).eval().requires_grad_(False)
+
+
+def reinitialise(net: nn.Module) -> None:
+    """Draw every weight again: by its layer's own rule, else (a transformer's tokens) from N(0, 0.02^2)."""
+    for module in net.modules():
+        own_rule = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+        if callable(own_rule):
+            own_rule()
+            continue
+        for parameter in module.parameters(recurse=False):
+            nn.init.normal_(parameter, std=0.02)

@@ -1,0 +1,177 @@
+"""What every method says of itself, read from its file without importing it: no torch is needed."""
+
+import ast
+import re
+import threading
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from lethe.errors import InvalidInput, NotFound
+
+FOLDER = Path(__file__).parent
+SECTIONS = ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "Needs")
+NEEDS = ("forget images", "forget labels", "validation", "convolutions", "second network")
+RANGE = re.compile(r"# lethe: tune (\w+) = (log|uniform|int|choice)\((.*)\)\s*$")
+
+Value = bool | int | float | str
+_ONE_AT_A_TIME = threading.Lock()  # Python 3.11 cannot build syntax trees in two threads at once
+PHASES = ("prepare", "erase0", "erase", "repair", "finish", "loss_scale")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a constant is searched. log, uniform and int: lowest and highest value; choice: all values."""
+
+    kind: Literal["log", "uniform", "int", "choice"]
+    values: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(repr(value) for value in self.values)})"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number, text or truth value at the top of a method's file that a user may set."""
+
+    name: str
+    value: Value
+    range: Range | None
+    note: str
+
+    @property
+    def type_name(self) -> str:
+        return type(self.value).__name__
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines."""
+
+    id: str
+    title: str
+    summary: str
+    pseudo_code: str
+    source: str
+    budget: str
+    deterministic: bool
+    differences: str
+    needs: tuple[str, ...]
+    constants: tuple[Constant, ...]
+    schedule: str | None
+    phases: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        ranges = {constant.name: None if constant.range is None else str(constant.range) for constant in self.constants}
+        plain = asdict(self)
+        for constant in plain["constants"]:
+            constant["range"] = ranges[constant["name"]]
+        return plain
+
+
+@cache
+def method_ids() -> tuple[str, ...]:
+    """Return the ids of all methods, in alphabetical order."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef unlearning(" in path.read_text("utf-8")))
+
+
+@cache
+def method_source(method_id: str) -> str:
+    """Return the text of a method's file. Raises NotFound, naming the nearest ids."""
+    known = method_ids()
+    if method_id not in known:
+        near = get_close_matches(method_id, known, n=3) or known
+        raise NotFound(f"there is no method {method_id!r}; there are {', '.join(near)}")
+    return (FOLDER / f"{method_id}.py").read_text("utf-8")
+
+
+@cache
+def method_tree(method_id: str) -> ast.Module:
+    """Return the syntax tree of a method's file, to be read only. Raises NotFound, naming the nearest ids."""
+    text = method_source(method_id)
+    with _ONE_AT_A_TIME:
+        return ast.parse(text)
+
+
+@cache
+def method_info(method_id: str) -> MethodInfo:
+    """Return what a method's file says. Raises NotFound for an unknown id, InvalidInput for an incomplete file."""
+    text = method_source(method_id)
+    tree = method_tree(method_id)
+    title, summary, sections = parse_docstring(ast.get_docstring(tree) or "", method_id)
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return MethodInfo(
+        id=method_id,
+        title=title,
+        summary=summary,
+        pseudo_code=sections["Pseudo-code"],
+        source=_one_line(sections["Source"]),
+        budget=_one_line(sections["Budget"]),
+        deterministic=sections["Deterministic"] == "yes",
+        differences=_one_line(sections["Differences"]),
+        needs=tuple(need for need in NEEDS if need in sections["Needs"].split(", ")),
+        constants=tuple(_constants(tree, text.splitlines())),
+        schedule=_schedule(tree),
+        phases=tuple(phase for phase in PHASES if phase in functions),
+    )
+
+
+def all_methods() -> tuple[MethodInfo, ...]:
+    """Return every method, in alphabetical order of ids."""
+    return tuple(method_info(method_id) for method_id in method_ids())
+
+
+def parse_docstring(text: str, method_id: str) -> tuple[str, str, dict[str, str]]:
+    """Return title, summary and the six sections. Raises InvalidInput naming the first section that is missing."""
+    head, *rest = re.split(rf"^({'|'.join(SECTIONS)}):[ \n]", text, flags=re.MULTILINE)
+    sections = {name: body.strip("\n").rstrip() for name, body in zip(rest[::2], rest[1::2], strict=True)}
+    missing = next((name for name in SECTIONS if not sections.get(name, "").strip()), None)
+    if missing is not None:
+        raise InvalidInput(f"method {method_id}: its docstring has no section {missing!r}")
+    title, _, summary = head.partition("\n")
+    return title.strip(), _one_line(summary), sections
+
+
+def settable(node: ast.stmt) -> tuple[str, Value] | None:
+    """Return name and value of an assignment `NAME = literal` of one number, text or truth value, else None."""
+    if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+        return None
+    name, value = node.targets[0].id, node.value
+    if name == "SCHEDULE" or not isinstance(value, ast.Constant) or not isinstance(value.value, Value):
+        return None
+    return name, value.value
+
+
+def _constants(tree: ast.Module, lines: list[str]) -> list[Constant]:
+    found = []
+    for node in tree.body:
+        if (pair := settable(node)) is not None:
+            name, value = pair
+            _, _, comment = lines[node.lineno - 1].partition("  # ")
+            note = "" if comment.startswith("lethe:") else comment.partition("  # lethe:")[0]
+            found.append(Constant(name, value, _range(name, lines[node.lineno - 1]), note))
+    return found
+
+
+def _range(name: str, line: str) -> Range | None:
+    match = RANGE.search(line)
+    if match is None:
+        return None
+    if match[1] != name:
+        raise InvalidInput(f"the range of {match[1]} stands on the line of {name}")
+    kind: Any = match[2]
+    return Range(kind, tuple(ast.literal_eval(f"({match[3]},)")))
+
+
+def _schedule(tree: ast.Module) -> str | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "SCHEDULE":
+            return str(ast.literal_eval(node.value))
+    return None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,140 @@
+"""MSG (Kookmin, 2nd place): draw again the convolution weights on which retain and forget loss hardly differ.
+
+The gradient of the retain loss minus that of the forget loss is accumulated once. In each convolution the PX share of
+weights with the smallest such gradient is drawn again. Finetuning on the retain set follows, in which the other
+convolution weights move ten times slower.
+
+Pseudo-code:
+    backward of ce on |S| random retain examples and of -ce on the forget set, added up
+    for each convolution: m = the PX share of weights of smallest |grad|; w[m] = Kaiming normal (fan out)
+    EPOCHS epochs on the retain set, learning rate up and down linearly; convolution gradients * (1 where m, else 0.1)
+
+Source: Triantafillou et al. 2024, appendix A.4 "Kookmin"; Cadet et al. 2024, MSG.
+Budget: EPOCHS + 2 * |S| / |R| epochs over the retain set. Measured on 700 digits with the small CNN: 4.3 epochs of
+    finetuning, more than a fifth of 20.
+Deterministic: no
+Differences: none known. Networks without convolutions: the linear layers take their place.
+Needs: forget images, forget labels
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+
+PX = 0.3  # lethe: tune PX = uniform(0.05, 0.95)
+LR = 0.001  # lethe: tune LR = log(1e-5, 1e-1)
+EPOCHS = 5  # lethe: tune EPOCHS = int(1, 6)
+SLOW = 0.1  # factor on the gradient of convolution weights that were kept
+SCHEDULE = "erase repair"
+REPAIR_EPOCHS, REPAIR_LR = EPOCHS, LR
+MOMENTUM = 0.9
+WEIGHT_DECAY = 5e-4  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
+
+
+def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
+    state: dict[str, Any] = {}
+    erase(net, retain_loader, forget_loader, val_loader, state)
+    repair(net, retain_loader, forget_loader, val_loader, state, REPAIR_EPOCHS, REPAIR_LR)
+    finish(net, state)
+    net.eval()
+
+
+def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
+    net.eval()
+    net.zero_grad()
+    accumulate_gradient(net, retain_loader, sign=1, at_most=len(forget_loader.dataset))
+    accumulate_gradient(net, forget_loader, sign=-1, at_most=len(forget_loader.dataset))
+    state["hooks"] = []
+    for weight in target_weights(net):
+        mask = draw_again(weight)
+        scale = torch.where(mask, 1.0, SLOW)
+        state["hooks"].append(weight.register_hook(scale.mul))
+    net.zero_grad()
+
+
+def repair(
+    net: nn.Module,
+    retain_loader: Any,
+    forget_loader: Any,
+    val_loader: Any,
+    state: dict[str, Any],
+    epochs: int,
+    lr: float,
+) -> None:
+    optimizer = sgd(net.parameters(), lr)
+    net.train()
+    for epoch in range(epochs):
+        set_lr(optimizer, lr * linear_factor(epoch, epochs))
+        for images, labels in batches(retain_loader, net):
+            step(optimizer, functional.cross_entropy(net(images), labels))
+
+
+def finish(net: nn.Module, state: dict[str, Any]) -> None:
+    for hook in state["hooks"]:
+        hook.remove()
+
+
+def accumulate_gradient(net: nn.Module, loader: Any, *, sign: int, at_most: int) -> None:
+    """Add to each weight's gradient that of sign * cross-entropy over the first `at_most` examples that come."""
+    n_left = at_most
+    for images, labels in batches(loader, net):
+        if n_left <= 0:
+            return
+        (sign * functional.cross_entropy(net(images[:n_left]), labels[:n_left])).backward()
+        n_left -= len(images)
+
+
+def target_weights(net: nn.Module) -> list[Tensor]:
+    """Return the weights of all convolutions, or of the linear layers where there are none."""
+    layers = weight_layers(net)
+    convolutions = [layer.weight for layer in layers if isinstance(layer, nn.Conv2d)]
+    return convolutions or [layer.weight for layer in layers]
+
+
+@torch.no_grad()
+def draw_again(weight: Tensor) -> Tensor:
+    """Draw the PX share of weights with the smallest gradient again. Return where they are, in the weight's shape."""
+    gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+    mask = torch.zeros(weight.numel(), dtype=torch.bool, device=weight.device)
+    mask[gradient.abs().flatten().topk(round(PX * weight.numel()), largest=False).indices] = True
+    fresh = nn.init.kaiming_normal_(torch.empty_like(weight), mode="fan_out", nonlinearity="relu")
+    weight.copy_(torch.where(mask.view_as(weight), fresh, weight))
+    return mask.view_as(weight)
+
+
+def linear_factor(epoch: int, epochs: int) -> float:
+    """Return the share of the learning rate in an epoch: up linearly over the first half, then down towards 0."""
+    n_up = (epochs + 1) // 2
+    return (epoch + 1) / n_up if epoch < n_up else (epochs - epoch) / (epochs - n_up + 1)
+
+
+def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
+    device = next(net.parameters()).device
+    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
+    for sample in loader:
+        if not (skips_single and len(sample["image"]) == 1):
+            yield sample["image"].to(device), sample["age_group"].to(device)
+
+
+def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
+    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
+    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]

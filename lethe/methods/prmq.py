@@ -1,0 +1,156 @@
+"""PRMQ (Sebastian, 4th place): prune and redraw nearly all weights, then imitate the original's certainty.
+
+The AMOUNT share of smallest weights, over all convolutions and linear layers together, is drawn again. Training on the
+retain set matches labels and, by squared error, the entropy of the original network's outputs. At the end weights are
+rounded to half precision.
+
+Pseudo-code:
+    t = frozen copy; zero the AMOUNT share of smallest |w| of convolution and linear tensors, weights and biases
+    pruned weights = U(-1, 1) / sqrt(fan in); pruned biases stay 0
+    EPOCHS epochs on the retain set: step on ce(net(x), y, weight = count^-0.1) + mse(H(net(x)), H(t(x)))
+    round to half precision
+
+Source: Triantafillou et al. 2024, appendix A.4 "Sebastian"; Cadet et al. 2024, PRMQ.
+Budget: 4/3 * EPOCHS epochs over the retain set (a second forward pass).
+Deterministic: no
+Differences: the paper says reciprocal class weights; the program takes count^-0.1.
+Needs: second network
+"""
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+
+AMOUNT = 0.99  # lethe: tune AMOUNT = uniform(0.5, 0.999)
+LR = 5e-4  # lethe: tune LR = log(1e-5, 1e-1)
+EPOCHS = 3.2  # lethe: tune EPOCHS = uniform(1, 6)
+SCHEDULE = "erase repair"
+REPAIR_EPOCHS, REPAIR_LR = EPOCHS, LR
+MOMENTUM = 0.9
+WEIGHT_DECAY = 5e-4  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
+
+
+def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
+    state: dict[str, Any] = {}
+    prepare(net, retain_loader, forget_loader, val_loader, state)
+    erase(net, retain_loader, forget_loader, val_loader, state)
+    repair(net, retain_loader, forget_loader, val_loader, state, REPAIR_EPOCHS, REPAIR_LR)
+    net.eval()
+
+
+def prepare(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
+    state["teacher"] = frozen_copy(net)
+
+
+@torch.no_grad()
+def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
+    layers = weight_layers(net)
+    tensors = [tensor for layer in layers for tensor in (layer.weight, layer.bias) if tensor is not None]
+    masks = smallest(tensors, AMOUNT)
+    for tensor, mask in zip(tensors, masks, strict=True):
+        tensor.masked_fill_(mask, 0.0)
+    for layer in layers:
+        bound = 1 / math.sqrt(layer.weight[0].numel())
+        fresh = torch.empty_like(layer.weight).uniform_(-bound, bound)
+        layer.weight.copy_(torch.where(layer.weight == 0, fresh, layer.weight))
+
+
+def smallest(tensors: Sequence[Tensor], share: float) -> list[Tensor]:
+    """Return masks of the shapes of `tensors`, true at the `share` of all entries with the smallest magnitude."""
+    magnitudes = torch.cat([tensor.detach().abs().flatten() for tensor in tensors])
+    mask = torch.zeros_like(magnitudes, dtype=torch.bool)
+    mask[magnitudes.topk(round(share * len(magnitudes)), largest=False).indices] = True
+    parts = mask.split([tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def repair(
+    net: nn.Module,
+    retain_loader: Any,
+    forget_loader: Any,
+    val_loader: Any,
+    state: dict[str, Any],
+    epochs: float,
+    lr: float,
+) -> None:
+    optimizer = sgd(net.parameters(), lr)
+    counts = class_counts(retain_loader, net)
+    net.train()
+    retain_batches = cycle(retain_loader, net)
+    for _ in range(int(epochs * len(retain_loader))):
+        images, labels = next(retain_batches)
+        logits, original = net(images), state["teacher"](images)
+        weights = torch.ones(logits.shape[1], device=logits.device)
+        weights[: len(counts)] = counts.clamp(min=1).float() ** -0.1
+        step(optimizer, certainty_loss(logits, original, labels, weights))
+    round_to_half(net)
+
+
+@torch.no_grad()
+def round_to_half(net: nn.Module) -> None:
+    """Round every number to half precision; what is too large for it (a running variance) stays as it is."""
+    for tensor in net.state_dict().values():
+        if tensor.is_floating_point():
+            rounded = tensor.half().to(tensor.dtype)
+            tensor.copy_(torch.where(rounded.isfinite(), rounded, tensor))
+
+
+def certainty_loss(logits: Tensor, original: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Return weighted cross-entropy plus the squared difference of entropies. Logits: [n, C]; weights: [C]."""
+    matched = functional.mse_loss(entropy(logits), entropy(original))
+    return functional.cross_entropy(logits, labels, weight=weights) + matched
+
+
+def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
+    device = next(net.parameters()).device
+    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
+    for sample in loader:
+        if not (skips_single and len(sample["image"]) == 1):
+            yield sample["image"].to(device), sample["age_group"].to(device)
+
+
+def cycle(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches without end, one pass after another."""
+    while True:
+        n_batches = 0
+        for batch in batches(loader, net):
+            n_batches += 1
+            yield batch
+        if not n_batches:
+            raise ValueError("the set is too small: it has no batch that the network can be trained on")
+
+
+def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
+    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+
+
+def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
+    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+
+
+def class_counts(loader: Any, net: nn.Module) -> Tensor:
+    """Return how often each label occurs, up to the largest one."""
+    return torch.bincount(torch.cat([labels for _, labels in batches(loader, net)]))
+
+
+def frozen_copy(net: nn.Module) -> nn.Module:
+    """Return the network as it is, for its outputs only."""
+    return copy.deepcopy(net).eval().requires_grad_(False)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Return the entropy of each row's softmax, in nats."""
+    return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)

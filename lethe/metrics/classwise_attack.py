@@ -1,0 +1,114 @@
+"""The class-wise threshold attack on many models, over repeated random halves."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from lethe.metrics.arrays import (
+    Float64,
+    Int64,
+    class_labels,
+    probability_rows,
+    require_same_classes,
+    require_same_models,
+)
+from lethe.metrics.class_threshold_attack import Scored, attack_accuracy
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.prediction_features import confidence, entropy, modified_entropy
+from lethe.metrics.registry import Parameters
+
+Feature = Literal["confidence", "entropy", "modified_entropy"]
+_VALUES: dict[Feature, Callable[[Float64, Int64], Float64]] = {
+    "confidence": confidence,
+    "entropy": lambda probabilities, _labels: -entropy(probabilities),
+    "modified_entropy": lambda probabilities, labels: -modified_entropy(probabilities, labels),
+}
+
+
+class ClasswiseParameters(Parameters):
+    """feature: what is thresholded. repetitions: of random halves. exchanged: two classes whose labels were swapped.
+
+    With `exchanged`, test examples of these classes take the label that the forget set gives to their images.
+    """
+
+    feature: Feature = "confidence"
+    repetitions: int = Field(20, ge=1)
+    exchanged: tuple[int, int] | None = None
+    seed: int = Field(0, ge=0)
+
+
+def classwise_accuracies(
+    forget: npt.ArrayLike,
+    test: npt.ArrayLike,
+    forget_labels: npt.ArrayLike,
+    test_labels: npt.ArrayLike,
+    *,
+    feature: Feature,
+    repetitions: int,
+    exchanged: tuple[int, int] | None,
+    seed: int,
+) -> Float64:
+    """Return the attack's accuracy on every model, shape (n_models,), in [0, 1].
+
+    forget, test: probabilities, shape (n_models, n_examples, n_classes). Of the test set only classes of the forget
+    set are used; of the larger set a random part. In each repetition one half sets the thresholds, the other is
+    attacked. Examples are taken in order of label and value, so that their order does not matter.
+    """
+    f = probability_rows(forget, name="forget probabilities", side="a side's")
+    t = probability_rows(test, name="test probabilities", side="a side's")
+    require_same_models(forget=f, test=t)
+    n_classes = require_same_classes(forget=f, test=t)
+    inside = class_labels(forget_labels, n_examples=f.shape[1], n_classes=n_classes, name="forget labels")
+    outside = class_labels(test_labels, n_examples=t.shape[1], n_classes=n_classes, name="test labels")
+    affected = np.isin(_exchange(outside, exchanged), inside)
+    if affected.sum() < 2 or inside.size < 2:
+        raise InvalidMetricInput(
+            f"the attack needs 2 forget and 2 test examples of their classes, not {inside.size} "
+            f"and {int(affected.sum())}"
+        )
+    outside, t = _exchange(outside, exchanged)[affected], t[:, affected]
+    values = _VALUES[feature]
+    return np.array(
+        [
+            _mean_accuracy(
+                _ordered(values(x, inside), inside),
+                _ordered(values(y, outside), outside),
+                n_classes=n_classes,
+                repetitions=repetitions,
+                seed=seed,
+            )
+            for x, y in zip(f, t, strict=True)
+        ]
+    )
+
+
+def _exchange(labels: Int64, pair: tuple[int, int] | None) -> Int64:
+    if pair is None:
+        return labels
+    first, second = pair
+    return np.where(labels == first, second, np.where(labels == second, first, labels))
+
+
+def _ordered(values: Float64, labels: Int64) -> Scored:
+    order = np.lexsort((values, labels))
+    return Scored(values[order], labels[order])
+
+
+def _mean_accuracy(forget: Scored, test: Scored, *, n_classes: int, repetitions: int, seed: int) -> float:
+    generator = np.random.default_rng(seed)
+    n = min(forget.values.size, test.values.size)
+    accuracies = []
+    for _ in range(repetitions):
+        (a, b), (c, d) = _halves(forget, n, generator), _halves(test, n, generator)
+        accuracies.append(attack_accuracy(a, c, b, d, n_classes=n_classes)[1])
+    return float(np.mean(accuracies))
+
+
+def _halves(examples: Scored, n: int, generator: np.random.Generator) -> tuple[Scored, Scored]:
+    chosen = generator.permutation(examples.values.size)[:n]
+    parts = chosen[: n // 2], chosen[n // 2 :]
+    first, second = (Scored(examples.values[part], examples.labels[part]) for part in parts)
+    return first, second

@@ -1,0 +1,168 @@
+"""The score of an unlearning method: forgetting quality times two utility ratios, with its uncertainty."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from lethe.metrics.epsilon.arrays import Float64, checked_accuracies
+from lethe.metrics.epsilon.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.epsilon.epsilon import checked_input, per_example_epsilon
+from lethe.metrics.epsilon.errors import InvalidScoreInput
+from lethe.metrics.epsilon.forgetting_quality import forgetting_quality, n_judged_models
+from lethe.metrics.epsilon.resampling import Replicates, interval_around, replicate_forgetting, replicate_ratio
+from lethe.metrics.epsilon.scorer_version import SCORER_VERSION
+from lethe.metrics.epsilon.utility import utility_ratio
+
+__all__ = ["SCORER_VERSION", "ModelOutputs", "Score", "score"]
+
+Accuracies = tuple[Float64, Float64]
+"""Checked accuracies of the unlearned and of the retrained models, shape (n_models,) each."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelOutputs:
+    """What N models of one side gave on one split.
+
+    confidences: shape (n_models, n_examples), the logit-scaled confidence of every forget example.
+    retain_accuracy, test_accuracy: shape (n_models,), within [0, 1]; None where not measured.
+    """
+
+    confidences: Float64
+    retain_accuracy: Float64 | None = None
+    test_accuracy: Float64 | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """A score and what it was made of.
+
+    forgetting_quality: F, within [0, 1]. epsilon: shape (n_examples,), nats.
+    retain_ratio, test_ratio: None without accuracies; final_score: their product with F, None unless both are known.
+    interval: 95 % interval of `headline`, None without resamples; forgetting_quality_interval: the same of F.
+    replicates: the resampled values that the intervals came from, for comparing submissions on one split.
+    """
+
+    forgetting_quality: float
+    epsilon: Float64
+    retain_ratio: float | None
+    test_ratio: float | None
+    final_score: float | None
+    interval: tuple[float, float] | None
+    forgetting_quality_interval: tuple[float, float] | None
+    attacks: AttackFamily
+    n_models: int
+    delta: float
+    cap: float
+    scorer_version: str = SCORER_VERSION
+    replicates: Replicates | None = field(default=None, repr=False)
+
+    @property
+    def headline(self) -> float:
+        """The final score, or F where utility was not measured."""
+        return self.forgetting_quality if self.final_score is None else self.final_score
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the score as plain numbers, lists and strings; the replicates stay out."""
+        f_interval = self.forgetting_quality_interval
+        return {
+            "forgetting_quality": self.forgetting_quality,
+            "epsilon": [float(value) for value in self.epsilon],
+            "retain_ratio": self.retain_ratio,
+            "test_ratio": self.test_ratio,
+            "final_score": self.final_score,
+            "interval": None if self.interval is None else list(self.interval),
+            "forgetting_quality_interval": None if f_interval is None else list(f_interval),
+            "attacks": self.attacks.value,
+            "n_models": self.n_models,
+            "delta": self.delta,
+            "cap": self.cap,
+            "scorer_version": self.scorer_version,
+        }
+
+
+def score(
+    unlearned: ModelOutputs,
+    retrained: ModelOutputs,
+    *,
+    attacks: AttackFamily = AttackFamily.REFERENCE,
+    delta: float = DELTA,
+    cap: float = EPSILON_CAP,
+    n_resamples: int = 0,
+    seed: int = 0,
+) -> Score:
+    """Return the score of the unlearned models against the retrained ones.
+
+    attacks, delta, cap: see `per_example_epsilon`. n_resamples: 0 for no interval, else at least 20.
+    seed: fixes the resamples, and the halves of the disentangled family.
+    Accuracies are given by both sides or by neither.
+    Raises InvalidScoreInput, naming the array, model and example, for input that cannot be scored.
+    Source: Triantafillou et al. 2024, equation 2 and algorithm 1.
+    """
+    family = AttackFamily(attacks)
+    u, r = checked_input(unlearned.confidences, retrained.confidences, attacks=family, delta=delta, cap=cap)
+    n_models = u.shape[0]
+    retain = _accuracies(unlearned.retain_accuracy, retrained.retain_accuracy, split="retain", n_models=n_models)
+    test = _accuracies(unlearned.test_accuracy, retrained.test_accuracy, split="test", n_models=n_models)
+    retain_ratio = None if retain is None else utility_ratio(*retain, n_models=n_models, split="retain")
+    test_ratio = None if test is None else utility_ratio(*test, n_models=n_models, split="test")
+
+    epsilon = per_example_epsilon(u, r, attacks=family, delta=delta, cap=cap, seed=seed)
+    quality = forgetting_quality(epsilon, n_models=n_judged_models(n_models, attacks=family))
+    final = None if retain_ratio is None or test_ratio is None else quality * retain_ratio * test_ratio
+
+    replicates = None
+    if n_resamples != 0:
+        qualities = replicate_forgetting(u, r, attacks=family, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed)
+        replicates = _with_utility(qualities, retain, test, n_models=n_models, seed=seed)
+    headline = quality if final is None else final
+    return Score(
+        forgetting_quality=quality,
+        epsilon=epsilon,
+        retain_ratio=retain_ratio,
+        test_ratio=test_ratio,
+        final_score=final,
+        interval=None if replicates is None else interval_around(headline, replicates.standard_error()),
+        forgetting_quality_interval=(
+            None if replicates is None else interval_around(quality, replicates.forgetting_quality_standard_error())
+        ),
+        attacks=family,
+        n_models=n_models,
+        delta=delta,
+        cap=cap,
+        replicates=replicates,
+    )
+
+
+def _accuracies(
+    unlearned: Float64 | None, retrained: Float64 | None, *, split: str, n_models: int
+) -> Accuracies | None:
+    if (unlearned is None) != (retrained is None):
+        missing = "unlearned" if unlearned is None else "retrained"
+        raise InvalidScoreInput(f"{split} accuracies are given for one side only: {missing} has none", side=missing)
+    if unlearned is None or retrained is None:
+        return None
+    return (
+        checked_accuracies(unlearned, side="unlearned", split=split, n_models=n_models),
+        checked_accuracies(retrained, side="retrained", split=split, n_models=n_models),
+    )
+
+
+def _with_utility(
+    qualities: Float64, retain: Accuracies | None, test: Accuracies | None, *, n_models: int, seed: int
+) -> Replicates:
+    headline = qualities
+    if retain is not None and test is not None:
+        n_resamples = qualities.size
+        headline = (
+            qualities
+            * replicate_ratio(*retain, n_resamples=n_resamples, seed=seed)
+            * replicate_ratio(*test, n_resamples=n_resamples, seed=seed)
+        )
+    n_left_out = n_models // 2
+    return Replicates(
+        forgetting_quality=qualities,
+        headline=headline,
+        factor=math.sqrt((n_models - n_left_out) / n_left_out),
+        seed=seed,
+        n_models=n_models,
+    )

@@ -1,0 +1,162 @@
+"""Every metric by its id.
+
+A metric is a file with a pure function of arrays and one `METRIC = Metric(...)`; `METRIC_MODULES` lists the files.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from lethe.metrics.array_catalogue import ARRAYS, CaptureLevel, Side
+from lethe.metrics.derived_arrays import DERIVED
+from lethe.metrics.invalid_input import UnknownMetric
+from lethe.metrics.metric_modules import METRIC_MODULES
+from lethe.metrics.result import MetricResult
+
+
+class Direction(StrEnum):
+    """Which way is better. TOWARDS_RETRAINED: the value of the retrained models is the aim, not an extreme."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    TOWARDS_RETRAINED = "towards retrained"
+    NONE = "none"
+
+
+class Scope(StrEnum):
+    """What one value describes: a submission on a split, several submissions on one split, or a benchmark's cells."""
+
+    SUBMISSION = "submission"
+    COMPARISON = "comparison"
+    BENCHMARK = "benchmark"
+
+
+class Resampling(StrEnum):
+    """How the interval over models is made.
+
+    RUNS: half of the values per run are left out. MODELS: the metric is computed again on half of the models.
+    NONE: no interval.
+    """
+
+    RUNS = "runs"
+    MODELS = "models"
+    NONE = "none"
+
+
+class Parameters(BaseModel):
+    """Base of a metric's parameters; the defaults are the metric's defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One row per model, computed once per side and shared by the metrics that need it (an attack's accuracy).
+
+    function: takes the named arrays of one side, then the named shared arrays, then the parameters by keyword;
+    returns an array whose first axis is the models.
+    by_run: the number of the run is part of the seed, so that copies of one model differ.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arrays: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    by_run: bool = False
+
+
+@dataclass(frozen=True)
+class Need:
+    """One argument of a metric's function: an array of the catalogue, or a feature, of one side."""
+
+    array: str | Feature
+    side: Side = Side.UNLEARNED
+
+    @property
+    def array_names(self) -> tuple[str, ...]:
+        """Return the names of the arrays behind this argument."""
+        if isinstance(self.array, Feature):
+            return (*self.array.arrays, *self.array.shared)
+        return (self.array,)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, with everything that a page, a command or a task needs to know about it.
+
+    function: called with the arrays of `needs` by keyword, then with the parameters by keyword.
+    paired: run i of the unlearned side belongs to retrained (and original) model i.
+    ideal: the value of perfect unlearning where it does not depend on the retrained models, else None.
+    paper_and_code: where the paper and its published program differ, and what is done here; empty if they agree.
+    bounds: the least and the greatest value possible; an interval is cut off there.
+    n_resamples: replicates of the interval; fewer for metrics that are costly to compute again.
+    """
+
+    id: str
+    title: str
+    function: Callable[..., MetricResult]
+    needs: Mapping[str, Need]
+    unit: str
+    direction: Direction
+    source: str
+    formula: str
+    paper_and_code: str = ""
+    defaults: type[Parameters] = Parameters
+    paired: bool = False
+    per_example: bool = False
+    scope: Scope = Scope.SUBMISSION
+    resampling: Resampling = Resampling.NONE
+    n_resamples: int = 100
+    ideal: float | None = None
+    bounds: tuple[float, float] = (float("-inf"), float("inf"))
+    version: int = 1
+
+    @property
+    def levels(self) -> tuple[CaptureLevel, ...]:
+        """Return the capture levels whose arrays this metric needs, sorted."""
+        return tuple(sorted({level for need in self.needs.values() for level in _levels(need)}))
+
+    @property
+    def level(self) -> CaptureLevel:
+        """Return the highest capture level needed."""
+        return max(self.levels, default=CaptureLevel.CONFIDENCES)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Return the sides whose arrays are needed, in the order of `Side`."""
+        used = {need.side for need in self.needs.values()}
+        return tuple(side for side in Side if side in used)
+
+
+def _levels(need: Need) -> Iterator[CaptureLevel]:
+    for name in need.array_names:
+        yield DERIVED[name].level if name in DERIVED else ARRAYS[name].level
+
+
+@cache
+def metrics() -> Mapping[str, Metric]:
+    """Return every metric by id, in the order of `METRIC_MODULES`."""
+    found: dict[str, Metric] = {}
+    for module in METRIC_MODULES:
+        metric: Metric = import_module(f"lethe.metrics.{module}").METRIC
+        if metric.id in found:
+            raise ValueError(f"two metrics have the id {metric.id!r}")
+        found[metric.id] = metric
+    return found
+
+
+def metric(metric_id: str) -> Metric:
+    """Return one metric. Raises UnknownMetric, with the nearest ids, if there is none."""
+    known = metrics()
+    if metric_id in known:
+        return known[metric_id]
+    near = get_close_matches(metric_id, known, n=3, cutoff=0.4)
+    hint = f"; the nearest are {', '.join(near)}" if near else ""
+    raise UnknownMetric(f"no metric is called {metric_id!r}{hint} (`lethe metrics` lists all)")

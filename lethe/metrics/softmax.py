@@ -1,0 +1,81 @@
+"""From network outputs to probabilities, losses and margins, in float64, one model at a time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.arrays import Float64, Int64
+from lethe.metrics.compiled import compiled
+
+
+def softmax(logits: npt.ArrayLike) -> Float64:
+    """Return the probabilities of the last axis, same shape."""
+    values = np.asarray(logits)
+    result = np.empty(values.shape, np.float64)
+    for part, model in _models(values):
+        result[part] = _softmax_of_rows(model)
+    return result
+
+
+def log_margin(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Float64:
+    """Return log(p / (1 - p)) of the labels: their output minus the logsumexp of the others, shape (..., n_examples).
+
+    logits: shape (..., n_examples, n_classes). labels: shape (n_examples,), class numbers.
+    """
+    values = np.asarray(logits)
+    classes = np.ascontiguousarray(labels, np.int64)
+    result = np.empty(values.shape[:-1], np.float64)
+    for part, model in _models(values):
+        result[part] = _margin_of_rows(model, classes)
+    return result
+
+
+def loss_of_logits(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Float64:
+    """Return the cross-entropy of the labels in nats, shape (..., n_examples).
+
+    logits: shape (..., n_examples, n_classes). labels: shape (n_examples,), class numbers.
+    """
+    return np.asarray(np.logaddexp(0.0, -log_margin(logits, labels)))
+
+
+def _models(values: npt.NDArray[Any]) -> Iterator[tuple[tuple[int, ...], Float64]]:
+    """Yield the position and the outputs of every model, so that no copy of all is made."""
+    for part in np.ndindex(values.shape[:-2]):
+        yield part, np.ascontiguousarray(values[part], np.float64)
+
+
+@compiled
+def _softmax_of_rows(values: Float64) -> Float64:
+    n_rows, n_classes = values.shape
+    result = np.empty((n_rows, n_classes), np.float64)
+    for row in range(n_rows):
+        largest = values[row, 0]
+        for c in range(1, n_classes):
+            largest = max(largest, values[row, c])
+        total = 0.0
+        for c in range(n_classes):
+            result[row, c] = np.exp(values[row, c] - largest)
+            total += result[row, c]
+        for c in range(n_classes):
+            result[row, c] /= total
+    return result
+
+
+@compiled
+def _margin_of_rows(values: Float64, labels: Int64) -> Float64:
+    n_rows, n_classes = values.shape
+    result = np.empty(n_rows, np.float64)
+    for row in range(n_rows):
+        label = labels[row]
+        largest = -np.inf
+        for c in range(n_classes):
+            if c != label:
+                largest = max(largest, values[row, c])
+        total = 0.0
+        for c in range(n_classes):
+            if c != label:
+                total += np.exp(values[row, c] - largest)
+        result[row] = values[row, label] - (largest + np.log(total))
+    return result

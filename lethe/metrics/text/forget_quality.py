@@ -1,0 +1,62 @@
+"""Whether the truth ratios on the forget set are those of a model that never saw it."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.array_catalogue import Side
+from lethe.metrics.arrays import require_same_examples, require_same_models
+from lethe.metrics.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.result import MetricResult
+from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
+from lethe.metrics.text.truth_ratios import truth_ratios
+
+GIBBERISH_NOTE = "a model that answers gibberish can pass this test: read it beside model utility"
+
+
+def forget_quality(
+    answer_loss: npt.ArrayLike,
+    wrong_loss: npt.ArrayLike,
+    retrained_answer_loss: npt.ArrayLike,
+    retrained_wrong_loss: npt.ArrayLike,
+) -> MetricResult:
+    """Return log10 p of the exact two-sample Kolmogorov-Smirnov test of truth ratios, mean over pairs of runs; <= 0.
+
+    Losses of paraphrased answers, shape (n_runs, n_examples), and of wrong ones, (n_runs, n_examples, n_wrong); run i
+    is compared with retrained model i. Above log10(0.05) the two are not told apart. table: p, the power of ten of
+    the value.
+    Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.
+    Source: Maini et al. 2024 (TOFU), section 2.2.2.
+    """
+    unlearned = truth_ratios(answer_loss, wrong_loss)
+    retrained = truth_ratios(retrained_answer_loss, retrained_wrong_loss)
+    require_same_models(unlearned=unlearned, retrained=retrained)
+    n_examples = require_same_examples(unlearned=unlearned, retrained=retrained)
+    per_run = np.array([log10_p(ks_p_value(u, r)) for u, r in zip(unlearned, retrained, strict=True)])
+    value = float(per_run.mean())
+    return MetricResult(
+        value, per_run=per_run, table={"p": 10**value, "n_examples": n_examples}, notes=(GIBBERISH_NOTE,)
+    )
+
+
+METRIC = Metric(
+    id="forget_quality",
+    title="Forget quality",
+    function=forget_quality,
+    needs={
+        "answer_loss": Need("forget_paraphrased_loss"),
+        "wrong_loss": Need("forget_wrong_loss"),
+        "retrained_answer_loss": Need("forget_paraphrased_loss", Side.RETRAINED),
+        "retrained_wrong_loss": Need("forget_wrong_loss", Side.RETRAINED),
+    },
+    unit="log10 of a p-value",
+    direction=Direction.HIGHER,
+    paired=True,
+    ideal=0.0,
+    bounds=(-math.inf, 0.0),
+    resampling=Resampling.RUNS,
+    source="Maini et al. 2024 (2401.06121), section 2.2.2",
+    formula="log10 p of KS(R_u, R_r), R = exp(loss of the paraphrased answer - mean loss of the wrong ones)",
+    paper_and_code="Equations 8-9 are asymptotic; all printed p-values are exact, of 300 examples (not 400) for 10 %.",
+)

@@ -1,0 +1,95 @@
+"""Scores of membership attacks on answers: the higher, the less the model seems to have seen the answer.
+
+Source: Shi et al. 2024 (min-k), Zhang et al. 2025 (min-k++), Carlini et al. 2021 (zlib, reference), as in
+open-unlearning. Tokens are those of the answer without its end; `inside` marks them in padded arrays.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.text.losses import some_examples
+
+Float64 = npt.NDArray[np.float64]
+
+
+def compressed_sizes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the number of bytes of every text after zlib, shape (n_examples,)."""
+    return np.array([len(zlib.compress(text.encode())) for text in texts], np.int64)
+
+
+def zlib_scores(answer_loss: npt.ArrayLike, sizes: npt.ArrayLike) -> Float64:
+    """Return loss per compressed byte, shape (..., n). answer_loss: (..., n). sizes: (n,)."""
+    return np.asarray(some_examples(answer_loss, "answer_loss") / np.asarray(sizes), np.float64)
+
+
+def reference_scores(answer_loss: npt.ArrayLike, reference_loss: npt.ArrayLike) -> Float64:
+    """Return loss minus the loss of a reference model, shape (..., n)."""
+    return some_examples(answer_loss, "answer_loss") - some_examples(reference_loss, "reference_loss")
+
+
+def _lowest_mean(values: Float64, n_tokens: npt.ArrayLike, share: float) -> Float64:
+    lengths = np.asarray(n_tokens, np.int64) - 1
+    if not 0 < share <= 1:
+        raise InvalidMetricInput(f"the share of tokens is {share}; it must be above 0 and at most 1")
+    if (lengths < 1).any():
+        empty = int(np.flatnonzero(lengths < 1)[0])
+        raise InvalidMetricInput(f"answer {empty} is empty: it has no token before its end", example=empty)
+    inside = np.arange(values.shape[-1]) < lengths[:, None]
+    ascending = np.sort(np.where(inside, values, np.inf), axis=-1)
+    kept = np.arange(values.shape[-1]) < np.maximum(1, (lengths * share).astype(np.int64))[:, None]
+    return np.asarray(np.where(kept, ascending, 0.0).sum(axis=-1) / kept.sum(axis=-1), np.float64)
+
+
+def min_k_scores(token_log_probability: npt.ArrayLike, n_tokens: npt.ArrayLike, *, share: float = 0.2) -> Float64:
+    """Return minus the mean log probability of the least likely `share` of tokens, shape (..., n).
+
+    token_log_probability: shape (..., n, L). n_tokens: shape (n,), tokens of the answer with its end.
+    """
+    return -_lowest_mean(np.asarray(token_log_probability, np.float64), n_tokens, share)
+
+
+def min_k_plus_plus_scores(
+    token_log_probability: npt.ArrayLike,
+    vocabulary_mean: npt.ArrayLike,
+    vocabulary_variance: npt.ArrayLike,
+    n_tokens: npt.ArrayLike,
+    *,
+    share: float = 0.2,
+) -> Float64:
+    """Return min-k of log probabilities standardised over the vocabulary, shape (..., n).
+
+    vocabulary_mean, vocabulary_variance: of log p under the model's own distribution at the token's position, shape
+    (..., n, L). A variance below 1e-6 counts as 1e-6.
+    """
+    centred = np.asarray(token_log_probability, np.float64) - np.asarray(vocabulary_mean, np.float64)
+    spread = np.sqrt(np.maximum(np.asarray(vocabulary_variance, np.float64), 1e-6))
+    return -_lowest_mean(centred / spread, n_tokens, share)
+
+
+def attack_auc(forget_scores: npt.ArrayLike, holdout_scores: npt.ArrayLike) -> float:
+    """Return the probability that a held-out answer has the higher score than a forgotten one, ties half.
+
+    1: forgotten answers are recognised as seen; 0.5: not told apart. Shapes (n,) and (m,).
+    """
+    forget = some_examples(forget_scores, "forget_scores")
+    holdout = some_examples(holdout_scores, "holdout_scores")
+    ranks = rankdata(np.concatenate([forget, holdout]))[forget.size :]
+    return float((ranks.sum() - holdout.size * (holdout.size + 1) / 2) / (forget.size * holdout.size))
+
+
+def privacy_leakage_of(auc: float, retrained_auc: float = 0.5) -> float:
+    """Return ((1 - auc) - (1 - ref)) / (1 - ref) in percent: 0 ideal, below: under-forgotten, above: over-forgotten.
+
+    Source: Shi et al. 2025 (MUSE), as in open-unlearning, whose 1e-10 in the denominator is kept.
+    """
+    return ((1 - auc) - (1 - retrained_auc)) / (1 - retrained_auc + 1e-10) * 100
+
+
+def relative_difference(value: float, retrained_value: float) -> float:
+    """Return (value - reference) / reference in percent, with open-unlearning's 1e-10 in the denominator."""
+    return (value - retrained_value) / (retrained_value + 1e-10) * 100

@@ -1,0 +1,70 @@
+"""Tug of war: how near forget, retain and test accuracy are to the retrained models', all at once."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from lethe.metrics.array_catalogue import Side
+from lethe.metrics.arrays import Float64, require_same_models, shares
+from lethe.metrics.average_gap import ACCURACY_NEEDS
+from lethe.metrics.registry import Direction, Metric, Resampling
+from lethe.metrics.result import MetricResult
+
+
+def tow(
+    *,
+    unlearned_forget: npt.ArrayLike,
+    unlearned_retain: npt.ArrayLike,
+    unlearned_test: npt.ArrayLike,
+    retrained_forget: npt.ArrayLike,
+    retrained_retain: npt.ArrayLike,
+    retrained_test: npt.ArrayLike,
+) -> MetricResult:
+    """Return the mean over runs of the product of 1 - |difference| over the three sets, in [0, 1]; 1 is ideal.
+
+    Every argument: accuracies per model, shape (n_models,), run i paired with retrained model i.
+    table: the 95 % t-interval over runs. Raises InvalidMetricInput for unequal numbers or values outside [0, 1].
+    Source: Zhao et al. 2024, tug of war.
+    """
+    unlearned = _stacked(Side.UNLEARNED, retain=unlearned_retain, forget=unlearned_forget, test=unlearned_test)
+    retrained = _stacked(Side.RETRAINED, retain=retrained_retain, forget=retrained_forget, test=retrained_test)
+    require_same_models(unlearned=unlearned, retrained=retrained)
+    return tow_result(tow_of_differences(unlearned - retrained))
+
+
+def tow_of_differences(differences: Float64) -> Float64:
+    """Return the product of 1 - |difference| over the last axis, shape (n_models,)."""
+    return np.asarray(np.prod(1.0 - np.abs(differences), axis=-1))
+
+
+def tow_result(per_run: Float64) -> MetricResult:
+    """Return the mean over runs, with the t-interval in the table."""
+    mean = float(per_run.mean())
+    if per_run.size < 2:
+        return MetricResult(mean, per_run=per_run)
+    reach = float(stdtrit(per_run.size - 1, 0.975)) * float(per_run.std(ddof=1)) / np.sqrt(per_run.size)
+    return MetricResult(mean, per_run=per_run, table={"t_low": float(mean - reach), "t_high": float(mean + reach)})
+
+
+def _stacked(side: Side, **parts: npt.ArrayLike) -> Float64:
+    checked = {
+        name: shares(values, axes=("models",), name=f"{name} accuracies", side=side) for name, values in parts.items()
+    }
+    require_same_models(**checked)
+    return np.stack(list(checked.values()), axis=1)
+
+
+METRIC = Metric(
+    id="tow",
+    title="Tug of war",
+    function=tow,
+    needs=ACCURACY_NEEDS,
+    unit="[0, 1]",
+    direction=Direction.HIGHER,
+    paired=True,
+    ideal=1.0,
+    bounds=(0.0, 1.0),
+    resampling=Resampling.RUNS,
+    source="Zhao et al. 2024 (2406.01257), tug of war; cited by Triantafillou et al. 2024, appendix A.5",
+    formula="mean_i of the product over forget, retain, test of ( 1 - |acc_u,i - acc_r,i| )",
+)

@@ -1,0 +1,67 @@
+"""How far apart the weights of two networks are."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.arrays import Float64
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.registry import Direction, Metric, Scope
+from lethe.metrics.result import MetricResult
+
+Weights = Mapping[str, npt.ArrayLike]
+
+
+def weight_distance(first: Weights, second: Weights) -> MetricResult:
+    """Return the L2 distance of all weights, >= 0.
+
+    first, second: arrays by name, trained parameters only (no buffers such as running means), equal names and shapes.
+    table: the distance over the norm of the first, the norm of the first, and the distance of the weights scaled to
+    unit norm (both None where a norm is 0).
+    A diagnostic, no measure of forgetting: two retrained models are as far apart. Show it beside the distances from
+    original to retrained and between two retrained models.
+    Raises InvalidMetricInput for other names or shapes, or weights that are not finite.
+    Source: Cadet et al. 2024 (arXiv:2410.01276), appendix C; Golatkar et al. 2020 for the ratio.
+    """
+    a, b = _flat(first, side="first"), _flat(second, side="second")
+    if set(a) != set(b):
+        raise InvalidMetricInput(f"the networks differ in the parameters {sorted(set(a) ^ set(b))}")
+    wrong = [name for name in a if a[name].shape != b[name].shape]
+    if wrong:
+        raise InvalidMetricInput(
+            f"the networks differ in the size of {wrong[0]}: {a[wrong[0]].size}, {b[wrong[0]].size}"
+        )
+    norm_a, norm_b = _norm(a.values()), _norm(b.values())
+    distance = _norm(a[name] - b[name] for name in a)
+    unit = _norm(a[name] / norm_a - b[name] / norm_b for name in a) if norm_a and norm_b else None
+    ratio = distance / norm_a if norm_a else None
+    return MetricResult(distance, table={"over_norm": ratio, "norm": norm_a, "of_unit_weights": unit})
+
+
+def _flat(weights: Weights, *, side: str) -> dict[str, Float64]:
+    flat = {name: np.asarray(values, np.float64).reshape(-1) for name, values in weights.items()}
+    if not flat:
+        raise InvalidMetricInput(f"the {side} network has no parameters", side=side)
+    for name, values in flat.items():
+        if not np.isfinite(values).all():
+            raise InvalidMetricInput(f"{name} of the {side} network holds a value that is not finite", side=side)
+    return flat
+
+
+def _norm(parts: Iterable[Float64]) -> float:
+    return math.sqrt(math.fsum(float(part @ part) for part in parts))
+
+
+METRIC = Metric(
+    id="weight_distance",
+    title="Distance of weights",
+    function=weight_distance,
+    needs={},
+    unit="L2 distance",
+    direction=Direction.NONE,
+    scope=Scope.BENCHMARK,
+    source="Cadet et al. 2024 (2410.01276), appendix C; Golatkar et al. 2020 (1911.04933)",
+    formula="|| theta_u - theta_r ||, and over || theta_u ||",
+)

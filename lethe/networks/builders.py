@@ -1,0 +1,187 @@
+"""The one definition of every network: training, sandbox and evaluation all build from network.json here.
+
+Imports the standard library, torch and torchvision only (timm when TinyViT is asked for).
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lethe.networks.small_networks import AllCnn, CifarResNet, Mlp, SmallCnn, SmallVit
+
+Shape = tuple[int, int, int]
+Builder = Callable[..., nn.Module]  # (input_shape, n_classes, *, options of the network)
+
+
+def build(network: Mapping[str, Any]) -> nn.Module:
+    """Return the untrained network that `network` (the parsed network.json) describes.
+
+    network: {"name", "options", "input_shape": [C, H, W], "n_classes", ...}; other keys are not read.
+    Raises ValueError (or TypeError) naming the wrong value and what is allowed.
+    """
+    name = network["name"]
+    shape = _shape(network["input_shape"])
+    n_classes = int(network["n_classes"])
+    if n_classes < 2:
+        raise ValueError(f"n_classes must be at least 2, was {n_classes}")
+    options = dict(network.get("options") or {})
+    builder = BUILDERS.get(name)
+    if builder is not None:
+        _check_options(name, builder, options)
+        return builder(shape, n_classes, **options)
+    return _torchvision(name, shape, n_classes, **options)
+
+
+def to_inputs(images: Tensor, network: Mapping[str, Any]) -> Tensor:
+    """Return `images` (uint8 [n, C, H, W]) as the network's float32 inputs: images * input_scale + input_shift.
+
+    Scale and shift are a number or one number per channel.
+    """
+    scale, shift = network.get("input_scale", 1.0), network.get("input_shift", 0.0)
+    inputs = images.to(torch.float32, copy=True)
+    if scale == 1.0 and shift == 0.0:
+        return inputs
+    return inputs.mul_(_per_channel(inputs, scale)).add_(_per_channel(inputs, shift))
+
+
+def _per_channel(inputs: Tensor, value: float | list[float]) -> Tensor | float:
+    if isinstance(value, int | float):
+        return float(value)
+    return inputs.new_tensor(value).view(-1, 1, 1)
+
+
+def _mlp(input_shape: Shape, n_classes: int, *, hidden: list[int] | tuple[int, ...] = (64,)) -> nn.Module:
+    channels, height, width = input_shape
+    return Mlp(channels * height * width, n_classes, hidden=hidden)
+
+
+def _small_cnn(input_shape: Shape, n_classes: int, *, widths: list[int] | tuple[int, ...] = (8, 16, 32)) -> nn.Module:
+    return SmallCnn(input_shape[0], n_classes, widths=widths)
+
+
+def _cifar_resnet(depth: int) -> Builder:
+    def builder(input_shape: Shape, n_classes: int) -> nn.Module:
+        return CifarResNet(input_shape[0], n_classes, depth=depth)
+
+    return builder
+
+
+def _all_cnn(input_shape: Shape, n_classes: int, *, width: int = 96) -> nn.Module:
+    return AllCnn(input_shape[0], n_classes, width=width)
+
+
+def _vit(
+    input_shape: Shape, n_classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3
+) -> nn.Module:
+    return SmallVit(input_shape, n_classes, patch=patch, width=width, depth=depth, heads=heads)
+
+
+def _tiny_vit(input_shape: Shape, n_classes: int, *, model: str = "tiny_vit_11m_224") -> nn.Module:
+    """TinyViT (11 M parameters) from timm, without weights. Images need sides that are multiples of 32."""
+    channels, height, width = input_shape
+    if not re.fullmatch(r"tiny_vit_\w+", model):  # timm would also take addresses, and folders of this host
+        raise ValueError(f"model must be the name of one of timm's TinyViT networks, was {model[:100]!r}")
+    if height != width or height % 32:
+        raise ValueError(f"tiny_vit needs square images with sides of 32, 64, ... pixels, was {height}x{width}")
+    try:
+        import timm  # noqa: PLC0415 - only competitions that use it need it
+    except ImportError as error:
+        raise ValueError("tiny_vit needs timm: install lethe[networks]") from error
+    net: nn.Module = timm.create_model(model, pretrained=False, num_classes=n_classes, in_chans=channels)
+    return net
+
+
+def _module(input_shape: Shape, n_classes: int, *, source: str, function: str = "build", **options: Any) -> nn.Module:
+    """The organiser's own network: `source` is Python text defining `function(input_shape, n_classes, **options)`.
+
+    The text is run unchanged, beside hidden data: a server takes it from administrators only.
+    """
+    namespace: dict[str, Any] = {"__name__": "organiser_network"}
+    exec(compile(source, "<network source>", "exec"), namespace)  # noqa: S102 - the organiser's, by design
+    make = namespace.get(function)
+    if make is None:
+        raise ValueError(f"the network's source defines no function {function!r}")
+    net = make(input_shape, n_classes, **options)
+    if not isinstance(net, nn.Module):
+        raise TypeError(f"{function!r} must return a torch.nn.Module, returned {type(net).__name__}")
+    return net
+
+
+def _torchvision(name: str, shape: Shape, n_classes: int, *, stem: str = "imagenet", **options: Any) -> nn.Module:
+    """A torchvision classifier without weights. `stem="small"` keeps the resolution of a ResNet's first layer."""
+    from torchvision import models  # noqa: PLC0415 - half a second that an mlp need not pay
+
+    if name not in models.list_models(module=models):
+        raise ValueError(f"unknown network {name!r}: allowed are {', '.join(BUILDERS)} and torchvision's classifiers")
+    if name.startswith("vit_") and "image_size" not in options:
+        options["image_size"] = shape[1]
+    net: nn.Module = models.get_model(name, weights=None, num_classes=n_classes, **options)
+    if stem == "small":
+        _small_stem(net, name)
+    elif stem != "imagenet":
+        raise ValueError(f"stem must be 'imagenet' or 'small', was {stem!r}")
+    if shape[0] != 3:
+        _change_input_channels(net, shape[0])
+    return net
+
+
+def _small_stem(net: nn.Module, name: str) -> None:
+    if not name.startswith(("resnet", "resnext", "wide_resnet")):
+        raise ValueError(f"stem 'small' is for ResNets, not {name!r}")
+    net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    net.maxpool = nn.Identity()
+
+
+def _change_input_channels(net: nn.Module, channels: int) -> None:
+    """Replace the first convolution by one that takes `channels` planes, drawn again."""
+    for path, module in net.named_modules():
+        if isinstance(module, nn.Conv2d):
+            parent, _, leaf = path.rpartition(".")
+            setattr(net.get_submodule(parent), leaf, _with_channels(module, channels))
+            return
+    raise ValueError("the network has no convolution whose input channels could be changed")
+
+
+def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
+    return nn.Conv2d(
+        channels,
+        old.out_channels,
+        old.kernel_size,  # type: ignore[arg-type]  # typed as tuple[int, ...], always two
+        stride=old.stride,  # type: ignore[arg-type]
+        padding=old.padding,  # type: ignore[arg-type]
+        bias=old.bias is not None,
+    )
+
+
+def _shape(value: Any) -> Shape:
+    shape = tuple(int(size) for size in value)
+    if len(shape) != 3 or min(shape) < 1:
+        raise ValueError(f"input_shape must be [channels, height, width], all positive, was {list(value)}")
+    return shape[0], shape[1], shape[2]
+
+
+def _check_options(name: str, builder: Callable[..., nn.Module], options: dict[str, Any]) -> None:
+    parameters = inspect.signature(builder).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    allowed = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    unknown = sorted(set(options) - set(allowed))
+    if unknown:
+        raise ValueError(f"network {name!r} has no option {unknown[0]!r}: allowed are {', '.join(allowed) or 'none'}")
+
+
+BUILDERS: dict[str, Builder] = {
+    "mlp": _mlp,
+    "small_cnn": _small_cnn,
+    "resnet20": _cifar_resnet(20),
+    "resnet56": _cifar_resnet(56),
+    "resnet110": _cifar_resnet(110),
+    "all_cnn": _all_cnn,
+    "vit": _vit,
+    "tiny_vit": _tiny_vit,
+    "module": _module,
+}

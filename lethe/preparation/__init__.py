@@ -1,0 +1,1 @@
+"""From a competition file to a prepared split."""

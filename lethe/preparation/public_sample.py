@@ -1,0 +1,77 @@
+"""The public sample that smoke runs use: small, complete, and revealing nothing about the hidden sets.
+
+Its images come from the validation set, which no model of the competition was trained on, and its original model
+is trained on them alone; so whatever a smoke run prints may be shown.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lethe.competition.file import CompetitionFile
+from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.files import write_json, write_tensors
+from lethe.data.partition import Cut, Indices
+from lethe.data.seeds import derive_seed, numpy_generator
+from lethe.data.stored_sets import StoredSet
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from lethe.training.trainer import TrainingJob, train_model
+
+SAMPLE_SETS = ("retain", "forget", "validation")
+SAMPLE_FILES = (
+    "sample/network.json",
+    f"sample/{ORIGINAL_MODEL}",
+    *(f"sample/{name}.safetensors" for name in SAMPLE_SETS),
+)
+FEWEST_IMAGES, MOST_IMAGES = 256, 2048  # unless the competition says how many
+MOST_EPOCHS = 10
+
+
+def write_sample(
+    split_dir: Path,
+    competition: CompetitionFile,
+    dataset: ImageDataset,
+    cut: Cut,
+    network: dict[str, Any],
+    *,
+    device: str,
+) -> None:
+    """Write the five files of the sample; they are the same for the public and the private split."""
+    folder = split_dir / "sample"
+    parts = _parts(cut.validation, derive_seed(competition.slug, "sample"), n_images=competition.splits.sample_images)
+    sets = {name: StoredSet.cut_from(dataset, part, dataset.labels) for name, part in parts.items()}
+    for name, stored in sets.items():
+        stored.write(folder / f"{name}.safetensors")
+    write_json(folder / "network.json", network)
+    recipe = competition.training
+    recipe = recipe.model_copy(
+        update={"epochs": min(recipe.epochs, MOST_EPOCHS), "schedule": "constant", "warmup_epochs": 0}
+    )
+    trained_on = [sets["retain"], sets["forget"]]
+    job = TrainingJob.on_device(
+        network,
+        recipe,
+        torch.cat([part.images for part in trained_on]),
+        torch.cat([part.labels for part in trained_on]),
+        device=device,
+    )
+    write_tensors(folder / ORIGINAL_MODEL, train_model(job, derive_seed(competition.slug, "sample", 0)))
+
+
+def _parts(validation: Indices, seed: int, *, n_images: int | None) -> dict[str, Indices]:
+    """Return images in three parts: an eighth to forget, a quarter for validation, the rest to retain.
+
+    n_images: of all parts; by default half of the validation set within bounds. Code written for the full data takes
+    many batches for granted, and a smoke run should not be what ends it.
+    """
+    wanted = n_images or min(max(FEWEST_IMAGES, len(validation) // 2), MOST_IMAGES)
+    order = numpy_generator(seed).permutation(validation)[:wanted]
+    n_forget, n_validation = max(1, len(order) // 8), max(1, len(order) // 4)
+    cuts = {
+        "forget": order[:n_forget],
+        "validation": order[n_forget : n_forget + n_validation],
+        "retain": order[n_forget + n_validation :],
+    }
+    return {name: np.sort(cuts[name]) for name in SAMPLE_SETS}

@@ -1,0 +1,97 @@
+"""What an organiser should look at before opening a competition: counts, overlaps, near-duplicates."""
+
+from html import escape
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.split_report import SharedBySets, SplitReport
+from lethe.competition.visibility import Visibility
+from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.near_duplicates import duplicates_between
+from lethe.data.partition import Cut, Indices
+
+PAIR_COLUMNS = ["sets", "same image", "same person", "exact duplicates", "near-duplicates", "most similar (ids)"]
+
+
+def make_split_report(
+    dataset: ImageDataset, competition: CompetitionFile, cut: Cut, visibility: Visibility
+) -> SplitReport:
+    """Return the report of one split."""
+    sets = dict(cut.sets())
+    return SplitReport(
+        competition=competition.slug,
+        visibility=visibility,
+        images={name: len(indices) for name, indices in sets.items()},
+        persons={name: len(np.unique(dataset.persons[indices])) for name, indices in sets.items()},
+        classes={name: _class_counts(dataset, cut, indices) for name, indices in sets.items()},
+        class_names=_class_names(dataset),
+        confused_labels=int((cut.labels != dataset.labels).sum()),
+        pairs=[_pair(dataset, sets, left, right) for left, right in combinations(sets, 2)],
+    )
+
+
+def _class_names(dataset: ImageDataset) -> list[str]:
+    return list(dataset.class_names or (str(label) for label in range(dataset.n_classes)))
+
+
+def _class_counts(dataset: ImageDataset, cut: Cut, indices: Indices) -> dict[str, int]:
+    counts = np.bincount(cut.labels[indices], minlength=dataset.n_classes).tolist()
+    return dict(zip(_class_names(dataset), counts, strict=True))
+
+
+def _pair(dataset: ImageDataset, sets: dict[str, Indices], left: str, right: str) -> SharedBySets:
+    a, b = sets[left], sets[right]
+    found = duplicates_between(dataset, a, b)
+    return SharedBySets(
+        sets=(left, right),
+        shared_images=len(np.intersect1d(a, b)),
+        shared_persons=len(np.intersect1d(dataset.persons[a], dataset.persons[b])),
+        exact_duplicates=found.exact,
+        near_duplicates=found.near,
+        examples=list(found.examples),
+    )
+
+
+def report_page(report: SplitReport) -> str:
+    """Return the report as one HTML page that needs nothing else."""
+    title = f"{report.competition}: {report.visibility} split"
+    sets = list(report.images)
+    sizes = [[name, report.images[name], report.persons[name]] for name in sets]
+    classes = [[label, *(report.classes[name][label] for name in sets)] for label in report.class_names]
+    return _PAGE.format(
+        title=escape(title),
+        sizes=_table(["set", "images", "persons"], sizes),
+        classes=_table(["class", *sets], classes),
+        pairs=_table(PAIR_COLUMNS, [_pair_row(pair) for pair in report.pairs]),
+    )
+
+
+def _pair_row(pair: SharedBySets) -> list[Any]:
+    similar = ", ".join(f"{left} ~ {right}" for left, right, _ in pair.examples[:5])
+    counts = pair.shared_images, pair.shared_persons, pair.exact_duplicates, pair.near_duplicates
+    return [" / ".join(pair.sets), *counts, similar]
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> str:
+    first = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; margin: 1rem 0; }}
+th, td {{ padding: .25rem .75rem; border-bottom: 1px solid #ccc; text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }}
+</style></head><body><h1>{title}</h1>
+<h2>Sets</h2>{sizes}
+<h2>Images of each class</h2>{classes}
+<h2>What sets share</h2>
+<p>Near-duplicates are images whose grey 8x8 thumbnails correlate at 0.995 or more. None may be shared between retain
+and forget, or between hidden test and the rest, if the score is to mean what it says.</p>{pairs}
+</body></html>
+"""

@@ -1,0 +1,1 @@
+"""Tables and images of metrics: rankings, groups, Pareto, formats. No torch."""

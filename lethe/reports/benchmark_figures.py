@@ -1,0 +1,117 @@
+"""Figures of a benchmark: Pareto scatter, F against the accuracy gap, bars of F, hardest examples."""
+
+import io
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lethe.benchmark.results import benchmark_results, higher_is_better
+from lethe.errors import InvalidInput
+from lethe.metrics.pareto import pareto_frontier
+from lethe.reports.benchmark_results import BenchmarkResults
+from lethe.reports.benchmark_tables import epsilon_by_method
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CELL_INCHES = (6.0, 4.2)
+Content = Mapping[str, Any]
+
+
+def draw(content: Content, kind: str) -> "Figure":
+    """Return a figure with a picture per cell. Raises InvalidInput for an unknown kind, naming those there are."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
+
+    if kind not in KINDS:
+        raise InvalidInput(f"there is no plot {kind!r}; there are {', '.join(KINDS)}")
+    results = benchmark_results(dict(content))
+    n_cells = len(results.cells)
+    figure = Figure(figsize=(CELL_INCHES[0], CELL_INCHES[1] * n_cells), layout="constrained")
+    for axes, cell in zip(figure.subplots(n_cells, 1, squeeze=False)[:, 0], results.cells, strict=True):
+        axes.set_title(cell, fontsize=9)
+        KINDS[kind](axes, content, results, cell)
+    return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write the figure; the suffix of the file is its format. Raises InvalidInput for one that cannot be written."""
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def as_svg(figure: "Figure") -> str:
+    """Return the figure as an <svg> element for a page."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return re.sub(r"^.*?(?=<svg)", "", text.getvalue(), count=1, flags=re.DOTALL)
+
+
+def _pareto(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:
+    x, y = content["tables"]["pareto"][:2]
+    _scatter(axes, results, cell, x, y)
+    row = results.cells.index(cell)
+    signs = [-1.0 if higher_is_better(name) else 1.0 for name in (x, y)]
+    points = np.stack([results.metric(name)[row][results.ranked] for name in (x, y)], axis=1)
+    front = points[pareto_frontier(points * signs)]
+    front = front[np.argsort(front[:, 0])]
+    axes.plot(front[:, 0], front[:, 1], "-", color="tab:blue", linewidth=1, alpha=0.5)
+
+
+def _scores(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:  # noqa: ARG001
+    _scatter(axes, results, cell, "accuracy_gap" if "accuracy_gap" in results.values else "retdev", "f")
+
+
+def _scatter(axes: "Axes", results: BenchmarkResults, cell: str, x: str, y: str) -> None:
+    row = results.cells.index(cell)
+    for i, method in enumerate(results.methods):
+        reference = method in results.references
+        point = results.metric(x)[row, i], results.metric(y)[row, i]
+        if np.isfinite(point).all():
+            axes.plot(*point, "s" if reference else "o", color="tab:green" if reference else "tab:blue", markersize=4)
+            axes.annotate(method, point, fontsize=6, xytext=(3, 2), textcoords="offset points")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def _forgetting(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:
+    row = results.cells.index(cell)
+    values = results.metric("f")[row]
+    order = [i for i in np.argsort(-values) if np.isfinite(values[i])]
+    names = [results.methods[i] for i in order]
+    rows = content["cells"][cell]["rows"]
+    intervals = [
+        rows[name]["values"]["f"].get("interval") or [value] * 2
+        for name, value in zip(names, values[order], strict=True)
+    ]
+    ends = np.abs(np.asarray(intervals, dtype=np.float64).T - values[order]).reshape(2, -1)
+    colours = ["tab:green" if name in results.references else "tab:blue" for name in names]
+    axes.barh(range(len(order)), values[order], xerr=ends, color=colours, ecolor="0.4")
+    axes.set_yticks(range(len(order)), names, fontsize=6)
+    axes.invert_yaxis()
+    axes.set_xlabel("forgetting quality F, 95 % interval")
+
+
+def _hardness(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:  # noqa: ARG001
+    epsilon = epsilon_by_method(content, cell)
+    if not epsilon:
+        axes.text(0.5, 0.5, "no epsilon is stored", ha="center")
+        return
+    clip = np.ceil(np.log(max(2, int(content["n_models"]) - 1)))
+    mean = np.sort(np.minimum(np.stack(list(epsilon.values())), clip).mean(axis=0))[::-1]
+    axes.bar(range(len(mean)), mean, width=1.0)
+    axes.set_xlabel("forget examples, hardest first")
+    axes.set_ylabel("mean epsilon over methods, nats")
+
+
+KINDS: dict[str, Callable[["Axes", Content, BenchmarkResults, str], None]] = {
+    "pareto": _pareto,
+    "scatter": _scores,
+    "forgetting": _forgetting,
+    "hardness": _hardness,
+}

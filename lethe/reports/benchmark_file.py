@@ -1,0 +1,185 @@
+"""The benchmark file: methods x cells, as TOML, checked before anything is computed.
+
+A cell is a competition file with overrides; a method is one of the catalogue, with constants, or a file of one's own.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from lethe.competition.file import MetricRequest, Slug
+from lethe.competition.metric_requests import check_request, levels_of
+from lethe.errors import InvalidInput, violations_of
+from lethe.methods.rendering import render
+
+SCORES = ("score", "f")  # computed by the scorer itself, not by the registry of metrics
+TABLE_METRICS = ("retdev", "umia", "indiscernibility", "rte")
+Recipe = Literal["none", "early-stop", "cutmix", "both"]
+Scalar = bool | int | float | str
+
+
+class InvalidBenchmarkFile(InvalidInput):
+    slug, title = "invalid-benchmark-file", "The benchmark file has mistakes"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MethodEntry(BaseModel):
+    """A method: `method`, an id of the catalogue, or `file`, relative to the benchmark file. name: its row.
+
+    Every other key sets a constant of the method.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    method: str | None = None
+    file: Path | None = None
+    name: str | None = Field(default=None, min_length=1, max_length=80)
+
+    @model_validator(mode="after")
+    def _is_one_method(self) -> Self:
+        if (self.method is None) == (self.file is None):
+            raise ValueError("a method needs `method`, an id of the catalogue, or `file`, and not both")
+        if self.file is not None and self.constants:
+            raise ValueError(f"constants are set in the file itself, not here: {', '.join(self.constants)}")
+        if self.method is not None:
+            try:
+                render(self.method, self.constants)
+            except InvalidInput as error:
+                raise ValueError(error.detail) from error
+            except Exception as error:
+                raise ValueError(getattr(error, "detail", str(error))) from error
+        return self
+
+    @property
+    def constants(self) -> dict[str, Scalar]:
+        return dict(self.model_extra or {})
+
+    @property
+    def label(self) -> str:
+        """Return the name of the method's row: its own, or the id with the constants that were set."""
+        if self.name:
+            return self.name
+        if self.file is not None:
+            return self.file.stem
+        return " ".join([str(self.method), *(f"{name}={value}" for name, value in self.constants.items())])
+
+
+class Cell(_Section):
+    """A competition file, relative to the benchmark file, and what is different here.
+
+    Each key of dataset, training and splits replaces the competition's of that name; network replaces it wholly: its
+    keys beside `name` are the network's options. recipe: what Goel et al. 2023 vary in the original's training.
+    """
+
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._=-]{0,79}$")
+    competition: Path
+    dataset: dict[str, Any] = Field(default_factory=dict)
+    network: dict[str, Any] | None = None
+    training: dict[str, Any] = Field(default_factory=dict)
+    splits: dict[str, Any] = Field(default_factory=dict)
+    recipe: Recipe = "none"
+
+    @field_validator("network")
+    @classmethod
+    def _network_has_a_name(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None and not isinstance(value.get("name"), str):
+            raise ValueError('a network needs a name, such as { name = "resnet20" }')
+        return value
+
+
+class Tables(_Section):
+    """groups: metrics by which methods are grouped. pareto: the metrics of the frontier. timing: the last column."""
+
+    groups: tuple[str, ...] = ("retdev", "indiscernibility")
+    pareto: tuple[str, ...] = ("retdev", "indiscernibility")
+    timing: Literal["rte"] = "rte"
+
+
+class BenchmarkFile(_Section):
+    """One benchmark.
+
+    seeds: 1: all runs start from one original model (reuse-n-1); n_models: each from its own (reuse-n-n).
+    run_wall_time_s: after so long a run fails, seconds. split_seed: cuts the data of competitions that name no seed.
+    """
+
+    slug: Slug
+    methods: tuple[MethodEntry, ...] = Field(min_length=1)
+    seeds: int = Field(default=1, ge=1)
+    n_models: int = Field(default=32, ge=2, le=65_536)
+    metrics: tuple[MetricRequest, ...] = Field(default=(), validate_default=True)
+    run_wall_time_s: float = Field(default=600.0, gt=0)
+    split_seed: int = Field(default=0, ge=0)
+    cell: tuple[Cell, ...] = Field(min_length=1)
+    tables: Tables = Tables()
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _ids_as_tables(cls, value: Any) -> Any:
+        return [{"method": each} if isinstance(each, str) else each for each in value] if _is_list(value) else value
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _metrics_as_tables(cls, value: Any) -> Any:
+        if not _is_list(value):
+            return value
+        given = [{"id": each} if isinstance(each, str) else each for each in value]
+        there = {each.get("id") for each in given if isinstance(each, dict)}
+        return given + [{"id": name} for name in ("score", "f", *TABLE_METRICS) if name not in there]
+
+    @model_validator(mode="after")
+    def _everything_can_be_computed(self) -> Self:
+        for request in self.metrics:
+            if request.id not in SCORES:
+                check_request(request.id, request.parameters)
+        asked = {request.id for request in self.metrics}
+        for name in (*self.tables.groups, *self.tables.pareto):
+            if name not in asked:
+                raise ValueError(f"tables name {name!r}, which is not among metrics: {', '.join(sorted(asked))}")
+        if self.seeds not in (1, self.n_models):
+            raise ValueError(f"seeds must be 1 or n_models ({self.n_models}): a run has the one original or its own")
+        _require_unique("method", [entry.label for entry in self.methods])
+        return self
+
+    @property
+    def capture_levels(self) -> tuple[int, ...]:
+        """Return the levels above 0 whose arrays are stored of every model; losses always, for the main table."""
+        ids = [request.id for request in self.metrics if request.id not in SCORES]
+        return tuple(sorted({1} | {level for name in ids for level in levels_of(name)} - {0}))
+
+
+def read_benchmark_file(path: Path) -> BenchmarkFile:
+    """Return the checked benchmark at `path`. Raises InvalidBenchmarkFile naming each wrong value."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidBenchmarkFile(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    return parse_benchmark(text, source=str(path))
+
+
+def parse_benchmark(text: str, *, source: str = "benchmark file") -> BenchmarkFile:
+    """Return the checked benchmark in TOML `text`. Raises InvalidBenchmarkFile naming each wrong value."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidBenchmarkFile(f"{source}: not TOML: {error}") from error
+    try:
+        return BenchmarkFile.model_validate({"metrics": []} | data)
+    except ValidationError as error:
+        violations = violations_of(error)
+        lines = "\n".join(f"  {v.field}: {v.message}" + (f" (was {v.value})" if v.value else "") for v in violations)
+        raise InvalidBenchmarkFile(f"{source}:\n{lines}", violations=violations) from error
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _require_unique(kind: str, names: list[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{kind} {twice!r} is there twice: give one of them another `name`")

@@ -1,0 +1,120 @@
+"""The tables of a benchmark's results."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lethe.benchmark.results import benchmark_results, higher_is_better
+from lethe.metrics.epsilon_correlation import epsilon_correlation
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.reports.benchmark_results import BenchmarkResults
+from lethe.reports.group_tables import group_mean_table
+from lethe.reports.performance_table import performance_table
+from lethe.reports.ranking_table import pareto_table, ranking_table
+from lethe.reports.table import FAILED, Column, Table, Value
+
+OWN_COLUMNS = frozenset({"retdev", "umia", "indiscernibility", "rte"})  # of the performance table
+FIRST = ("f", "score")
+HARDEST = 15
+
+
+def benchmark_tables(content: Mapping[str, Any], *, groups: bool = False) -> Iterator[Table]:
+    """Yield the tables of every cell, then those over all cells; `groups`: only the latter."""
+    results = benchmark_results(dict(content))
+    if not groups:
+        for cell in results.cells:
+            yield performance_table(results, cell)
+            yield metric_table(content, results, cell)
+            yield from correlation_tables(content, cell)
+    directions = {name: higher_is_better(name) for name in content["tables"]["groups"]}
+    yield ranking_table(results, directions)
+    yield pareto_table(results, {name: higher_is_better(name) for name in content["tables"]["pareto"]})
+    for name, up in directions.items():
+        yield group_mean_table(results, name, higher_is_better=up)
+
+
+def metric_table(content: Mapping[str, Any], results: BenchmarkResults, cell: str) -> Table:
+    """Return a row per method: F and score with 95 % intervals, then every other metric that was asked for."""
+    asked = [request["id"] for request in content["metrics"]]
+    names = [name for name in (*FIRST, *asked) if name in asked and name not in OWN_COLUMNS]
+    names = list(dict.fromkeys(names))
+    rows: list[tuple[Value, ...]] = []
+    for method in results.methods:
+        row = content["cells"][cell]["rows"].get(method)
+        rows.append((method, *(_shown(row, name) for name in names)))
+    return Table(f"{cell}: metrics", (Column("Method"), *(Column(name, 3) for name in names)), tuple(rows))
+
+
+def _shown(row: Mapping[str, Any] | None, name: str) -> Value:
+    if row is None:
+        return None
+    if row.get("failure"):
+        return FAILED
+    found = row["values"].get(name)
+    if found is None or found["value"] is None:
+        return None
+    interval = found.get("interval")
+    if name in FIRST and interval:
+        return f"{found['value']:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+    return float(found["value"])
+
+
+def correlation_tables(content: Mapping[str, Any], cell: str) -> Iterator[Table]:
+    """Yield Spearman's correlation of metrics over methods, and what epsilon says of hard examples, where known."""
+    results = benchmark_results(dict(content))
+    row = results.cells.index(cell)
+    names = [request["id"] for request in content["metrics"] if request["id"] in results.values]
+    values = np.stack([results.metric(name)[row][results.ranked] for name in names], axis=1)
+    matrix = _spearman(values)
+    rows = tuple((name, *(float(value) for value in line)) for name, line in zip(names, matrix, strict=True))
+    yield Table(f"{cell}: Spearman over methods", (Column("Metric"), *(Column(name) for name in names)), rows)
+    epsilon = epsilon_by_method(content, cell)
+    if len(epsilon) < 2:
+        return
+    try:
+        found = epsilon_correlation(np.stack(list(epsilon.values())))
+    except InvalidMetricInput:
+        return
+    chance = -(-len(next(iter(epsilon.values()))) // 10) / len(next(iter(epsilon.values())))
+    overlap = found.table["mean_top_decile_overlap"]
+    facts: tuple[tuple[Value, ...], ...] = (
+        ("mean Spearman of epsilon over pairs of methods", found.value),
+        ("mean overlap of the hardest tenth", float(overlap) if isinstance(overlap, int | float) else None),
+        ("overlap by chance", chance),
+    )
+    yield Table(f"{cell}: hard examples", (Column("Quantity"), Column("Value")), facts)
+    yield hardest_table(content, cell, epsilon)
+
+
+def hardest_table(content: Mapping[str, Any], cell: str, epsilon: Mapping[str, Any]) -> Table:
+    """Return the forget examples with the greatest sum of epsilon over methods, clipped at ceil(ln(N - 1)).
+
+    Source: Triantafillou et al. 2024, appendix A.9, figure 14.
+    """
+    clip = np.ceil(np.log(max(2, int(content["n_models"]) - 1)))
+    total = np.minimum(np.stack(list(epsilon.values())), clip).sum(axis=0)
+    order = np.argsort(-total, kind="stable")[:HARDEST]
+    rows = tuple((str(int(i)), float(total[i]), float(total[i] / len(epsilon))) for i in order)
+    return Table(f"{cell}: hardest examples", (Column("Forget example"), Column("Sum"), Column("Mean")), rows)
+
+
+def epsilon_by_method(content: Mapping[str, Any], cell: str) -> dict[str, Any]:
+    """Return epsilon [S] of every method of a cell that has it."""
+    names = [method["name"] for method in content["methods"]]
+    rows = content["cells"][cell]["rows"]
+    return {name: np.asarray(rows[name]["epsilon"]) for name in names if rows.get(name, {}).get("epsilon")}
+
+
+def _spearman(values: Any) -> Any:
+    from scipy.stats import spearmanr  # noqa: PLC0415  slow to import, needed here alone
+
+    n = values.shape[1]
+    matrix = np.eye(n)
+    for i in range(n):
+        for j in range(i):
+            both = ~np.isnan(values[:, [i, j]]).any(axis=1)
+            a, b = values[both, i], values[both, j]
+            constant = both.sum() < 3 or a.min() == a.max() or b.min() == b.max()
+            matrix[i, j] = matrix[j, i] = np.nan if constant else spearmanr(a, b).statistic
+    return matrix

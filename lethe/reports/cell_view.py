@@ -1,0 +1,60 @@
+"""One cell of a benchmark's results, asked by methods' ids."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ORACLE, ORIGINAL = "exact retraining", "original model"
+Z_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class CellView:
+    """content: a benchmark's results. name: of the cell."""
+
+    content: Mapping[str, Any]
+    name: str
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the names of the methods that have results here, references left out."""
+        rows = self.content["cells"][self.name]["rows"]
+        return [m["name"] for m in self.content["methods"] if m["name"] in rows and not rows[m["name"]].get("failure")]
+
+    def named(self, method_id: str) -> str | None:
+        """Return the name of a method of this id that has results; the one without changed constants first."""
+        there = set(self.methods)
+        names = [m["name"] for m in self.content["methods"] if m["id"] == method_id and m["name"] in there]
+        return method_id if method_id in names else next(iter(names), None)
+
+    def by_layers(self, method_id: str) -> dict[int, str]:
+        """Return the names of the variants of eu_k or cf_k by their K, ascending."""
+        there = set(self.methods)
+        chosen = [m for m in self.content["methods"] if m["id"] == method_id and m["name"] in there]
+        return dict(sorted((int(m["constants"]["K"]), m["name"]) for m in chosen))
+
+    def value(self, name: str | None, metric: str) -> float | None:
+        """Return a metric of a method or reference, None where it has none."""
+        row = self.content["cells"][self.name]["rows"].get(name, {})
+        found = row.get("values", {}).get(metric, {}).get("value")
+        return None if found is None else float(found)
+
+    def error(self, name: str | None, metric: str) -> float:
+        """Return the standard error of a metric, by its 95 % interval; 0 where it has none."""
+        row = self.content["cells"][self.name]["rows"].get(name, {})
+        interval = row.get("values", {}).get(metric, {}).get("interval")
+        return float(interval[1] - interval[0]) / (2 * Z_95) if interval and None not in interval else 0.0
+
+    def spread(self, name: str, metric: str) -> float | None:
+        """Return the standard deviation of a metric over runs."""
+        row = self.content["cells"][self.name]["rows"].get(name, {})
+        found = row.get("values", {}).get(metric, {}).get("standard_deviation")
+        return None if found is None else float(found)
+
+    def known(self, metric: str, *names: str | None) -> dict[str, float]:
+        """Return the metric of those of `names` that have it."""
+        found = {name: self.value(name, metric) for name in names if name is not None}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def forget_by(self) -> str:
+        return str(self.content["cells"][self.name]["settings"]["splits"]["forget"]["by"])

@@ -1,0 +1,285 @@
+"""Orderings that the papers report and that a benchmark's results can confirm or contradict.
+
+Sources: Triantafillou et al. 2024 (findings), the MIAU paper, Goel et al. 2023 (confusion), Cadet et al. 2024 (Deep
+Unlearn), Georgiev et al. 2024 (KLOM). Hard: must hold at any scale with a generalisation gap. Soft: reported with its
+numbers.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from lethe.benchmark.results import benchmark_results, higher_is_better
+from lethe.metrics.epsilon_correlation import epsilon_correlation
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.ranking_groups import ranking_groups
+from lethe.reports.benchmark_tables import epsilon_by_method
+from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
+
+WINNERS = ("fcs", "msg", "cfw", "prmq", "kde", "rni")
+MIAU_OF_ORIGINAL, MIAU_OF_ITSELF = 0.1007, 99.8993
+CLOSE_GAPS, LEAST_F = 0.02, 0.005
+CONFUSIONS = ("interclass-confusion", "iid-confusion")
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """One statement in one cell. holds: None where the results cannot decide it, and `numbers` says why."""
+
+    id: str
+    cell: str
+    hard: bool
+    statement: str
+    holds: bool | None
+    numbers: str
+
+
+def check_orderings(content: Mapping[str, Any]) -> list[Ordering]:
+    """Return every statement for every cell, in the order of the statements."""
+    views = [CellView(content, name) for name in content["cells"]]
+    return [found for rule in RULES for view in views for found in rule(view)]
+
+
+def _decided(  # noqa: PLR0917  the columns of a row, in their order
+    view: CellView, name: str, hard: bool, statement: str, holds: bool, numbers: str
+) -> Ordering:
+    return Ordering(name, view.name, hard, statement, bool(holds), numbers)
+
+
+def _open(view: CellView, name: str, hard: bool, statement: str, reason: str) -> Ordering:
+    return Ordering(name, view.name, hard, statement, None, reason)
+
+
+def _text(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+
+
+def _forgetting(view: CellView) -> Iterator[Ordering]:
+    original, oracle = view.value(ORIGINAL, "f"), view.value(ORACLE, "f")
+    if original is None or oracle is None:
+        yield _open(view, "E-01", True, "F of the original is 0, of exact retraining the highest", "F is not stored")
+        return
+    yield _decided(view, "E-01", True, "F of the original is at most 0.01", original <= 0.01, f"{original:.4f}")
+    others = view.known("f", *view.methods)
+    best = max(others, key=lambda name: others[name]) if others else ""
+    numbers = f"exact retraining {oracle:.3f}, best method {best} {others.get(best, 0.0):.3f}"
+    yield _decided(
+        view, "E-01", True, "exact retraining has a higher F than every method", oracle > others.get(best, 0.0), numbers
+    )
+    finetune = view.named("finetune")
+    winners = view.known("f", *(view.named(name) for name in WINNERS))
+    statement = "at least two winners lie above finetune by 2 standard errors"
+    base = view.value(finetune, "f")
+    if base is None or len(winners) < 2:
+        yield _open(view, "E-01", True, statement, "finetune and two winners are needed")
+        return
+    above = [
+        name for name, f in winners.items() if f > base + 2 * np.hypot(view.error(name, "f"), view.error(finetune, "f"))
+    ]
+    yield _decided(view, "E-01", True, statement, len(above) >= 2, f"finetune {base:.3f}; {_text(winners)}")
+
+
+def _prmq(view: CellView) -> Iterator[Ordering]:
+    winners = view.known("f", *(view.named(name) for name in WINNERS))
+    prmq = view.named("prmq")
+    if prmq not in winners or len(winners) < 3:
+        yield _open(view, "E-02", False, "prmq is among the first two winners by F", "three winners are needed")
+        return
+    place = sorted(winners.values(), reverse=True).index(winners[prmq]) + 1
+    yield _decided(view, "E-02", False, "prmq is among the first two winners by F", place <= 2, _text(winners))
+
+
+def _gap_and_f(view: CellView) -> Iterator[Ordering]:
+    gaps = view.known("accuracy_gap", *view.methods)
+    f = view.known("f", *gaps)
+    pairs = [(a, b) for a, b in combinations(f, 2) if abs(gaps[a] - gaps[b]) <= CLOSE_GAPS and _twice(f[a], f[b])]
+    statement = "two methods have accuracy gaps within 0.02 and F a factor of 2 apart"
+    if len(f) < 2:
+        yield _open(view, "E-04", True, statement, "accuracy_gap and f of two methods are needed")
+        return
+    shown = "; ".join(f"{a} {gaps[a]:.3f}/{f[a]:.3f}, {b} {gaps[b]:.3f}/{f[b]:.3f}" for a, b in pairs[:2])
+    yield _decided(view, "E-04", True, statement, bool(pairs), shown or "no such pair")
+
+
+def _twice(a: float, b: float) -> bool:
+    return max(a, b) >= LEAST_F and max(a, b) >= 2 * min(a, b)
+
+
+def _hard_examples(view: CellView) -> Iterator[Ordering]:
+    statement = "the hardest tenths of two methods overlap more than 1.5 times chance"
+    epsilon = epsilon_by_method(view.content, view.name)
+    varying = {name: values for name, values in epsilon.items() if values.min() != values.max()}
+    if len(varying) < 2:
+        yield _open(view, "E-05", True, statement, "two methods whose epsilon differs between examples are needed")
+        return
+    try:
+        found = epsilon_correlation(np.stack(list(varying.values())))
+    except InvalidMetricInput as error:
+        yield _open(view, "E-05", True, statement, str(error))
+        return
+    n_examples = len(next(iter(varying.values())))
+    chance = -(-n_examples // 10) / n_examples
+    overlap = float(str(found.table["mean_top_decile_overlap"]))
+    numbers = f"overlap {overlap:.3f}, chance {chance:.3f}, mean Spearman {found.value:.3f}"
+    yield _decided(view, "E-05", True, statement, overlap > 1.5 * chance, numbers)
+
+
+def _mia_gap(view: CellView) -> Iterator[Ordering]:
+    yield from _original_above(view, "E-07", "mia_gap", ("prmq", "msg"))
+
+
+def _original_above(view: CellView, name: str, metric: str, ids: tuple[str, ...]) -> Iterator[Ordering]:
+    statement = f"{metric} of the original lies above that of {', '.join(ids)}"
+    original = view.value(ORIGINAL, metric)
+    others = view.known(metric, *(view.named(method) for method in ids))
+    if original is None or not others:
+        yield _open(view, name, True, statement, f"{metric} of the original and of one of them is needed")
+        return
+    holds = all(original > value for value in others.values())
+    yield _decided(view, name, True, statement, holds, f"original {original:.3g}; {_text(others)}")
+
+
+def _miau(view: CellView) -> Iterator[Ordering]:
+    original = view.value(ORIGINAL, "miau")
+    statement = f"MIAU of the original is {MIAU_OF_ORIGINAL} by construction"
+    if original is None:
+        yield _open(view, "E-09", True, statement, "miau is not stored")
+        return
+    yield _decided(view, "E-09", True, statement, abs(original - MIAU_OF_ORIGINAL) < 1e-3, f"{original:.4f}")
+    spreads = {name: view.spread(name, "miau") for name in view.methods if view.named("original") != name}
+    known = {name: value for name, value in spreads.items() if value is not None}
+    wide = [name for name, value in known.items() if value > 5]
+    if known:
+        numbers = f"{len(wide)} of {len(known)} methods, median {np.median(list(known.values())):.1f}"
+        yield _decided(view, "E-09", True, "MIAU spreads over runs by more than 5", 2 * len(wide) > len(known), numbers)
+
+
+def _zrf(view: CellView) -> Iterator[Ordering]:
+    statement = "ZRF of srl and bad_teacher lies above that of the original"
+    original = view.value(ORIGINAL, "zrf")
+    others = view.known("zrf", view.named("srl"), view.named("bad_teacher"))
+    if original is None or not others:
+        yield _open(view, "E-12", True, statement, "zrf of the original and of one of them is needed")
+        return
+    holds = all(value > original for value in others.values())
+    yield _decided(view, "E-12", True, statement, holds, f"original {original:.3g}; {_text(others)}")
+
+
+def _layers(view: CellView) -> Iterator[Ordering]:
+    eu, cf = view.by_layers("eu_k"), view.by_layers("cf_k")
+    errors = view.known("targeted_error", *eu.values(), *cf.values())
+    if view.forget_by() not in (*CONFUSIONS, "class") or not errors:
+        return
+    original, oracle = view.value(ORIGINAL, "targeted_error"), view.value(ORACLE, "targeted_error")
+    both = [(k, eu[k], cf[k]) for k in eu if k in cf and {eu[k], cf[k]} <= errors.keys()]
+    if both:
+        holds = all(errors[a] <= errors[b] + _noise(view, a, b) for _, a, b in both)
+        numbers = "; ".join(f"k={k}: EU {errors[a]:.3f}, CF {errors[b]:.3f}" for k, a, b in both)
+        yield _decided(view, "E-15", True, "EU-k leaves no more targeted error than CF-k", holds, numbers)
+    if view.forget_by() == "class" and oracle is not None:
+        yield _decided(view, "E-15", True, "exact retraining predicts no removed class", oracle == 0, f"{oracle:.3f}")
+    if view.forget_by() == "interclass-confusion" and len(eu) > 1 and original is not None and oracle is not None:
+        yield from _ladder(view, [ORIGINAL, *(name for name in eu.values() if name in errors)], oracle)
+
+
+def _ladder(view: CellView, names: list[str], oracle: float) -> Iterator[Ordering]:
+    """Yield the fall with k. EU-k of all layers is a retraining itself, so it may end on either side of the oracle."""
+    values = [view.value(name, "targeted_error") or 0.0 for name in names]
+    steps = zip(pairwise(values), pairwise(names), strict=True)
+    falls = all(after <= before + _noise(view, *pair) for (before, after), pair in steps)
+    numbers = ", ".join(f"{name} {value:.3f}" for name, value in zip(names, values, strict=True))
+    statement = "targeted error falls with k, within one standard error"
+    yield _decided(view, "E-16", True, statement, falls, f"{numbers}, {ORACLE} {oracle:.3f}")
+    apart = values[-1] - oracle
+    noise = 2 * _noise(view, names[-1], ORACLE)
+    statement = "the largest k ends within 2 standard errors of exact retraining"
+    yield _decided(view, "E-16", False, statement, abs(apart) <= noise, f"difference {apart:+.3f}, 2 se {noise:.3f}")
+
+
+def _noise(view: CellView, a: str, b: str) -> float:
+    return float(np.hypot(view.error(a, "targeted_error"), view.error(b, "targeted_error")))
+
+
+def _no_repair(view: CellView) -> Iterator[Ordering]:
+    statement = "methods without retain data leave an error on the confused classes 0.05 above exact retraining"
+    oracle = view.value(ORACLE, "ic_error")
+    others = view.known("ic_error", view.named("gradient_ascent"), view.named("ssd"))
+    if view.forget_by() != "interclass-confusion" or oracle is None or not others:
+        return
+    holds = all(value > oracle + 0.05 for value in others.values())
+    yield _decided(view, "E-20", True, statement, holds, f"exact retraining {oracle:.3f}; {_text(others)}")
+
+
+def _groups(view: CellView) -> Iterator[Ordering]:
+    results = benchmark_results(dict(view.content))
+    row = results.cells.index(view.name)
+    methods = [results.methods[i] for i in results.ranked]
+    values = results.metric("retdev")[row : row + 1, results.ranked]
+    if np.isfinite(values).sum() < 3:
+        return
+    groups = ranking_groups(values, higher_is_better=higher_is_better("retdev")).groups[0]
+    chosen = [view.named(name) for name in ("gradient_ascent", "fisher", "influence")]
+    found = {name: int(groups[methods.index(name)]) + 1 for name in chosen if name is not None}
+    if found:
+        numbers = ", ".join(f"{name} in G{group}" for name, group in found.items())
+        statement = "gradient ascent, Fisher and influence are not in G1 by RetDev"
+        yield _decided(view, "E-21", True, statement, all(group > 1 for group in found.values()), numbers)
+
+
+def _indiscernibility(view: CellView) -> Iterator[Ordering]:
+    statement = "the original and CF-1 are less indiscernible than msg and ct"
+    low = view.known("indiscernibility", ORIGINAL, view.by_layers("cf_k").get(1))
+    high = view.known("indiscernibility", view.named("msg"), view.named("ct"))
+    if not low or not high:
+        yield _open(view, "E-22", True, statement, "one of each side is needed")
+        return
+    holds = max(low.values()) < min(high.values())
+    yield _decided(view, "E-22", True, statement, holds, f"{_text(low)}; {_text(high)}")
+
+
+def _speed(view: CellView) -> Iterator[Ordering]:
+    times = view.known("rte", *(name for name in view.methods if name != view.named("original")))
+    ascent = view.named("gradient_ascent")
+    if ascent not in times:
+        yield _open(view, "E-23", True, "gradient ascent is the fastest, and all beat retraining", "no gradient_ascent")
+        return
+    fastest = sorted(times, key=lambda name: -times[name])[:3]
+    first = {name: times[name] for name in fastest}
+    holds = times[ascent] >= max(times.values())
+    yield _decided(view, "E-23", True, "gradient ascent is the fastest of all methods", holds, _text(first))
+    slow = {name: value for name, value in times.items() if value <= 1}
+    yield _decided(view, "E-23", True, "every method is faster than retraining", not slow, _text(slow) or "all above 1")
+
+
+def _ulira(view: CellView) -> Iterator[Ordering]:
+    yield from _original_above(view, "E-25", "ulira_split", ("msg", "ct"))
+    oracle = view.value(ORACLE, "ulira_split")
+    if oracle is not None:
+        statement = "exact retraining has a U-LiRA accuracy within 0.03 of one half"
+        yield _decided(view, "E-25", True, statement, abs(oracle - 0.5) <= 0.03, f"{oracle:.3f}")
+
+
+def _klom(view: CellView) -> Iterator[Ordering]:
+    original, oracle = view.value(ORIGINAL, "klom"), view.value(ORACLE, "klom")
+    klom = view.known("klom", *view.methods)
+    f = view.known("f", *klom)
+    if original is None or oracle is None or len(f) < 4:
+        yield _open(view, "E-27", True, "KLOM agrees with F", "klom and f of four methods are needed")
+        return
+    between = all(value >= oracle for value in klom.values())
+    ends = f"{min(klom.values()):.2f} to {max(klom.values()):.2f}"
+    numbers = f"original {original:.2f}, methods {ends}, exact retraining {oracle:.2f}"
+    yield _decided(view, "E-27", True, "no method has a KLOM below exact retraining's", between, numbers)
+    from scipy.stats import spearmanr  # noqa: PLC0415  slow to import, needed here alone
+
+    rho = float(spearmanr([klom[name] for name in f], list(f.values())).statistic)
+    yield _decided(view, "E-27", True, "Spearman of KLOM and F over methods is below -0.7", rho < -0.7, f"{rho:.2f}")
+
+
+RULES: tuple[Callable[[CellView], Iterator[Ordering]], ...] = (
+    _forgetting, _prmq, _gap_and_f, _hard_examples, _mia_gap, _miau, _zrf, _layers, _no_repair, _groups,
+    _indiscernibility, _speed, _ulira, _klom,
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""A table of results, and how one value is shown."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lethe.metrics.invalid_input import InvalidMetricInput
+
+FAILED = "F"
+MISSING = "—"
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """name: the heading. decimals: of numbers in Markdown and LaTeX; CSV and JSON have all digits."""
+
+    name: str
+    decimals: int = 2
+
+
+@dataclass(frozen=True)
+class Table:
+    """rows: as many values as columns each; None and NaN are missing, `FAILED` is a run that failed."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Raise InvalidMetricInput for a row of another length."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise InvalidMetricInput(
+                    f"a row of table {self.title!r} has {len(row)} values, not {len(self.columns)}: {row}"
+                )
+
+    def shown(self, row: Sequence[Value]) -> list[str]:
+        """Return the row as text, numbers rounded to their column's decimals."""
+        return [_shown(value, column.decimals) for value, column in zip(row, self.columns, strict=True)]
+
+
+def is_missing(value: Value) -> bool:
+    """Return whether the value is None or not a number."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _shown(value: Value, decimals: int) -> str:
+    if value is None or is_missing(value):
+        return MISSING
+    if isinstance(value, float):
+        return f"{value:.{decimals}f}"
+    return str(value)

@@ -1,0 +1,77 @@
+"""A table as Markdown, CSV, LaTeX or JSON."""
+
+import csv
+import io
+import json
+from enum import StrEnum
+
+from lethe.reports.table import MISSING, Table, is_missing
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", MISSING: "--",
+    }
+)  # fmt: skip
+
+
+class TableFormat(StrEnum):
+    """markdown and latex are for reading, with rounded numbers; csv and json have all digits."""
+
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    LATEX = "latex"
+    JSON = "json"
+
+
+def render(table: Table, table_format: TableFormat | str) -> str:
+    """Return the table as text that ends with a line break. Raises ValueError for an unknown format."""
+    writer = {
+        TableFormat.MARKDOWN: _markdown,
+        TableFormat.CSV: _csv,
+        TableFormat.LATEX: _latex,
+        TableFormat.JSON: _json,
+    }[TableFormat(table_format)]
+    return writer(table)
+
+
+def _markdown(table: Table) -> str:
+    names = [column.name for column in table.columns]
+    marks = ["---"] + ["---:"] * (len(names) - 1)
+    lines = [names, marks, *(table.shown(row) for row in table.rows)]
+    rows = ("| " + " | ".join(_one_cell(text) for text in line) + " |" for line in lines)
+    return f"**{table.title}**\n\n" + "\n".join(rows) + "\n"
+
+
+def _one_cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def _csv(table: Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(column.name for column in table.columns)
+    writer.writerows(["" if is_missing(value) else value for value in row] for row in table.rows)
+    return text.getvalue()
+
+
+def _latex(table: Table) -> str:
+    names = [column.name for column in table.columns]
+    lines = [names, *(table.shown(row) for row in table.rows)]
+    heading, *body = (" & ".join(text.translate(_LATEX) for text in line) + r" \\" for line in lines)
+    return "\n".join(
+        [
+            r"\begin{table}", rf"\caption{{{table.title.translate(_LATEX)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(names) - 1)}}}", r"\hline", heading, r"\hline", *body, r"\hline",
+            r"\end{tabular}", r"\end{table}", "",
+        ]
+    )  # fmt: skip
+
+
+def _json(table: Table) -> str:
+    names = [column.name for column in table.columns]
+    rows = [
+        {name: None if is_missing(value) else value for name, value in zip(names, row, strict=True)}
+        for row in table.rows
+    ]
+    return json.dumps({"title": table.title, "rows": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,223 @@
+"""Calls an entry's function on the original model and returns its weights, or says what went wrong.
+
+It shares an interpreter with code that may rewrite it, so nothing it says is believed outside: its
+fault is a claim about the participant's own run, and its weights are checked again.
+"""
+
+import errno
+import importlib.util
+import inspect
+import random
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lethe.runtime import (
+    data_loaders,
+    notebook_shell,  # noqa: F401 - a notebook's cells import it, where this package is hidden and only what is loaded found
+)
+from lethe.runtime.class_weights import ClassWeights
+from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
+
+TORCH_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+_ERRNO_CLASSES = {
+    errno.ENOSPC: "disk-limit",
+    errno.EFBIG: "disk-limit",
+    errno.EDQUOT: "disk-limit",
+    errno.ENOMEM: "out-of-memory",
+    errno.EAGAIN: "process-limit",
+}
+_GPU_WORDS = ("cuda", "gpu", "accelerator", "nvidia")
+_PHRASES = (
+    ("can't allocate memory", "out-of-memory"),
+    ("CUDA error: out of memory", "out-of-memory"),  # the driver's own words; torch's allocator has a class for it
+    ("can't start new thread", "process-limit"),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run: where the participant's code lies, what to call, and the seed."""
+
+    submission: Path
+    file: str
+    function: str
+    style: data_loaders.Style
+    keywords: tuple[str, ...]
+    run: int
+    seed: int
+    threads: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Preloaded:
+    """What the zygote holds for every run: the data, the network with the original weights, their layout."""
+
+    data: data_loaders.GuestData
+    network: nn.Module
+    layout: WeightsLayout
+
+
+class RunFault(Exception):
+    """The participant's code cannot be used; `error_class` says why."""
+
+    def __init__(self, error_class: str, *, detail: Mapping[str, Any] | None = None) -> None:
+        super().__init__(error_class)
+        self.error_class = error_class
+        self.detail = dict(detail or {})
+
+
+def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
+    """Call the participant's function on the original model and return its weights' bytes in the frame's order."""
+    seed_everything(task.seed)
+    torch.set_num_threads(task.threads)
+    net = preloaded.network.to(task.device)
+    found = load_function(task)
+    seed_everything(task.seed)  # a seed that the file sets is for what the file draws, not for every run
+    data = data_loaders.make_loaders(preloaded.data, style=task.style)
+    offered = {
+        "class_weights": ClassWeights.of(data.class_counts),
+        "class_counts": data.class_counts,
+        "param_names": [name for name, _ in net.named_parameters()],
+        "device": torch.device(task.device),
+        "seed": task.seed,
+    }
+    keywords = {name: offered[name] for name in task.keywords if name in offered}
+    function = _bound_run(found) if inspect.isclass(found) else found
+    _require_signature(function, keywords)
+    returned = function(net, data.retain, data.forget, data.validation, **keywords)
+    model = returned if isinstance(returned, nn.Module) else net
+    state = model.state_dict()
+    return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, numpy (where it is loaded) and torch alike."""
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def load_function(task: Task) -> Callable[..., Any]:
+    """Import the participant's file and return the entry point."""
+    path = task.submission / task.file
+    if not path.is_file():
+        raise RunFault("no-entry-point")
+    for folder in dict.fromkeys((str(path.parent), str(task.submission))):
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise RunFault("no-entry-point")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # so that worker processes can find its classes
+    spec.loader.exec_module(module)
+    function = getattr(module, task.function, None)
+    if not callable(function):
+        raise RunFault("no-entry-point")
+    return function  # type: ignore[no-any-return]
+
+
+def _bound_run(made: type[Any]) -> Callable[..., Any]:
+    """Return what calls a class's `run`: made without arguments and run with four, or made with four and run."""
+    try:
+        inspect.signature(made).bind()
+    except TypeError:
+        return lambda *four, **keywords: made(*four, **keywords).run()
+    return made().run  # type: ignore[no-any-return]
+
+
+def _require_signature(function: Callable[..., Any], keywords: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a built-in or the like: let the call itself decide
+    try:
+        signature.bind(None, None, None, None, **keywords)
+    except TypeError as error:
+        raise RunFault("wrong-signature") from error
+
+
+def _checked_slots(state: Mapping[str, Any], layout: WeightsLayout) -> tuple[TensorSlot, ...]:
+    for slot in layout.tensors:
+        value = state.get(slot.name)
+        if not isinstance(value, torch.Tensor):
+            raise RunFault("wrong-weights", detail={"kind": "missing", "tensor": slot.name})
+        if tuple(value.shape) != slot.shape:
+            raise RunFault("wrong-weights", detail={"kind": "shape", "tensor": slot.name})
+        if value.dtype != TORCH_DTYPES[slot.dtype]:
+            raise RunFault("wrong-weights", detail={"kind": "dtype", "tensor": slot.name})
+    if len(state) != len(layout.tensors):
+        raise RunFault("wrong-weights", detail={"kind": "extra"})
+    return layout.tensors
+
+
+def tensor_bytes(state: Mapping[str, torch.Tensor], slot: TensorSlot) -> memoryview:
+    flat = state[slot.name].detach().to("cpu").contiguous().reshape(-1)
+    if flat.is_conj() or flat.is_neg():
+        flat = flat.resolve_conj().resolve_neg()
+    return memoryview(flat.view(torch.uint8).numpy().data) if flat.numel() else memoryview(b"")
+
+
+def describe(error: BaseException, task: Task) -> dict[str, Any]:
+    """Return the fault's fields: a class, the exception's types from its own to its base, the own file's line."""
+    if isinstance(error, RunFault):
+        return {"class": error.error_class, "detail": error.detail}
+    file, line = _own_line(error, task.submission)
+    return {
+        "class": _class_of(error, task),
+        "mro": [kind.__name__[:64] for kind in type(error).__mro__[:32]],
+        "file": file,
+        "line": line,
+    }
+
+
+def _class_of(error: BaseException, task: Task) -> str:
+    if isinstance(error, SyntaxError) and str(error.filename or "").startswith(f"{task.submission}/"):
+        return "syntax-error"
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "out-of-memory"
+    if isinstance(error, OSError):
+        return _ERRNO_CLASSES.get(error.errno or 0, "exception")
+    text = str(error)[:500] if isinstance(error, RuntimeError) else ""
+    known = (error_class for phrase, error_class in _PHRASES if phrase in text)
+    return next(known, "cuda-required" if _insists_on_gpu(error) else "exception")
+
+
+def _insists_on_gpu(error: BaseException) -> bool:
+    """Return whether code gave up, or torch did, because there is no GPU."""
+    if torch.cuda.is_available() or not isinstance(error, RuntimeError | AssertionError):
+        return False
+    text = str(error)[:1000].lower()
+    return any(word in text for word in _GPU_WORDS)
+
+
+def _own_line(error: BaseException, submission: Path) -> tuple[str, int]:
+    """The innermost line that lies in the participant's own files."""
+    root = f"{submission}/"
+    if isinstance(error, SyntaxError) and str(error.filename or "").startswith(root):
+        return str(error.filename)[len(root) :], error.lineno or 0
+    found = ("", 0)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_code.co_filename
+        if name.startswith(root):
+            found = (name[len(root) :], line)
+    return found

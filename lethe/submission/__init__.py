@@ -1,0 +1,1 @@
+"""Reading an upload without running it: packages, notebooks, entry points."""

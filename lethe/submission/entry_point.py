@@ -1,0 +1,245 @@
+"""Finds what to call in a submission, from its syntax alone: nothing of it is run."""
+
+import ast
+import tomllib
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lethe.errors import InvalidSubmission, Violation, violations_of
+from lethe.submission import notebook
+from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
+from lethe.submission.imported_files import imported_files
+from lethe.submission.left_out import LeftOut
+from lethe.submission.notebook import LOOP_HINT, Mode
+from lethe.submission.notebook_statements import reached_definitions
+from lethe.submission.parsing import parse_python
+from lethe.submission.signatures import (
+    Entry,
+    Imported,
+    NotCallable,
+    Style,
+    find_callable,
+    from_elsewhere,
+    sample_style,
+)
+
+FUNCTION = "unlearning"
+USUAL_FILES = ("unlearning.py", "submission.py")
+DESCRIPTION = "submission.toml"
+SIGNATURE = f"{FUNCTION}(net, retain_loader, forget_loader, validation_loader)"
+FOREIGN_METHODS = frozenset({"unlearn", "compute_loss", "train"})  # of the classes of deepunlearn, open-unlearning
+FOREIGN_HINT = (
+    f"A class of another platform needs a wrapper: def {SIGNATURE}: "
+    "make it with these and call its method; docs/participants/submissions.md has an example"
+)
+STYLE_COMMENT = "#lethe:samples="
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """What to call: a function (or class) of a file, how its loaders show a sample, which extras it wants by name.
+
+    mode: "notebook" runs the file once, from top to bottom, and takes the models that it writes. left_out: what of a
+    notebook is not run in the mode "function".
+    """
+
+    file: str
+    function: str = FUNCTION
+    style: Style = "dict"
+    keywords: tuple[str, ...] = ()
+    mode: Mode = "function"
+    left_out: tuple[LeftOut, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        left_out = [part.as_data() for part in self.left_out]
+        return {**asdict(self), "keywords": list(self.keywords), "left_out": left_out}
+
+
+class Description(BaseModel):
+    """submission.toml: what a participant may say about their package."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: Annotated[str, Field(max_length=500)] | None = None
+    function: Annotated[str, Field(max_length=200, pattern=r"^[^\W\d]\w*$")] = FUNCTION
+    samples: Style | None = None
+
+
+def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None) -> EntryPoint:
+    """Return the entry point of a package. Raises InvalidSubmission naming file and line.
+
+    Only the entry file is parsed, what it imports from the package, and what might have been the entry file.
+
+    files: content by relative path. shown_as: the name that the participant knows a lone file by.
+    """
+    described = _described(files)
+    sources = [name for name in files if name.endswith(".py")]
+    file = _chosen_file(files, sources, described)
+    tree = _parsed(file, files[file], shown_as or file)
+    followed = [file]
+    imported = _imported_in(files, file, followed)
+    found = _found([tree], described.function, file=shown_as or file, imported=imported)
+    _check_imported(files, tree, file)
+    said = described.samples or _style_said_in([files[file]], shown_as or file)
+    style = said or _style_of([files[name].decode(errors="replace") for name in dict.fromkeys(followed)], found.name)
+    return EntryPoint(file=file, function=found.name, style=style, keywords=found.keywords)
+
+
+def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) -> EntryPoint:
+    """Return the entry point of a notebook's code cells. Raises InvalidSubmission naming cell and line."""
+    if mode == "notebook":
+        return EntryPoint(file=notebook.ENTRY_FILE, mode="notebook")
+    trees = [_parsed(f"cell {number}", cell.encode(), shown_as) for number, cell in enumerate(cells, start=1)]
+    starts = [0, *accumulate(cell.count("\n") + 1 for cell in cells[:-1])]
+    for tree, start in zip(trees, starts, strict=True):
+        ast.increment_lineno(tree, start)
+    hint = f". {LOOP_HINT}" if notebook.saves_checkpoints(cells) else ""
+    found = _found(trees, FUNCTION, file=shown_as, hint=hint, starts=starts if len(cells) > 1 else ())
+    style = _style_said_in([cell.encode() for cell in cells], shown_as) or _style_of(cells, found.name)
+    return EntryPoint(file=notebook.ENTRY_FILE, function=found.name, style=style, keywords=found.keywords)
+
+
+def _style_of(sources: Sequence[str], function: str) -> Style:
+    """Return how the function, and what it calls in these sources, reads a batch; its own datasets do not count."""
+    try:
+        return sample_style([ast.Module(reached_definitions(sources, function), [])])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # another encoding, or nested beyond reason
+        return "dict"
+
+
+def _imported_in(files: Mapping[str, bytes], file: str, followed: list[str]) -> Imported:
+    """Return what finds the file that a statement of `file` imports from, if the package holds it.
+
+    followed: where the names of the files that were looked into are added.
+    """
+
+    def imported(node: ast.ImportFrom) -> tuple[Sequence[ast.Module], Imported] | None:
+        module = ast.ImportFrom(node.module, [ast.alias("*")], node.level)
+        found = list(imported_files(ast.Module([module], []), file, files))
+        if not found:
+            return None
+        followed.append(found[-1])
+        return [_parsed(found[-1], files[found[-1]], found[-1])], _imported_in(files, found[-1], followed)
+
+    return imported
+
+
+def _found(
+    trees: Sequence[ast.Module],
+    name: str,
+    *,
+    file: str,
+    hint: str = "",
+    imported: Imported = from_elsewhere,
+    starts: Sequence[int] = (),
+) -> Entry:
+    """Return what to call. starts: how many lines of a notebook lie before each of its cells, as the trees count them.
+
+    Raises InvalidSubmission.
+    """
+    wanted = SIGNATURE.replace(FUNCTION, name)
+    try:
+        found = find_callable(trees, name, signature=wanted, imported=imported)
+    except NotCallable as error:
+        cell, line = _cell_of(error.line, starts)
+        raise _refused(f"{file}, cell {cell}" if starts else file, str(error), line=line) from error
+    if found is None:
+        foreign = f". {FOREIGN_HINT}" if any(map(_is_foreign, trees)) else ""
+        raise _refused(file, f"has no function {name!r} at its top level; define {wanted}{foreign}{hint}")
+    return found
+
+
+def _cell_of(line: int, starts: Sequence[int]) -> tuple[int, int]:
+    """Return the cell, from 1, that a line of the whole notebook lies in, and its line there."""
+    cell = bisect_left(starts, line)
+    return cell, line - (starts[cell - 1] if starts else 0)
+
+
+def _is_foreign(tree: ast.Module) -> bool:
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    return any(getattr(item, "name", "") in FOREIGN_METHODS for node in classes for item in node.body)
+
+
+def _described(files: Mapping[str, bytes]) -> Description:
+    if DESCRIPTION not in files:
+        return Description()
+    try:
+        return Description.model_validate(tomllib.loads(files[DESCRIPTION].decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
+    except ValidationError as error:
+        found = tuple(
+            Violation(f"{DESCRIPTION}: {violation.field}", violation.message, violation.value)
+            for violation in violations_of(error)
+        )
+        raise InvalidSubmission(f"{DESCRIPTION} has mistakes", violations=found) from error
+
+
+def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
+    try:
+        tree = parse_python(content, filename=name)
+    except SyntaxError as error:
+        raise _refused(shown_as, f"syntax error: {error.msg}", line=error.lineno) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _refused(shown_as, f"cannot be read as Python: {str(error) or type(error).__name__}") from error
+    if is_too_deep(tree):
+        raise _refused(shown_as, f"is nested deeper than {MAX_LEVELS} levels")
+    return tree
+
+
+def _check_imported(files: Mapping[str, bytes], tree: ast.Module, file: str) -> None:
+    """Raise InvalidSubmission if a file that the entry file needs cannot be read. One tree at a time is kept."""
+    seen, waiting = {file}, [file]
+    while waiting:
+        name = waiting.pop()
+        tree = tree if name == file else _parsed(name, files[name], name)
+        found = set(imported_files(tree, name, files)) - seen
+        seen |= found
+        waiting += sorted(found)
+
+
+def _chosen_file(files: Mapping[str, bytes], sources: Sequence[str], described: Description) -> str:
+    if described.file is not None:
+        if described.file not in sources:
+            raise _refused(DESCRIPTION, f"names the file {described.file!r}, which the package does not hold")
+        return described.file
+    usual = [name for name in USUAL_FILES if name in sources]
+    if usual:
+        parsed = (name for name in usual if _defines(_parsed(name, files[name], name), described.function))
+        return usual[0] if len(usual) == 1 else next(parsed, usual[0])
+    top = [name for name in sources if "/" not in name]
+    if len(top) == 1 or len(sources) == 1:
+        return (top or sources)[0]
+    raise _refused("file", f"needs {' or '.join(USUAL_FILES)} at its top, one single .py file, or {DESCRIPTION}")
+
+
+def _defines(tree: ast.Module, name: str) -> bool:
+    try:
+        return find_callable([tree], name, signature=SIGNATURE) is not None
+    except NotCallable:
+        return True  # it is there; what is wrong with it is told when it is chosen
+
+
+def _style_said_in(contents: Sequence[bytes], file: str) -> Style | None:
+    """A lone file cannot bring a submission.toml: a line `# lethe: samples = tuple` says the same."""
+    numbered = [pair for content in contents for pair in enumerate(content.splitlines()[:50], start=1)]
+    for number, line in numbered:
+        text = line.decode(errors="replace").replace(" ", "").replace('"', "").lower()
+        if text.startswith(STYLE_COMMENT):
+            if text == STYLE_COMMENT + "tuple":
+                return "tuple"
+            if text != STYLE_COMMENT + "dict":
+                raise _refused(file, "samples must be dict or tuple", line=number)
+            return "dict"
+    return None
+
+
+def _refused(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:
+    where = f"{field}, line {line}" if line else field
+    return InvalidSubmission(f"{where}: {message}", violations=(Violation(field, message, line=line),))

@@ -1,0 +1,184 @@
+"""A notebook, taken apart as JSON without a kernel: its code cells become files of a package.
+
+In function mode the cells hold all but the competition's own loop; in notebook mode all, to be run from top to bottom.
+Each code cell is a file of its own, so that a line in an error is a line of that cell.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from lethe.errors import InvalidSubmission, Violation
+from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
+from lethe.submission.ipython_magics import is_python, to_python
+from lethe.submission.notebook_slicing import LoopSetsValues, Sliced, without_own_loop
+from lethe.submission.parsing import parse_python
+
+Mode = Literal["function", "notebook"]
+
+MAX_CELLS = 2000
+MAX_SOURCE_BYTES = 2 << 20
+MAX_LINES = 50_000
+ENTRY_FILE = "notebook.py"
+# No \s, which would run over all the empty lines that follow, from each of them again.
+MODE_COMMENT = re.compile(r"^[ \t]*#[ \t]*lethe:[ \t]*mode[ \t]*=[ \t]*[\"']?(\w+)[\"']?[ \t]*$", re.MULTILINE)
+INPUT_FOLDER = "/kaggle/"
+SHELL_CALL = re.compile(r"^[^#\n]*\bget_ipython\(\)", re.MULTILINE)
+LOOP_HINT = "Its own loop is run only in competitions that allow the mode notebook"
+
+RUNS_ALL_CELLS = '''"""The notebook's code cells, in their order and in one namespace, which is the main module."""
+
+import sys as _sys
+from pathlib import Path as _Path
+
+from lethe.runtime.notebook_shell import install as _install
+
+_sys.modules["__main__"] = _sys.modules[__name__]
+__name__ = "__main__"
+_install(globals())
+for _cell in sorted(_Path(__file__).parent.glob("cell-*.py")):
+    exec(compile(_cell.read_bytes(), str(_cell), "exec"), globals())
+'''
+
+
+def code_cells(data: bytes, *, shown_as: str) -> list[str]:
+    """Return the code cells as Python. Raises InvalidSubmission naming the cell and its line."""
+    sources = _code_cells(_parsed(data, shown_as), shown_as)
+    if sum(len(source) for source in sources) > MAX_SOURCE_BYTES:
+        raise _refused(shown_as, f"has more than {MAX_SOURCE_BYTES} bytes of code")
+    if sum(source.count("\n") for source in sources) > MAX_LINES:
+        raise _refused(shown_as, f"has more than {MAX_LINES} lines of code")
+    cells = [to_python(source) for source in sources]
+    for number, cell in enumerate(cells, start=1):
+        _check_syntax(cell, number, shown_as)
+    return cells
+
+
+def files_of(cells: Sequence[str]) -> dict[str, bytes]:
+    """Return the package's files: one for each cell, and what runs them."""
+    width = max(2, len(str(len(cells))))
+    files = {f"cell-{number:0{width}}.py": text.encode() for number, text in enumerate(cells, start=1)}
+    return {ENTRY_FILE: RUNS_ALL_CELLS.encode(), **files}
+
+
+def sliced_for(cells: Sequence[str], function: str, *, shown_as: str) -> Sliced:
+    """Return the cells without the notebook's own loop. Raises InvalidSubmission where it cannot be told apart."""
+    try:
+        return without_own_loop(cells, function)
+    except LoopSetsValues as error:
+        where = f"{shown_as}, cell {error.place.cell}" if len(cells) > 1 else shown_as
+        raise _refused(where, f"{error}. {LOOP_HINT}", line=error.place.first_line) from error
+
+
+def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
+    """Return the mode that a comment `# lethe: mode = notebook` asks for, if there is one."""
+    for number, cell in enumerate(cells, start=1):
+        if match := MODE_COMMENT.search(cell):
+            if match[1] == "function":
+                return "function"
+            if match[1] == "notebook":
+                return "notebook"
+            raise _refused(shown_as, f"cell {number}: mode must be function or notebook, was {match[1]!r}")
+    return None
+
+
+def saves_checkpoints(cells: Sequence[str]) -> bool:
+    """Return whether the code itself writes models, as a notebook with a loop of its own does."""
+    return any(_saves(node) for cell in cells for node in ast.walk(parse_python(cell)))
+
+
+def cell_of_export(data: bytes) -> str | None:
+    """Return a notebook's export as .py as one cell of Python, or None for a file that is no export.
+
+    It is one if it calls get_ipython(), is Python only once its magics are translated, or reads the competition's
+    folder and writes models.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        if not is_python(text):
+            text = to_python(text)
+            return text if is_python(text) else None
+        is_export = bool(SHELL_CALL.search(text)) or (INPUT_FOLDER in text and saves_checkpoints([text]))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return text if is_export else None
+
+
+def _saves(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr == "save" and isinstance(function.value, ast.Name) and function.value.id == "torch"
+    return isinstance(function, ast.Name) and function.id in ("save", "torch_save")
+
+
+def _parsed(data: bytes, shown_as: str) -> Mapping[str, Any]:
+    try:
+        notebook = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _refused(shown_as, f"is not a notebook: it is not JSON ({error})") from error
+    if not isinstance(notebook, dict):
+        raise _refused(shown_as, "is not a notebook: it is no JSON object")
+    _check_language(notebook.get("metadata"), shown_as)
+    return notebook
+
+
+def _check_language(metadata: Any, shown_as: str) -> None:
+    info = metadata.get("language_info") if isinstance(metadata, dict) else None
+    name = info.get("name", "python") if isinstance(info, dict) else "python"
+    if not (isinstance(name, str) and name.lower() in ("python", "ipython")):
+        raise _refused(shown_as, f"is a notebook in {str(name)[:40]!r}; only Python is run")
+
+
+def _code_cells(notebook: Mapping[str, Any], shown_as: str) -> list[str]:
+    cells = notebook.get("cells")
+    if cells is None:  # nbformat 3
+        sheets = notebook.get("worksheets")
+        sheets = [sheet for sheet in sheets if isinstance(sheet, dict)] if isinstance(sheets, list) else []
+        cells = [cell for sheet in sheets for cell in _list(sheet.get("cells"), shown_as)]
+    found = [
+        _source(cell, shown_as)
+        for cell in _list(cells, shown_as)
+        if isinstance(cell, dict) and cell.get("cell_type") == "code"
+    ]
+    if not found:
+        raise _refused(shown_as, "has no code cell")
+    if len(found) > MAX_CELLS:
+        raise _refused(shown_as, f"has more than {MAX_CELLS} code cells")
+    return found
+
+
+def _list(value: Any, shown_as: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise _refused(shown_as, "is not a notebook: it has no list of cells")
+    return value
+
+
+def _source(cell: Mapping[str, Any], shown_as: str) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if not isinstance(source, str):
+        raise _refused(shown_as, "has a cell whose source is neither text nor a list of lines")
+    if "\x00" in source or any("\ud800" <= character <= "\udfff" for character in source):
+        raise _refused(shown_as, "has a cell with characters that are no text")
+    return source.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _check_syntax(cell: str, number: int, shown_as: str) -> None:
+    try:
+        tree = parse_python(cell)
+    except SyntaxError as error:
+        raise _refused(shown_as, f"code cell {number}: syntax error: {error.msg}", line=error.lineno) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _refused(shown_as, f"code cell {number} cannot be read as Python: {type(error).__name__}") from error
+    if is_too_deep(tree):
+        raise _refused(shown_as, f"code cell {number} is nested deeper than {MAX_LEVELS} levels")
+
+
+def _refused(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:
+    where = f"{field}, line {line}" if line else field
+    return InvalidSubmission(f"{where}: {message}", violations=(Violation(field, message, line=line),))

@@ -1,0 +1,202 @@
+"""Of a notebook, everything but the competition's own loop, so that its function sees what it would see there.
+
+A run calls the function itself, with its own loaders and original model. A statement of the top level is left out only
+if it is recognised as the competition's own, or uses a value of one that is, and only if no value that the function
+or a kept statement reads depends on it. Where the loop itself sets such a value, the notebook is refused.
+What is left out is blanked, line by line, so that line numbers stay what they are. Nothing is run here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import TypeVar
+
+from lethe.submission.blanked_lines import without_statements
+from lethe.submission.left_out import LeftOut
+from lethe.submission.notebook_statements import Import, Statements, read_statements
+from lethe.submission.own_loop import QUIET_LIBRARIES, Reason, libraries_of
+from lethe.submission.own_statements import own_statements
+
+PASSES = 5  # each keeps more than the one before; a notebook settles after two or three
+MOST_STEPS = 500_000  # from functions that change a value to the statements that call them
+MOST_NAMED = 3  # names in one reason
+NAME_LENGTH = 40
+MOST_LISTED = 200  # of what is left out
+Key = TypeVar("Key")
+DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "get_ipython", "__import__"})
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """The cells with what is left out blanked, and a list of it."""
+
+    cells: list[str]
+    left_out: tuple[LeftOut, ...]
+
+
+class LoopSetsValues(Exception):
+    """The function needs what the loop sets. place: the loop's lines."""
+
+    def __init__(self, message: str, place: LeftOut) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def without_own_loop(cells: Sequence[str], function: str) -> Sliced:
+    """Return the cells without the competition's own loop. All must be Python. Raises LoopSetsValues."""
+    statements = read_statements(cells, function)
+    reasons = _Slicing(statements, function).left_out()
+    dropped = [statements.all[number] for number in sorted(reasons)]
+    kept = [statement for number, statement in enumerate(statements.all) if number not in reasons]
+    found = [LeftOut(s.cell, *s.lines, str(reasons[n])) for n, s in zip(sorted(reasons), dropped, strict=True)]
+    return Sliced(without_statements(cells, dropped, kept), _joined(found))
+
+
+def _joined(found: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
+    """Return neighbours of one reason as one; of very many, the first."""
+    joined: list[LeftOut] = []
+    for part in found:
+        before = joined[-1] if joined else None
+        if (
+            before
+            and (before.cell, before.reason) == (part.cell, part.reason)
+            and part.first_line <= before.last_line + 2
+        ):
+            joined[-1] = replace(before, last_line=part.last_line)
+        else:
+            joined.append(part)
+    return tuple(joined[:MOST_LISTED])
+
+
+class _Slicing:
+    """Decides which statements are left out. Statements are named by their place in the order in which they run."""
+
+    def __init__(self, statements: Statements, function: str) -> None:
+        self._statements, self._function = statements, function
+        self._own = own_statements(statements, function)
+        runs = [number for number, reason in self._own.items() if reason is Reason.RUNS]
+        self._called_at = max(runs, default=len(statements.all))
+        self._users = _users(statements.later)
+        numbered = list(enumerate(statements.all))
+        self._binders = _users({number: found.binds for number, found in numbered})
+        self._changes = _users(
+            {number: frozenset(map(statements.groups.of, found.changes)) for number, found in numbered}
+        )
+        self._changed_in = _users(statements.changed_inside)
+        self._mentions = _users({number: found.reads for number, found in numbered})
+
+    def left_out(self) -> dict[int, str]:
+        """Return the places of what is left out, and why."""
+        kept: set[int] = set()
+        dropped = self._dropped(kept)
+        for _ in range(PASSES):
+            if not (more := self._needed(dropped)):
+                break
+            kept |= more
+            dropped = {n: why for n, why in self._dropped(kept).items() if n in dropped and n not in more}
+        else:
+            dropped = {n: why for n, why in dropped.items() if n not in self._needed(dropped)}
+        return dropped | self._unused_imports(dropped)
+
+    def _dropped(self, kept: set[int]) -> dict[int, str]:
+        """Return the competition's own statements and those that use what they make, but for those to keep."""
+        dropped: dict[int, str] = {}
+        missing: set[str] = set()
+        for number, statement in enumerate(self._statements.all):
+            if number in kept or isinstance(statement.node, Import):
+                continue
+            if number in self._own:
+                dropped[number] = self._own[number].format(function=self._function)
+            elif used := sorted(statement.reads & missing):
+                shown = ", ".join(name[:NAME_LENGTH] for name in used[:MOST_NAMED]) + (
+                    ", ..." if len(used) > MOST_NAMED else ""
+                )
+                dropped[number] = Reason.FOLLOWS.format(names=shown)
+            else:
+                continue
+            self._mark(missing, statement.binds | (statement.changes - self._statements.modules))
+        return dropped
+
+    def _mark(self, missing: set[str], names: frozenset[str]) -> None:
+        """Add names, and the functions and classes whose bodies read them."""
+        waiting = [name for name in names if name not in missing]
+        while waiting:
+            name = waiting.pop()
+            if name not in missing:
+                missing.add(name)
+                waiting += (user for user in self._users.get(name, ()) if user not in missing)
+
+    def _needed(self, dropped: Mapping[int, str]) -> set[int]:
+        """Return which of these must be kept after all. Raises LoopSetsValues if one of them is the loop.
+
+        A name is needed as it is before some place; places go down, so each name is looked at once.
+        """
+        waiting: list[tuple[int, str]] = [(-self._called_at - 1, self._function)]
+        for number, statement in enumerate(self._statements.all):
+            if number not in dropped and not isinstance(statement.node, Import):
+                waiting += ((-number, name) for name in statement.reads)
+        waiting.sort()
+        needed, seen, budget = set[int](), set[str](), [MOST_STEPS]
+        while waiting:
+            place, name = heappop(waiting)
+            if name in seen:
+                continue
+            seen.add(name)
+            for reader in self._statements.later.get(name, ()):
+                heappush(waiting, (place, reader))
+            for number in self._makers(name, budget):
+                if number < -place and number in dropped and number not in needed:
+                    self._check_not_the_loop(number, name)
+                    needed.add(number)
+                    for read in self._statements.all[number].reads:
+                        heappush(waiting, (-number, read))
+        return needed
+
+    def _makers(self, name: str, budget: list[int]) -> Iterator[int]:
+        """Yield the places of what binds or changes a name, by itself or through the functions that it calls."""
+        yield from self._binders.get(name, ())
+        yield from self._changes.get(self._statements.groups.of(name), ())
+        waiting = list(self._changed_in.get(name, ()))
+        seen = {self._function}
+        while waiting and budget[0] > 0:
+            user = waiting.pop()
+            budget[0] -= 1
+            if user not in seen:
+                seen.add(user)
+                waiting += self._users.get(user, ())
+                yield from self._mentions.get(user, ())
+
+    def _check_not_the_loop(self, number: int, name: str) -> None:
+        if self._own.get(number) is not Reason.RUNS:
+            return
+        statement = self._statements.all[number]
+        place = LeftOut(statement.cell, *statement.lines, f"sets or changes {name!r}")
+        raise LoopSetsValues(
+            f"the lines to {place.last_line} call {self._function}, which here each run does by itself, and also "
+            f"set or change {name[:NAME_LENGTH]!r}, which {self._function} or what it uses reads; set it before them",
+            place,
+        )
+
+    def _unused_imports(self, dropped: Mapping[int, str]) -> dict[int, str]:
+        """Return imports that only what is left out uses, of libraries whose import changes nothing else."""
+        kept = [found for number, found in enumerate(self._statements.all) if number not in dropped]
+        used = {name for found in kept for name in found.reads}.union(*self._statements.later.values())
+        if not dropped or used & DYNAMIC:
+            return {}
+        return {
+            number: Reason.UNUSED.value
+            for number, found in enumerate(self._statements.all)
+            if isinstance(found.node, Import)
+            and not found.binds & (used | {"*"})
+            and QUIET_LIBRARIES.issuperset(libraries_of(found.node))
+        }
+
+
+def _users(reads: Mapping[Key, frozenset[str]]) -> dict[str, list[Key]]:
+    """Return who reads each name."""
+    users: dict[str, list[Key]] = defaultdict(list)
+    for key, names in reads.items():
+        for name in names:
+            users[name].append(key)
+    return users

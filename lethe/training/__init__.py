@@ -1,0 +1,1 @@
+"""Training of one model and of many at once."""

@@ -1,0 +1,123 @@
+"""Training many small networks at once: their weights are stacked, and each layer is one batched or grouped kernel.
+
+Same seeds, same order of images and same arithmetic as the plain loop, up to the rounding of a product's sum.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lethe.competition.file import Training
+from lethe.data.seeds import torch_generator
+from lethe.training.recipe import class_weights, learning_rate, make_optimizer, set_learning_rate
+from lethe.training.trainer import OnEpoch, State, TrainingJob, batches_of, untrained
+
+ENSEMBLE_SIZE = 64  # always this many side by side, so that a model's bits do not depend on its company
+GROUPED_PIXELS = 256
+STACKED_BYTES = 16 * 2**20
+
+
+def can_stack(job: TrainingJob) -> bool:
+    """Say whether this network and recipe can be trained stacked, and whether that pays.
+
+    Grouped convolutions are faster than a loop on small images only (benchmarks/splits/training.py), and stacked
+    weights that leave the cache are slower than one model's after another.
+    """
+    return job.images.form == "inputs on the device" and stacks_well(job.network, job.recipe, device=job.device.type)
+
+
+def stacks_well(network: Mapping[str, Any], recipe: Training, *, device: str) -> bool:
+    """Say the same of a network and recipe whose data is not at hand."""
+    name, (_, height, width) = network["name"], network["input_shape"]
+    return (
+        (name == "mlp" or (name == "small_cnn" and height * width <= GROUPED_PIXELS))
+        and recipe.augmentation == "none"
+        and recipe.mixing == "none"
+        and recipe.precision == "float32"
+        and device == "cpu"
+        and ENSEMBLE_SIZE * model_bytes(network) <= STACKED_BYTES
+    )
+
+
+def model_bytes(network: Mapping[str, Any]) -> int:
+    return sum(value.nbytes for value in untrained(network, 0).state_dict().values())
+
+
+def train_stacked(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch | None = None) -> State:
+    """Return the state_dicts of all models, each tensor stacked: [models, ...]."""
+    parts = []
+    for start in range(0, len(seeds), ENSEMBLE_SIZE):
+        wanted = list(seeds[start : start + ENSEMBLE_SIZE])
+        padded = wanted + [wanted[-1]] * (ENSEMBLE_SIZE - len(wanted))
+        state = _train_ensemble(job, padded, on_epoch=on_epoch, n_wanted=len(wanted))
+        parts.append({name: tensor[: len(wanted)] for name, tensor in state.items()})
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch | None, n_wanted: int) -> State:
+    state = _stacked_start(job, seeds)
+    optimizer = make_optimizer(job.recipe, state.values())
+    generators = [torch_generator(seed) for seed in seeds]
+    weights = class_weights(job.recipe, job.labels, job.n_classes)
+    forward = _mlp_forward if job.network["name"] == "mlp" else _small_cnn_forward
+    for epoch in range(job.recipe.epochs):
+        orders = torch.stack([torch.randperm(len(job.labels), generator=generator) for generator in generators])
+        for number, batch in enumerate(batches_of(orders, job.recipe.batch_size)):
+            step = epoch * job.steps_per_epoch + number
+            rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
+            set_learning_rate(optimizer, rate)
+            logits = forward(state, job.images.images[batch])
+            loss = _summed_loss(logits, job.labels[batch], weights, job.recipe.label_smoothing)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        if on_epoch:
+            on_epoch(n_wanted)
+    return {name: parameter.detach() for name, parameter in state.items()}
+
+
+def _stacked_start(job: TrainingJob, seeds: Sequence[int]) -> dict[str, nn.Parameter]:
+    states = [untrained(job.network, seed).state_dict() for seed in seeds]
+    return {name: nn.Parameter(torch.stack([state[name] for state in states])) for name in states[0]}
+
+
+def _mlp_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor:
+    """Return logits [models, batch, classes] for images [models, batch, C, H, W]."""
+    x = images.flatten(2)
+    layers = [name.removesuffix(".weight") for name in state if name.endswith(".weight")]
+    for layer in layers:
+        x = _linear(state, layer, x)
+        if layer != layers[-1]:
+            x = functional.relu(x)
+    return x
+
+
+def _small_cnn_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor:
+    """Return logits [models, batch, classes]: each model's channels are a group of one wide convolution."""
+    n_models, n_images = images.shape[:2]
+    x = images.transpose(0, 1).flatten(1, 2)
+    for name in [name for name in state if name.startswith("convolutions.") and name.endswith(".weight")]:
+        weight, bias = state[name], state[f"{name.removesuffix('.weight')}.bias"]
+        x = functional.relu(functional.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=1, groups=n_models))
+        if min(x.shape[-2:]) >= 2:
+            x = functional.max_pool2d(x, 2)
+    features = x.mean(dim=(2, 3)).view(n_images, n_models, -1).transpose(0, 1)
+    return _linear(state, "classifier", features)
+
+
+def _linear(state: dict[str, nn.Parameter], layer: str, x: Tensor) -> Tensor:
+    weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
+    return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+
+def _summed_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
+    """Return the sum over models of each model's (weighted) mean loss, so that each gets its own gradient."""
+    losses = functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), weight=weights, reduction="none", label_smoothing=smoothing
+    ).view_as(labels)
+    if weights is None:
+        return losses.mean(dim=1).sum()
+    return (losses.sum(dim=1) / weights[labels].sum(dim=1)).sum()

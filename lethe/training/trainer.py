@@ -1,0 +1,210 @@
+"""Training models of one split: the plain loop, one model after the other, on any network and device.
+
+Model i is a function of (job, its seed) alone: initial weights, order of the images and augmentation come from it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lethe.competition.file import Training
+from lethe.data.image_batches import ImageBatches, form_of
+from lethe.data.seeds import derive_seed, torch_generator
+from lethe.device.precision import autocast, device_arithmetic, repeatable_attention
+from lethe.networks.builders import build
+from lethe.training.recipe import (
+    augment,
+    class_weights,
+    learning_rate,
+    make_optimizer,
+    mix,
+    set_learning_rate,
+    to_device,
+)
+
+State = dict[str, Tensor]
+OnEpoch = Callable[[int], None]  # called with the number of model-epochs just finished
+OnNote = Callable[[str], None]  # called with what an organiser should know of how models are trained
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What is trained on what.
+
+    images: [n, C, H, W], as float32 inputs on the device where they fit there. labels: int64 [n] on the device.
+    """
+
+    network: Mapping[str, Any]
+    recipe: Training
+    images: ImageBatches
+    labels: Tensor
+
+    @classmethod
+    def on_device(
+        cls, network: Mapping[str, Any], recipe: Training, images: Tensor, labels: Tensor, *, device: str
+    ) -> "TrainingJob":
+        """Return the job with its uint8 `images` where `device` has space for them, and its labels there."""
+        where = torch.device(device)
+        kept = ImageBatches(images, network, where, form=form_of(images.numel(), where))
+        return cls(network=network, recipe=recipe, images=kept, labels=labels.to(where))
+
+    def batches(self, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the images at `order` (int64 [m], on the host) in batches: positions and float32 inputs on the device.
+
+        Each next one belongs on the stream that computes with it.
+        """
+        on_device = batches_of(to_device(order, self.device), size)
+        inputs = self.images.at(batches_of(order, size), on_device)
+        yield from zip(on_device, inputs, strict=True)
+
+    @property
+    def device(self) -> torch.device:
+        return self.labels.device
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.network["n_classes"])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        n_images, size = len(self.labels), self.recipe.batch_size
+        return -(-n_images // size) - (n_images > size and n_images % size == 1)
+
+
+def batches_of(order: Tensor, size: int) -> list[Tensor]:
+    """Return `order` [..., n] in batches of `size`. A last one of a single image joins the batch before it.
+
+    Batch normalisation has no variance of a single value, and would end such an epoch with an error.
+    """
+    batches = list(torch.split(order, size, dim=-1))
+    if size > 1 and len(batches) > 1 and batches[-1].shape[-1] == 1:
+        batches[-2:] = [torch.cat(batches[-2:], dim=-1)]
+    return batches
+
+
+def untrained(network: Mapping[str, Any], seed: int) -> nn.Module:
+    """Return the network with the initial weights of `seed`; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build(network)
+
+
+def train_model(job: TrainingJob, seed: int, *, on_epoch: OnEpoch | None = None) -> State:
+    """Return the state_dict of one trained model."""
+    training = ModelTraining.start(job, seed)
+    while training.epoch < job.recipe.epochs:
+        training.run_epoch()
+        if on_epoch:
+            on_epoch(1)
+    return training.state()
+
+
+def stack_states(states: Sequence[State]) -> State:
+    return {name: torch.stack([state[name].cpu() for state in states]) for name in states[0]}
+
+
+class ModelTraining:
+    """One model in training, stopped between epochs."""
+
+    def __init__(self, job: TrainingJob, seed: int, net: nn.Module) -> None:
+        self.job = job
+        self.seed = seed
+        self.net = net.to(job.device)
+        self.channels_last = any(isinstance(module, nn.Conv2d) for module in net.modules())
+        if self.channels_last:
+            self.net = self.net.to(memory_format=torch.channels_last)
+        self.optimizer = make_optimizer(job.recipe, self.net.parameters())
+        self.generator = torch_generator(seed)
+        self.weights = class_weights(job.recipe, job.labels, job.n_classes)
+        self.epoch = 0
+
+    @classmethod
+    def start(cls, job: TrainingJob, seed: int) -> "ModelTraining":
+        return cls(job, seed, untrained(job.network, seed))
+
+    def state(self) -> State:
+        """Return a copy of the model's state_dict."""
+        return {name: value.detach().clone() for name, value in self.net.state_dict().items()}
+
+    def run_epoch(self) -> None:
+        """Train over every image once, in the order that the seed gives for this epoch."""
+        self.net.train()
+        job = self.job
+        order = torch.randperm(len(job.labels), generator=self.generator)
+        with _own_global_generator(job.device, derive_seed("epoch", self.seed, self.epoch)):
+            for number, (index, inputs) in enumerate(job.batches(order, job.recipe.batch_size)):
+                step = self.epoch * job.steps_per_epoch + number
+                rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
+                set_learning_rate(self.optimizer, rate)
+                self.step(index, inputs)
+        self.epoch += 1
+
+    def step(self, index: Tensor, inputs: Tensor) -> None:
+        """Make one step of the optimiser on the images at `index`, augmented."""
+        images = augment(self.job.recipe, inputs, self.generator)
+        self.step_on(*mix(self.job.recipe, images, self.job.labels[index], n_classes=self.job.n_classes))
+
+    def step_on(self, images: Tensor, labels: Tensor) -> None:
+        """Make one step of the optimiser on these inputs."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.backward(images, labels)
+        self.optimizer.step()
+
+    def backward(self, images: Tensor, labels: Tensor) -> None:
+        """Compute the gradients of the recipe's loss; it is taken in float32 whatever the network computes in."""
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        recipe, device = self.job.recipe, self.job.device
+        with device_arithmetic(recipe.precision, device), repeatable_attention(device):
+            with autocast(recipe.precision, device):
+                logits = self.net(images)
+            loss = functional.cross_entropy(
+                logits.float(), labels, weight=self.weights, label_smoothing=recipe.label_smoothing
+            )
+            loss.backward()  # type: ignore[no-untyped-call]
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Return everything that decides how training goes on, as tensors."""
+        kept = {f"net/{name}": value for name, value in self.net.state_dict().items()}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            kept.update({f"optimizer/{number}/{name}": value for name, value in values.items() if value is not None})
+        return kept | {"generator": self.generator.get_state(), "epoch": torch.tensor(self.epoch)}
+
+    def restore(self, kept: dict[str, Tensor]) -> None:
+        """Go back to a snapshot of the same model."""
+        prefix = "net/"
+        self.net.load_state_dict({n.removeprefix(prefix): v for n, v in kept.items() if n.startswith(prefix)})
+        parameters = list(self.net.parameters())
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in kept.items():
+            if name.startswith("optimizer/"):
+                _, number, field = name.split("/")
+                state.setdefault(int(number), {})[field] = _laid_out_as(parameters[int(number)], value)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.generator.set_state(kept["generator"].clone())
+        self.epoch = int(kept["epoch"])
+
+
+def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:
+    """Return a copy of what an optimiser keeps of a parameter, in the parameter's own layout.
+
+    Files keep no layout, and a fused step reads parameter, gradient and state side by side as they lie in memory.
+    """
+    if value.shape != parameter.shape:
+        return value.clone()
+    return torch.empty_like(parameter, device=value.device, dtype=value.dtype, requires_grad=False).copy_(value)
+
+
+@contextmanager
+def _own_global_generator(device: torch.device, seed: int) -> Iterator[None]:
+    """Let layers that draw (dropout) draw from `seed`, and leave the process's generators as they were."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,155 @@
+"""Frames of weights, checked before torch sees them. Everything read here may be hostile.
+
+A reader takes bytes as they come and never holds more than the original model's file is long; the
+header must equal the original's byte for byte, so nothing of it is parsed. Values are then looked
+at as plain arrays: finite, and no larger than the policy allows.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
+from sandbox.guest.frame_format import FAULT_LENGTH, FAULT_TAG, MAX_FAULT_BYTES, TAG_BYTES, WEIGHTS_TAG
+
+
+class FrameState(StrEnum):
+    """What a run has sent so far."""
+
+    NONE = "none"
+    PARTIAL = "partial"
+    WEIGHTS = "weights"
+    FAULT = "fault"
+    MALFORMED = "malformed"
+
+
+class FrameReader:
+    """Collects one frame or one fault; `state` says how far it got. Bytes after a complete frame are dropped."""
+
+    def __init__(self, layout: WeightsLayout) -> None:
+        self._layout = layout
+        self._content = bytearray()
+        self._state = FrameState.NONE
+        self._header_is_right = False
+
+    @property
+    def state(self) -> FrameState:
+        return self._state
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing that comes now could change the outcome."""
+        return self._state in {FrameState.WEIGHTS, FrameState.FAULT, FrameState.MALFORMED}
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The most that may still come; ask the pipe for no more."""
+        return 0 if self.is_over else self._wanted_total() - len(self._content)
+
+    def feed(self, chunk: bytes | memoryview) -> None:
+        """Take the next bytes, in pieces of any size."""
+        rest = memoryview(chunk)
+        while rest and not self.is_over:
+            taken = rest[: self.wanted_bytes]
+            rest = rest[len(taken) :]
+            self._content += taken
+            self._judge()
+
+    def weights(self) -> bytes:
+        """Return the safetensors file of a complete frame."""
+        if self._state is not FrameState.WEIGHTS:
+            raise ValueError(f"there are no weights: {self._state}")
+        return bytes(memoryview(self._content)[TAG_BYTES:])
+
+    def fault(self) -> dict[str, Any]:
+        """Return what a fault claims: a flat JSON object, empty where it is not one."""
+        if self._state is not FrameState.FAULT:
+            raise ValueError(f"there is no fault: {self._state}")
+        return parse_fault(bytes(memoryview(self._content)[TAG_BYTES + FAULT_LENGTH.size :]))
+
+    def _wanted_total(self) -> int:
+        """How many bytes must be there before the next judgement."""
+        tag = bytes(self._content[:TAG_BYTES])
+        if tag == WEIGHTS_TAG:
+            return TAG_BYTES + (self._layout.frame_bytes if self._header_is_right else len(self._layout.header))
+        if tag != FAULT_TAG:
+            return TAG_BYTES
+        head = TAG_BYTES + FAULT_LENGTH.size
+        if len(self._content) < head:
+            return head
+        length = int(FAULT_LENGTH.unpack_from(self._content, TAG_BYTES)[0])
+        return head + length if length <= MAX_FAULT_BYTES else head
+
+    def _judge(self) -> None:
+        self._state = FrameState.PARTIAL
+        if len(self._content) < self._wanted_total():
+            return
+        tag = bytes(self._content[:TAG_BYTES])
+        if tag == WEIGHTS_TAG:
+            self._judge_weights()
+        elif tag == FAULT_TAG:
+            length = FAULT_LENGTH.unpack_from(self._content, TAG_BYTES)[0]
+            self._state = FrameState.FAULT if length <= MAX_FAULT_BYTES else FrameState.MALFORMED
+        else:
+            self._state = FrameState.MALFORMED
+
+    def _judge_weights(self) -> None:
+        if not self._header_is_right:
+            if self._content[TAG_BYTES:] != self._layout.header:
+                self._state = FrameState.MALFORMED
+                return
+            self._header_is_right = True
+        if self._header_is_right and len(self._content) == TAG_BYTES + self._layout.frame_bytes:
+            self._state = FrameState.WEIGHTS
+
+
+def parse_fault(body: bytes) -> dict[str, Any]:
+    """Return the fault's object, or an empty one: a claim that cannot be read claims nothing."""
+    try:
+        claim = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return claim if isinstance(claim, dict) else {}
+
+
+@dataclass(frozen=True)
+class WeightsProblem:
+    """The first tensor that may not be used, and why."""
+
+    kind: str  # "non-finite" or "huge"
+    tensor: str
+
+
+def find_problem(content: bytes, layout: WeightsLayout, *, max_abs_weight: float) -> WeightsProblem | None:
+    """Return the first tensor with a value that is not finite or is too large, or None.
+
+    content: a complete frame, whose header has been compared with the layout's.
+    """
+    data = memoryview(content)[len(layout.header) :]
+    for slot in layout.tensors:
+        kind = _problem_of(_values(slot, data[slot.begin : slot.end]), max_abs_weight=max_abs_weight)
+        if kind:
+            return WeightsProblem(kind=kind, tensor=slot.name)
+    return None
+
+
+def _values(slot: TensorSlot, data: memoryview) -> NDArray[Any]:
+    """The tensor's floating-point values; an empty array for integers: evaluation takes the original model's."""
+    if slot.dtype == "BF16":  # numpy has no bfloat16: it is the upper half of a float32
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+    return np.frombuffer(data, kinds[slot.dtype]) if slot.dtype in kinds else np.empty(0)
+
+
+def _problem_of(values: NDArray[Any], *, max_abs_weight: float) -> str:
+    if not values.size:
+        return ""
+    # The two extremes carry NaN and infinity along, and cost no array of their own.
+    lowest, highest = float(values.min()), float(values.max())
+    if not (np.isfinite(lowest) and np.isfinite(highest)):
+        return "non-finite"
+    return "huge" if max(-lowest, highest) > max_abs_weight else ""

@@ -1,0 +1,26 @@
+"""The bytes that leave a run: one frame of weights, or one small fault. Standard library only.
+
+A weights frame is WEIGHTS_TAG followed by exactly one safetensors file; a fault is FAULT_TAG, a
+two-byte length and that many bytes of JSON. The reader knows the length of the first beforehand
+and caps that of the second, so neither can make it wait for, or hold, more than it expects.
+"""
+
+import json
+import struct
+from typing import Any
+
+WEIGHTS_TAG = b"LWF1"
+FAULT_TAG = b"LFF1"
+TAG_BYTES = 4
+MAX_FAULT_BYTES = 4096
+FAULT_LENGTH = struct.Struct("<H")
+
+
+def encode_fault(fault: dict[str, Any]) -> bytes:
+    """Return the bytes of a fault, cut to the cap by dropping what matters least."""
+    for dropped in ((), ("mro",), ("mro", "file", "detail")):
+        body = json.dumps({key: value for key, value in fault.items() if key not in dropped}).encode()
+        if len(body) <= MAX_FAULT_BYTES:
+            return FAULT_TAG + FAULT_LENGTH.pack(len(body)) + body
+    body = json.dumps({"class": "exception"}).encode()
+    return FAULT_TAG + FAULT_LENGTH.pack(len(body)) + body

@@ -1,0 +1,48 @@
+"""Which protections a back-end gives on this host: known before any sandbox is started."""
+
+import os
+from collections.abc import Callable
+
+from sandbox.backends.base import Backend
+from sandbox.backends.bubblewrap import Bubblewrap
+from sandbox.backends.plain import Plain
+from sandbox.backends.runsc import Runsc
+from sandbox.cgroups import GroupRoots, find_roots
+from sandbox.controls import Control, Controls
+from sandbox.policy import Isolation
+from sandbox.uid_slots import FIRST_SLOT_UID
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "runsc": Runsc, "plain": Plain}
+
+
+def host_controls(backend: str, *, isolation: Isolation = Isolation.RUN) -> Controls:
+    """Return what a sandbox that is started here and now would have, without starting one."""
+    drops = backend == "bubblewrap" and os.geteuid() == 0
+    return controls_of(
+        BACKENDS[backend](),
+        roots=find_roots() if backend != "plain" else GroupRoots(),
+        slot_uid=FIRST_SLOT_UID if drops else None,
+        isolation=isolation,
+    )
+
+
+def controls_of(backend: Backend, *, roots: GroupRoots, slot_uid: int | None, isolation: Isolation) -> Controls:
+    """Return what stands with these control groups. slot_uid: whom root drops to, None where nobody drops."""
+    group = f"cgroup-v{roots.version}"
+    in_group = roots.controllers
+    uid = backend.kernel_uid() if slot_uid is None else slot_uid
+    achieved = set(backend.controls)
+    conditional = {
+        Control.NOT_ROOT: uid != 0,
+        Control.RUN_ISOLATION: isolation is Isolation.RUN and bool(achieved),
+        Control.MEMORY_GROUP: "memory" in in_group,
+        Control.PROCESS_GROUP: "pids" in in_group and backend.name != "runsc",
+    }
+    return Controls(
+        backend=backend.name,
+        isolation=isolation.value,
+        memory=group if "memory" in in_group else "rlimit-and-watch",
+        processes=group if "pids" in in_group else "rlimit",
+        kernel_uid=uid,
+        achieved=frozenset(achieved | {control for control, given in conditional.items() if given}),
+    )

@@ -1,0 +1,88 @@
+"""What the launcher is asked for and what it answers, as data."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sandbox.controls import BASELINE_CONTROLS, Control
+from sandbox.notebook_stream import NotebookRun
+from sandbox.policy import RunPolicy
+from sandbox.verdict import ExitFacts, Verdict
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """What to call in a submission.
+
+    file: path below the submission's folder. style: whether loaders give dicts or (input, target) tuples.
+    keywords: names beyond the four positional arguments that the function wants, of class_weights,
+    class_counts, param_names, device and seed.
+    """
+
+    file: str = "submission.py"
+    function: str = "unlearning"
+    style: Literal["dict", "tuple"] = "dict"
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """What a sandbox is started with.
+
+    data_dir: a split's visible folder, shown read-only at /data.
+    stage_dir: where the host puts unpacked submissions; a run sees only its own, at /submission.
+    uid_slot: the slot whose user root drops to; None takes the first free one.
+    neutral_dirs: folders in which the data may lie under a random name, since a run can read the folders' names; the
+        first that takes hard links to it is used. None: the data is shown from where it lies.
+    production: refuse back-ends without a boundary.
+    delegated_group: a version 2 control group that this user may make groups in.
+    required_controls: protections without which the sandbox does not start (not asked of 'plain').
+    """
+
+    data_dir: Path
+    stage_dir: Path
+    policy: RunPolicy = field(default_factory=RunPolicy)
+    backend: str = "bubblewrap"
+    uid_slot: int | None = None
+    neutral_dirs: tuple[Path, ...] = ()
+    production: bool = True
+    delegated_group: Path | None = None
+    required_controls: frozenset[Control] = BASELINE_CONTROLS
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run: a submission below the stage folder, its number and its seed.
+
+    kind: "hidden" keeps what the verdict says to names the host knows; "sample" is for public data.
+    original: a safetensors file below the stage folder whose weights the run starts from, shown to it in place of the
+        data folder's original model, whose header it must have; None for the data folder's own.
+    notebook: run it as a notebook, once and whole, and take the models that it writes.
+    map_cuda: where there is no GPU, read "cuda" as "cpu" in what the code asks of torch.
+    """
+
+    code_dir: Path
+    entry_point: EntryPoint = field(default_factory=EntryPoint)
+    run: int = 0
+    seed: int = 0
+    kind: Literal["hidden", "sample"] = "hidden"
+    original: Path | None = None
+    notebook: NotebookRun | None = None
+    map_cuda: bool = False
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How one run ended. `weights` is a checked safetensors file, present exactly if the outcome is "weights".
+
+    A notebook's models have been handed on already: `chosen` are the slots that count, in the order of the runs.
+    """
+
+    weights: bytes | None
+    facts: ExitFacts
+    verdict: Verdict
+    wall_time_s: float
+    cpu_time_s: float
+    peak_memory_mib: float
+    log: bytes
+    chosen: tuple[int, ...] = ()

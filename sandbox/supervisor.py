@@ -1,0 +1,225 @@
+"""Watches one run from outside: takes its frame and its log as they come, holds the clocks, ends it.
+
+Every wait is bounded and every read takes no more than is wanted, so a run that dribbles, floods,
+closes its pipes or does nothing can hold neither the worker's time nor its memory.
+"""
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sandbox.cgroups import GroupUsage, RunGroup
+from sandbox.frame_reader import FrameReader, FrameState
+from sandbox.pidfd import ProcessHandle
+from sandbox.policy import RunPolicy
+from sandbox.proc_usage import tree_usage
+from sandbox.verdict import KillReason
+
+_READ_BYTES = 1024 * 1024
+_TICK_S = 0.1
+_CLOSED_FRAME_GRACE_S = 0.25
+_IDLE_CPU_SHARE = 0.01  # less than this share of one processor is doing nothing
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the watch saw."""
+
+    kill_reason: KillReason | None
+    wall_time_s: float
+    log: bytes
+    usage: GroupUsage
+    is_kept: bool = False  # the process lives still, for its next run
+
+
+class RunWatch:
+    """Supervises one run, from the time its code may start until its last process is gone."""
+
+    def __init__(
+        self,
+        process: ProcessHandle,
+        *,
+        frame_fd: int,
+        log_fd: int,
+        reader: FrameReader,
+        policy: RunPolicy,
+        group: RunGroup | None,
+        shared_kib: int = 0,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._process = process
+        self._frame_fd, self._log_fd = frame_fd, log_fd
+        self._reader = reader
+        self._policy = policy
+        self._group = group
+        self._shared_kib = shared_kib
+        self._should_stop = should_stop
+        self._log = bytearray()
+        self._sampled = GroupUsage()
+        self._frame_open = self._log_open = True
+        self._closed_at: float | None = None
+        self._cpu_before_s = 0.0  # what the process used before this run
+        self._cpu_before_s = self._sample().cpu_time_s
+        os.set_blocking(frame_fd, False)
+        os.set_blocking(log_fd, False)
+
+    def watch(self, *, keeps: bool = False) -> Observed:
+        """Watch until the run has sent all it will, has ended or has used up a limit; then end it.
+
+        keeps: a process that has sent whole weights is stopped instead, for its next run.
+        """
+        began = time.monotonic()
+        reason: KillReason | None = None
+        is_kept = False
+        try:
+            reason = self._pump(began)
+            ended = time.monotonic()
+            is_kept = keeps and self._reader.state is FrameState.WEIGHTS and not self._process.has_ended()
+        finally:
+            self._process.send(signal.SIGSTOP if is_kept else signal.SIGKILL)
+        if not is_kept:
+            self._process.wait_for_death()
+        self._drain()
+        if reason is None and self._log_is_full():
+            reason = KillReason.LOG
+        return Observed(
+            kill_reason=reason,
+            wall_time_s=ended - began,
+            log=bytes(self._log[: self._policy.log_kib * 1024]),
+            usage=self._measure(),
+            is_kept=is_kept,
+        )
+
+    def _pump(self, began: float) -> KillReason | None:
+        """Move bytes until something ends the run; None where it ended by itself or sent a complete frame."""
+        clock = _Clock(self._policy, began)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.fd, selectors.EVENT_READ)
+            selector.register(self._frame_fd, selectors.EVENT_READ)
+            selector.register(self._log_fd, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select(_TICK_S):
+                    if key.fd == self._process.fd:
+                        return None
+                    if not self._take(key.fd):
+                        selector.unregister(key.fd)
+                if self._reader.is_over:
+                    return None
+                now = time.monotonic()
+                if reason := self._exceeded(clock, now):
+                    return reason
+
+    def _exceeded(self, clock: "_Clock", now: float) -> KillReason | None:
+        if self._log_is_full():
+            return KillReason.LOG
+        if self._closed_at is not None and now - self._closed_at > _CLOSED_FRAME_GRACE_S:
+            return KillReason.CLOSED_FRAME
+        if not clock.is_due(now):
+            return None
+        if self._should_stop is not None and self._should_stop():
+            return KillReason.STOPPED
+        return self._measured_limit(clock, now)
+
+    def _measured_limit(self, clock: "_Clock", now: float) -> KillReason | None:
+        self._sampled = self._sample()
+        if self._has_too_much_memory():
+            return KillReason.MEMORY
+        reason = clock.exceeded(now, self._sampled.cpu_time_s)
+        if reason is KillReason.IDLE_TIME and tree_usage(self._process.pid).is_runnable:
+            clock.note_activity(now, self._sampled.cpu_time_s)  # it waits for a processor, not for time to pass
+            return None
+        return reason
+
+    def _take(self, fd: int) -> bool:
+        """Read once; False when the pipe is closed on the other side."""
+        wanted = self._reader.wanted_bytes if fd == self._frame_fd else self._log_room()
+        try:
+            chunk = os.read(fd, min(_READ_BYTES, max(1, wanted)))
+        except BlockingIOError:
+            return True
+        if fd == self._frame_fd:
+            self._reader.feed(chunk)
+            self._closed_at = time.monotonic() if not chunk else None
+            self._frame_open = bool(chunk)
+        else:
+            self._log += chunk
+            self._log_open = bool(chunk)
+        return bool(chunk)
+
+    def _drain(self) -> None:
+        """Take what lay in the pipes when the run ended; with every writer dead this cannot go on for ever."""
+        while self._frame_open and not self._reader.is_over and self._take_now(self._frame_fd):
+            pass
+        while self._log_open and not self._log_is_full() and self._take_now(self._log_fd):
+            pass
+
+    def _take_now(self, fd: int) -> bool:
+        before = (self._reader.wanted_bytes, self._reader.state, len(self._log))
+        return self._take(fd) and before != (self._reader.wanted_bytes, self._reader.state, len(self._log))
+
+    def _log_room(self) -> int:
+        return self._policy.log_kib * 1024 + 1 - len(self._log)
+
+    def _log_is_full(self) -> bool:
+        return self._log_room() <= 0
+
+    def _has_too_much_memory(self) -> bool:
+        """Whether the kernel had to kill one of its processes; without a group, whether it ought to have."""
+        if self._group is not None:
+            return self._sampled.oom_kills > 0
+        return self._sampled.peak_memory_mib > self._policy.memory_mib
+
+    def _sample(self) -> GroupUsage:
+        if self._group is not None and self._group.counts_cpu_time:
+            cpu_time_s = self._group.cpu_time_s() - self._cpu_before_s
+            return GroupUsage(cpu_time_s=cpu_time_s, oom_kills=self._group.oom_kills())
+        tree = tree_usage(self._process.pid, shared_kib=self._shared_kib)
+        return GroupUsage(
+            cpu_time_s=max(tree.cpu_time_s - self._cpu_before_s, self._sampled.cpu_time_s),
+            peak_memory_mib=max(tree.memory_kib / 1024, self._sampled.peak_memory_mib),
+        )
+
+    def _measure(self) -> GroupUsage:
+        if self._group is None:
+            return self._sampled
+        usage = self._group.usage()
+        return replace(usage, cpu_time_s=usage.cpu_time_s - self._cpu_before_s)
+
+
+class _Clock:
+    """The run's wall, idle and processor time, with the host's own delays given back."""
+
+    def __init__(self, policy: RunPolicy, began: float) -> None:
+        self._policy = policy
+        self._deadline = began + policy.wall_time_s
+        self._last_tick = self._active_at = began
+        self._active_cpu_s = 0.0
+
+    def is_due(self, now: float) -> bool:
+        """Whether a tick has passed. A stretch in which the host did not look is not the participant's."""
+        since = now - self._last_tick
+        if since < _TICK_S and now < self._deadline:
+            return False
+        lost = max(0.0, since - 5 * _TICK_S)
+        self._deadline += lost
+        self._active_at += lost
+        self._last_tick = now
+        return True
+
+    def exceeded(self, now: float, cpu_time_s: float) -> KillReason | None:
+        if now >= self._deadline:
+            return KillReason.WALL_TIME
+        if cpu_time_s > self._policy.cpu_allowance_s:
+            return KillReason.CPU_TIME
+        if cpu_time_s - self._active_cpu_s > _IDLE_CPU_SHARE * max(0.5, now - self._active_at):
+            self.note_activity(now, cpu_time_s)
+        if self._policy.idle_time_s is not None and now - self._active_at >= self._policy.idle_time_s:
+            return KillReason.IDLE_TIME
+        return None
+
+    def note_activity(self, now: float, cpu_time_s: float) -> None:
+        """Begin the idle time again."""
+        self._active_at, self._active_cpu_s = now, cpu_time_s

@@ -1,0 +1,107 @@
+"""Write docs/methods/<id>.md from the methods' files: `python -m scripts.method_pages [--check]`."""
+
+import sys
+from pathlib import Path
+
+from lethe.methods.catalogue import MethodInfo, all_methods
+
+FOLDER = Path(__file__).parents[1] / "docs" / "methods"
+WRITTEN_BY_HAND = ("stitching.md",)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its file's name."""
+    methods = all_methods()
+    return {"README.md": overview(methods)} | {f"{method.id}.md": page(method) for method in methods}
+
+
+def overview(methods: tuple[MethodInfo, ...]) -> str:
+    rows = [
+        f"| [{method.id}]({method.id}.md) | {method.title} | {', '.join(method.needs) or '-'} |"
+        f" {', '.join(phase for phase in ('erase', 'repair') if phase in method.phases) or '-'} |"
+        for method in methods
+    ]
+    return "\n".join(
+        [
+            "# Methods",
+            "",
+            "Each file of `lethe/methods` named here is by itself a valid submission. `lethe methods show ID --code`",
+            "prints it, `lethe methods submit ID -c COMPETITION --set LR=0.01` submits it with another constant, and",
+            "`lethe methods run ID --split DIR` runs it on a prepared split.",
+            "",
+            "Methods with the phases erase and repair can be combined: [stitching](stitching.md).",
+            "`lethe methods tune ID` searches a method's constants.",
+            "",
+            "| id | what it does | needs beside the retain set | phases |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def page(method: MethodInfo) -> str:
+    facts = [
+        ("Source", method.source),
+        ("Budget", method.budget),
+        ("Paper and program", method.differences),
+        ("Needs beside the retain set", ", ".join(method.needs) or "nothing"),
+        ("Two runs", "give the same weights" if method.deterministic else "differ by their seed"),
+    ]
+    if method.schedule is not None:
+        facts.append(("Schedule", f"`{method.schedule}`"))
+    return "\n".join(
+        [
+            f"# {method.id}",
+            "",
+            f"{method.title}",
+            "",
+            method.summary,
+            "",
+            "## Pseudo-code",
+            "",
+            "```",
+            *(line.removeprefix("    ") for line in method.pseudo_code.splitlines()),
+            "```",
+            "",
+            "## Facts",
+            "",
+            *(f"- **{name}**: {text}" for name, text in facts),
+            "",
+            *constants(method),
+        ]
+    )
+
+
+def constants(method: MethodInfo) -> list[str]:
+    if not method.constants:
+        return ["## Constants", "", "It has none.", ""]
+    rows = [
+        f"| `{constant.name}` | `{constant.value!r}` | {'-' if constant.range is None else f'`{constant.range}`'} |"
+        f" {constant.note} |"
+        for constant in method.constants
+    ]
+    return ["## Constants", "", "| name | value | search range | |", "|---|---|---|---|", *rows, ""]
+
+
+def outdated() -> list[str]:
+    """Return the names of pages that are missing, not what they should be, or of no method."""
+    wanted = pages()
+    found = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md") if path.name not in WRITTEN_BY_HAND}
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--check"]:
+        names = outdated()
+        for name in names:
+            print(f"docs/methods/{name} is not current: run python -m scripts.method_pages", file=sys.stderr)
+        return 1 if names else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,29 @@
+"""Write docs/metrics/<id>.md and docs/metrics/index.md from the registry: `python scripts/metric_pages.py`."""
+
+from pathlib import Path
+
+from lethe.metrics import metrics
+from lethe.metrics.metric_text import index_page, metric_page
+
+FOLDER = Path(__file__).parents[1] / "docs" / "metrics"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its file name."""
+    entries = list(metrics().values())
+    return {"index.md": index_page(entries)} | {f"{entry.id}.md": metric_page(entry) for entry in entries}
+
+
+def main() -> None:
+    """Write the pages, and remove those of metrics that are gone."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    wanted = pages()
+    for path in FOLDER.glob("*.md"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

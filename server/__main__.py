@@ -1,0 +1,5 @@
+"""`python -m server`."""
+
+from server.serve import main
+
+main()

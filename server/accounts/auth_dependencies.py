@@ -1,0 +1,97 @@
+"""Who is calling, and whether they may be there. The API takes a Bearer token only, so a browser's cookie alone
+never acts here and no cross-site request can."""
+
+from typing import Annotated
+
+from fastapi import BackgroundTasks, Depends
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session
+
+from lethe.errors import NotAllowed, NotAuthenticated
+from server.accounts import tokens
+from server.admission import AdmissionDep
+from server.competitions import service as competitions
+from server.db import Database, now
+from server.deps import DatabaseDep, SessionDep
+from server.models.account import Account, ApiToken, Role
+from server.models.competition import Competition
+
+bearer = HTTPBearer(auto_error=False, description="A token from `POST /api/v1/tokens`")
+
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+
+
+def identify(session: Session, credentials: HTTPAuthorizationCredentials | None) -> ApiToken | None:
+    """Return the valid token that came with a request, None if none came. Raises NotAuthenticated."""
+    if credentials is None:
+        return None
+    row = tokens.find(session, credentials.credentials)
+    if row is None:
+        raise NotAuthenticated("The token is not valid: it is unknown, revoked or expired")
+    return row
+
+
+def optional_account(
+    session: SessionDep,
+    credentials: Credentials,
+    background: BackgroundTasks,
+    *,
+    database: DatabaseDep,
+    admission: AdmissionDep,
+) -> Account | None:
+    """Return the caller, or None for a request without a token."""
+    row = identify(session, credentials)
+    if row is None:
+        return None
+    if tokens.use_is_due(row, now()):
+        background.add_task(admission.run, note_use, database, row.id)
+    return row.account
+
+
+async def current_account(account: Annotated[Account | None, Depends(optional_account)]) -> Account:
+    """Return the caller. Raises NotAuthenticated."""
+    if account is None:
+        raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
+    return account
+
+
+async def administrator(account: Annotated[Account, Depends(current_account)]) -> Account:
+    """Return the caller, who is an administrator. Raises NotAllowed."""
+    if account.role != Role.ADMINISTRATOR:
+        raise NotAllowed("Only administrators may do this")
+    return account
+
+
+async def require_staff(account: Annotated[Account, Depends(current_account)]) -> Account:
+    """Return the caller, who is an organiser or administrator. Raises NotAllowed."""
+    if account.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
+        raise NotAllowed("Only organisers may do this")
+    return account
+
+
+OptionalAccount = Annotated[Account | None, Depends(optional_account)]
+CurrentAccount = Annotated[Account, Depends(current_account)]
+Administrator = Annotated[Account, Depends(administrator)]
+
+
+def visible_competition(slug: str, session: SessionDep, account: OptionalAccount) -> Competition:
+    """Return the competition of the path. Raises NotFound, also for one that the caller may not know of."""
+    return competitions.get(session, slug, account=account)
+
+
+def require_organiser_of(slug: str, session: SessionDep, account: CurrentAccount) -> Competition:
+    """Return the competition of the path, which the caller organises. Raises NotAllowed, or NotFound if hidden."""
+    competition = competitions.get(session, slug, account=account)
+    if not competitions.is_organiser(session, competition, account):
+        raise NotAllowed(f"Only the organisers of {slug} may do this")
+    return competition
+
+
+VisibleCompetition = Annotated[Competition, Depends(visible_competition)]
+OrganisedCompetition = Annotated[Competition, Depends(require_organiser_of)]
+
+
+def note_use(database: Database, token_id: str) -> None:
+    """Remember, after the answer has left, that a token was used."""
+    with database.write() as session:
+        tokens.note_use(session, token_id)

@@ -1,0 +1,110 @@
+"""A way back in for who forgot the password: a link that works once, for a time, and of which only a hash is kept."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from lethe.errors import Conflict, NotFound, RateLimited
+from server.accounts import rate_limit, repository
+from server.accounts.passwords import hash_password
+from server.accounts.secrets import digest, new_token
+from server.accounts.service import check_password, name_key
+from server.admin import audit
+from server.db import now
+from server.models.account import Account
+from server.notifications import email_queue
+
+BY_MAIL = timedelta(hours=1)
+BY_ADMINISTRATOR = timedelta(hours=24)
+MOST_LINKS = 5  # at one request for an address that many accounts gave
+UNUSABLE = "The link does not work: it was used, has expired, or was replaced by a newer one"
+LETTER = """\
+Hello {name},
+
+somebody asked for a new password of your account. If that was you, set it here, within {minutes} minutes:
+
+{link}
+
+If it was not you, nothing has changed and there is nothing to do.
+"""
+
+
+@dataclass(frozen=True)
+class IssuedReset:
+    """A link's token at the only time when it can be read."""
+
+    account: Account
+    token: str
+    expires_at: datetime
+
+    @property
+    def link(self) -> str:
+        """The address of the page that takes the new password: at the instance's own name, whatever a request said."""
+        return email_queue.link(f"/reset?token={self.token}")
+
+
+def issue(session: Session, account: Account, *, actor: Account | None, lifetime: timedelta) -> IssuedReset:
+    """Make a link for `account`; those made before end. Raises Conflict if it is banned or deleted.
+
+    actor: the administrator who makes it; None if the owner asked, or the server's own command line.
+    """
+    if account.disabled_at is not None:
+        raise Conflict(f"{account.name} is {'deleted' if account.deleted_at else 'banned'} and cannot log in")
+    at = now()
+    repository.end_resets_of(session, account.id, at)
+    token = new_token()
+    repository.add_reset(session, account.id, token_hash=digest(token), expires_at=at + lifetime)
+    audit.record(session, actor, "account.reset_issued", subject=account.id)
+    return IssuedReset(account, token, at + lifetime)
+
+
+def send_link(session: Session, who: str) -> None:
+    """Mail a link to the account of this name, or one to each account with this e-mail address.
+
+    Nothing happens if there is no such account, it has no address, may not log in, or had its links of this hour: the
+    caller tells nobody which.
+    """
+    who = who.strip()
+    named = repository.account_by_name_key(session, name_key(who))
+    for account in [named] if named else repository.accounts_by_email(session, who.lower(), limit=MOST_LINKS):
+        _send_link(session, account)
+
+
+def _send_link(session: Session, account: Account) -> None:
+    if account.email is None or account.disabled_at is not None:
+        return
+    try:
+        rate_limit.reset_links.take(account.id)
+    except RateLimited:
+        return
+    issued = issue(session, account, actor=None, lifetime=BY_MAIL)
+    body = LETTER.format(name=account.name, link=issued.link, minutes=round(BY_MAIL.total_seconds() / 60))
+    email_queue.queue_mail(session, to=account.email, subject="A new password", body=body)
+
+
+def account_of(session: Session, token: str) -> Account:
+    """Return whose password a link sets. Raises NotFound if it does not work."""
+    row = repository.open_reset(session, digest(token), now())
+    if row is None or row.account.disabled_at is not None:
+        raise NotFound(UNUSABLE)
+    return row.account
+
+
+def use(session: Session, token: str, *, password: str) -> Account:
+    """Set the password and end every browser session and every token. Raises NotFound or InvalidInput.
+
+    Tokens end too, unlike at a change: who asks for a link may have lost more than the password.
+    """
+    check_password(password)
+    password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
+    at = now()
+    row = repository.open_reset(session, digest(token), at)
+    if row is None or row.account.disabled_at is not None or not repository.end_reset(session, row.id, at):
+        raise NotFound(UNUSABLE)
+    account = row.account
+    account.password_hash = password_hash
+    repository.revoke_web_sessions(session, account.id, at)
+    repository.revoke_tokens(session, account.id, at)
+    audit.record(session, account, "account.password_reset", subject=account.id)
+    return account

@@ -1,0 +1,158 @@
+"""Changing a competition that runs: its end, its limits, what is announced. What it would affect is shown first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile, Limits
+from lethe.errors import Conflict, InvalidInput, Violation, violations_of
+from server.admin import audit, repository
+from server.competitions import lifecycle, service
+from server.competitions import repository as competition_repository
+from server.db import now
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState
+from server.models.rejudging import Announcement
+from server.notifications import dispatch
+from server.submissions.quota import day_of
+
+CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
+
+
+@dataclass(frozen=True)
+class LimitsChange:
+    """New limits, and whom they would affect."""
+
+    before: Limits
+    after: Limits
+    over_daily_quota: dict[str, int]  # teams that have sent more today than they then may, and how many
+    over_total_quota: dict[str, int]
+    too_large: dict[str, int]
+    too_many_finals: dict[str, int]
+    unfinished: int  # submissions whose remaining runs get the new limits
+
+    @property
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """Old and new value of each limit that differs."""
+        old, new = self.before.model_dump(), self.after.model_dump()
+        return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
+
+
+def extend(
+    session: Session, competition: Competition, *, closes_at: datetime, actor: Account, reason: str
+) -> Competition:
+    """Set another end; a competition that has closed opens again unless its finals are frozen."""
+    competition = competition_repository.locked(session, competition.id)
+    if competition.state not in CHANGEABLE or competition.frozen_at is not None:
+        raise Conflict(f"{competition.slug} is {competition.state}; its end can no longer be changed")
+    if closes_at <= max(competition.opens_at, now()):
+        allowed = "must lie in the future, after the opening"
+        raise InvalidInput(f"The end {allowed}", violations=(Violation("closes_at", allowed, closes_at.isoformat()),))
+    _write_config(competition, {"closes_at": closes_at.isoformat()})
+    before, competition.closes_at = competition.closes_at, closes_at
+    data = {"from": before.isoformat(), "to": closes_at.isoformat()}
+    _record(session, competition, "competition.end_changed", actor=actor, reason=reason, data=data)
+    if competition.state == CompetitionState.CLOSED:
+        competition.closed_at = None
+        lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
+    return competition
+
+
+def preview_limits(session: Session, competition: Competition, values: Mapping[str, Any]) -> LimitsChange:
+    """Return what other limits would mean. Raises InvalidInput naming each wrong value."""
+    before = service.file_of(competition).limits
+    try:
+        after = Limits.model_validate({**before.model_dump(), **values})
+    except ValidationError as error:
+        raise InvalidInput("The limits have mistakes", violations=violations_of(error)) from error
+    today = repository.used_per_team(session, competition.id, since=day_of(now()))
+    total = repository.used_per_team(session, competition.id)
+    people = repository.people_per_team(session, competition.id)
+    chosen = repository.chosen_per_team(session, competition.id)
+    return LimitsChange(
+        before=before,
+        after=after,
+        over_daily_quota=_beyond(today, after.submissions_per_day),
+        over_total_quota=_beyond(total, after.submissions_total),
+        too_large=_beyond(people, after.team_size),
+        too_many_finals=_beyond(chosen, after.final_selections),
+        unfinished=repository.unfinished(session, competition.id),
+    )
+
+
+def change_limits(
+    session: Session, competition: Competition, values: Mapping[str, Any], *, actor: Account, reason: str
+) -> LimitsChange:
+    """Set other limits. What was accepted stays accepted; runs that have not begun get the new ones."""
+    competition = competition_repository.locked(session, competition.id)
+    if competition.state not in CHANGEABLE or competition.frozen_at is not None:
+        raise Conflict(f"{competition.slug} is {competition.state}; its limits can no longer be changed")
+    change = preview_limits(session, competition, values)
+    _write_config(competition, {"limits": change.after.model_dump(mode="json")})
+    data = {name: {"from": old, "to": new} for name, (old, new) in change.changed.items()}
+    _record(session, competition, "competition.limits_changed", actor=actor, reason=reason, data=data)
+    return change
+
+
+def described(competition: Competition, words: Mapping[str, str]) -> CompetitionFile:
+    """Return the file with another title, summary or description. Raises InvalidInput naming each wrong value."""
+    try:
+        return CompetitionFile.model_validate({**competition.config, **words})
+    except ValidationError as error:
+        raise InvalidInput("The words have mistakes", violations=violations_of(error)) from error
+
+
+def describe(
+    session: Session, competition: Competition, words: Mapping[str, str], *, actor: Account, reason: str
+) -> Competition:
+    """Set another title, summary or description. Raises what `described` does, and Conflict once it is archived."""
+    competition = competition_repository.locked(session, competition.id)
+    if competition.state == CompetitionState.ARCHIVED:
+        raise Conflict(f"{competition.slug} is archived; its description can no longer be changed")
+    file = described(competition, words)
+    changed = sorted(name for name, value in words.items() if competition.config.get(name) != value)
+    competition.title, competition.summary = file.title, file.summary
+    competition.config = file.model_dump(mode="json")
+    _record(session, competition, "competition.described", actor=actor, reason=reason, data={"changed": changed})
+    return competition
+
+
+def archive(session: Session, competition: Competition, *, actor: Account, reason: str) -> Competition:
+    """Put a competition away: everything stays to be read."""
+    competition = competition_repository.locked(session, competition.id)
+    lifecycle.move(session, competition, CompetitionState.ARCHIVED, actor=actor, reason=reason)
+    return competition
+
+
+def announce(session: Session, competition: Competition, *, title: str, text: str, actor: Account) -> Announcement:
+    """Publish an announcement, in Markdown."""
+    row = Announcement(competition_id=competition.id, author_id=actor.id, title=title, text=text)
+    session.add(row)
+    session.flush()
+    _record(session, competition, "competition.announced", actor=actor, reason="", data={"announcement": row.id})
+    dispatch.notify(session, competition.id, "competition.announced", {"title": title, "text": text})
+    return row
+
+
+def announcements(session: Session, competition: Competition) -> Sequence[tuple[Announcement, str]]:
+    """Return the announcements, the newest first, each with its author's name."""
+    return repository.announcements(session, competition.id)
+
+
+def _write_config(competition: Competition, values: Mapping[str, Any]) -> None:
+    file = CompetitionFile.model_validate({**competition.config, **values})
+    competition.config = file.model_dump(mode="json")
+
+
+def _beyond(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    return {} if limit is None else {name: count for name, count in counts.items() if count > limit}
+
+
+def _record(
+    session: Session, competition: Competition, action: str, *, actor: Account, reason: str, data: dict[str, Any]
+) -> None:
+    audit.record(session, actor, action, competition=competition, subject=competition.slug, reason=reason, data=data)

@@ -1,0 +1,102 @@
+"""What organisers may do to submissions and teams, in every state: each act with a reason, each recorded."""
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, NotFound
+from server.admin import audit
+from server.competitions import finals, lifecycle
+from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
+from server.db import now
+from server.evaluations import rerun
+from server.evaluations import service as evaluations
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState, Team
+from server.models.submission import ENDED, Submission
+from server.submissions import repository as submission_repository
+from server.teams import repository as team_repository
+
+
+def cancel(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
+    """Stop a submission. An organiser's act never costs the team its quota."""
+    team_repository.locked(session, submission.team_id)
+    submission = submission_repository.locked(session, submission.id)
+    if submission.stage in ENDED:
+        raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
+    evaluations.cancel(session, submission)
+    submission.refunded = True
+    _record(session, submission, "submission.cancelled", actor=actor, reason=reason)
+
+
+def run_again(session: Session, submission: Submission, *, visibility: Visibility, actor: Account, reason: str) -> None:
+    """Evaluate a submission again on one split; the old score is kept, and counts no longer."""
+    competition = competition_repository.locked(session, submission.competition_id)
+    submission = submission_repository.locked(session, submission.id)
+    if visibility is Visibility.PRIVATE:
+        finals.rescore(session, competition, submission, actor=actor, reason=reason)
+        return
+    if submission.stage not in ENDED:
+        raise Conflict(f"The submission is {submission.stage}; it can be run again once it has ended")
+    if lifecycle.is_revealed(competition):
+        raise Conflict(f"{competition.slug} is {competition.state}; re-judge it instead")
+    rerun.instead(session, submission, competitions.split_of(session, competition, Visibility.PUBLIC))
+    _record(session, submission, "submission.run_again", actor=actor, reason=reason)
+
+
+def disqualify(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
+    """Take a submission off every board."""
+    if submission.disqualified_at is not None:
+        raise Conflict("The submission is disqualified already")
+    submission.disqualified_at = now()
+    _record(session, submission, "submission.disqualified", actor=actor, reason=reason)
+
+
+def restore(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
+    """Put a disqualified submission back on the boards."""
+    if submission.disqualified_at is None:
+        raise Conflict("The submission is not disqualified")
+    submission.disqualified_at = None
+    _record(session, submission, "submission.restored", actor=actor, reason=reason)
+    _rescore_what_is_missing(session, submission.competition_id)
+
+
+def team_of(session: Session, competition: Competition, team_id: str) -> Team:
+    """Return a team of the competition. Raises NotFound."""
+    team = team_repository.by_id(session, team_id)
+    if team is None or team.competition_id != competition.id:
+        raise NotFound(f"{competition.slug} has no team {team_id!r}")
+    return team
+
+
+def disqualify_team(session: Session, team: Team, *, actor: Account, reason: str) -> None:
+    """Take a team off every board, and refuse its further submissions."""
+    if team.disqualified_at is not None:
+        raise Conflict("The team is disqualified already")
+    team.disqualified_at = now()
+    _record_team(session, team, "team.disqualified", actor=actor, reason=reason)
+
+
+def restore_team(session: Session, team: Team, *, actor: Account, reason: str) -> None:
+    """Put a disqualified team back on the boards."""
+    if team.disqualified_at is None:
+        raise Conflict("The team is not disqualified")
+    team.disqualified_at = None
+    _record_team(session, team, "team.restored", actor=actor, reason=reason)
+    _rescore_what_is_missing(session, team.competition_id)
+
+
+def _rescore_what_is_missing(session: Session, competition_id: str) -> None:
+    """Who comes back after the finals were frozen still needs a private score."""
+    session.flush()
+    competition = competition_repository.locked(session, competition_id)
+    if competition.state == CompetitionState.PROVISIONAL and not finals.is_complete(session, competition):
+        lifecycle.move(session, competition, CompetitionState.CLOSED, actor=None, reason="a final came back")
+
+
+def _record(session: Session, submission: Submission, action: str, *, actor: Account, reason: str) -> None:
+    audit.record(session, actor, action, competition=submission.competition_id, subject=submission.id, reason=reason)
+
+
+def _record_team(session: Session, team: Team, action: str, *, actor: Account, reason: str) -> None:
+    audit.record(session, actor, action, competition=team.competition_id, subject=team.id, reason=reason)

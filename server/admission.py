@@ -1,0 +1,125 @@
+"""How many requests work with the database at a time, and what becomes of the others.
+
+A request runs in several threads one after another and keeps its connection in between. Were more let in than there
+are connections, those that wait for a connection would hold the threads that those with one wait for, and nobody would
+go on. So a request waits for its turn before it holds anything, as a coroutine, first come first served; where too many
+wait already it is told at once. Code that opens a session in a web server does it within a turn.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Annotated, ParamSpec, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from lethe.errors import Overloaded
+from server.db import CONNECTIONS
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOKS_AT_ONCE = 2  # of event streams
+RESERVED = 4  # connections for what no request waits for: boards that are computed again, readiness
+TURNS_AT_ONCE = CONNECTIONS - LOOKS_AT_ONCE - RESERVED
+MOST_WAITING = 2000
+LONG_WORK_AT_ONCE = 4
+RETRY_AFTER_S = 5
+_END = object()
+
+
+class Admission:
+    """The turns of one web process. Used from its event loop."""
+
+    def __init__(self, *, at_once: int = TURNS_AT_ONCE, most_waiting: int = MOST_WAITING) -> None:
+        self._turns = asyncio.Semaphore(at_once)
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._most_waiting = most_waiting
+        self._long_work: CapacityLimiter | None = None
+        self.waiting = 0
+
+    @asynccontextmanager
+    async def turn(self, request: Request | None = None) -> AsyncIterator[None]:
+        """Wait for a turn and hold it. Raises Overloaded at once where too many wait.
+
+        request: whose client may have gone by then; raises ClientDisconnect, so that nobody works for it.
+        """
+        if self._turns.locked():
+            await self._wait()
+            if request is not None and await request.is_disconnected():
+                self._turns.release()
+                raise ClientDisconnect
+        else:
+            await self._turns.acquire()
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `step` gives, which runs in a thread and has its own turn."""
+        async with self.turn():
+            return await run_in_threadpool(step, *args, **kwargs)
+
+    async def look(self, step: Callable[[], T]) -> T:
+        """Return what an event stream's look at the database gives. Streams have turns of their own, and few."""
+        async with self._looks:
+            found, cost_s = await run_in_threadpool(_with_cost, step)
+            # However many streams there are, requests have the larger part of the processor's time.
+            await asyncio.sleep(2 * cost_s)
+            return found
+
+    async def long_work(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `step` gives, which takes long and opens no session. It runs in one of a few threads for that."""
+        return await to_thread.run_sync(lambda: step(*args, **kwargs), limiter=self._limiter())
+
+    async def pieces(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what an iterator gives that waits for a disk or a network, without the threads that requests need."""
+        while (piece := await to_thread.run_sync(next, pieces, _END, limiter=self._limiter())) is not _END:
+            yield piece  # type: ignore[misc]  # only the end is no piece
+
+    async def _wait(self) -> None:
+        if self.waiting >= self._most_waiting:
+            raise Overloaded(
+                f"{self.waiting} requests wait for their turn; try again in {RETRY_AFTER_S} s",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self.waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self.waiting -= 1
+
+    def _limiter(self) -> CapacityLimiter:
+        if self._long_work is None:
+            self._long_work = CapacityLimiter(LONG_WORK_AT_ONCE)  # belongs to the event loop that first asks
+        return self._long_work
+
+
+def _with_cost(step: Callable[[], T]) -> tuple[T, float]:
+    """Return what `step` gives and the processor time that it took, seconds."""
+    started = time.thread_time()
+    found = step()
+    return found, time.thread_time() - started
+
+
+async def this_admission(request: Request) -> Admission:
+    """Return this application's admission."""
+    admission: Admission = request.app.state.admission
+    return admission
+
+
+AdmissionDep = Annotated[Admission, Depends(this_admission)]
+
+
+async def admitted(request: Request, admission: AdmissionDep) -> AsyncIterator[None]:
+    """Hold a turn while the request's sessions are open, and not while its answer is sent."""
+    async with admission.turn(request):
+        yield
+
+
+Admitted = Annotated[None, Depends(admitted, scope="function")]

@@ -1,0 +1,171 @@
+"""Writes a complete competition into one file: rows, files of the storage, receipts, and a manifest of their hashes.
+
+The file is a zip archive. `manifest.json` is its last entry: its presence says that the archive is intact. The archive
+holds the seeds of the splits and private scores: who may read it may cut the private split.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+
+from alembic.script import ScriptDirectory
+from sqlalchemy import select
+from sqlalchemy.orm import Session, joinedload
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, NotFound
+from server.archives.tables import PARTS, rows
+from server.competitions import repository as competitions
+from server.config import Settings
+from server.db import Database, now
+from server.migrate import alembic_config
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard
+from server.models.submission import Submission
+from server.starter_kit.service import kit_key
+from server.storage import Storage, content_key, split_key
+from server.submissions import receipts
+
+FORMAT = "lethe-competition/1"
+MANIFEST = "manifest.json"
+ROWS, FILES, RECEIPTS = "rows/", "files/", "receipts/"
+
+
+@dataclass
+class Archive:
+    """An archive that is being written, and the manifest of what stands in it."""
+
+    zip: ZipFile
+    at: datetime
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, name: str, pieces: Iterable[bytes], *, compress: bool) -> None:
+        """Add one entry piece by piece."""
+        info = ZipInfo(name, date_time=self.at.timetuple()[:6])
+        info.compress_type = ZIP_DEFLATED if compress else ZIP_STORED
+        digest, size = hashlib.sha256(), 0
+        with self.zip.open(info, "w", force_zip64=True) as entry:
+            for piece in pieces:
+                digest.update(piece)
+                size += len(piece)
+                entry.write(piece)
+        self.entries[name] = {"sha256": digest.hexdigest(), "bytes": size}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export put into its file."""
+
+    slug: str
+    rows: int
+    files: int
+    receipts: int
+
+
+def write(database: Database, storage: Storage, settings: Settings, *, slug: str, path: Path) -> Written:
+    """Write the competition to a new file. Raises NotFound, Conflict if the file exists, HostFault if a file is lost.
+
+    All rows are at one time; a file that a row names is never changed once it is written.
+    """
+    if path.exists():
+        raise Conflict(f"{path} exists; name another file")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with database.read() as session, part.open("xb") as raw, ZipFile(raw, "w") as zipped:
+            _hold_still(session)
+            competition = competitions.by_slug(session, slug)
+            if competition is None:
+                raise NotFound(f"No competition is called {slug!r}")
+            part.chmod(0o600)
+            written = _write(session, storage, settings, competition, archive=Archive(zipped, now()))
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return written
+
+
+def _write(
+    session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: Archive
+) -> Written:
+    counts = {}
+    for part in PARTS:
+        lines = _Counted(rows(session, part, competition.id))
+        archive.add(f"{ROWS}{part.name}.jsonl", lines, compress=True)
+        counts[part.name] = lines.count
+    keys = list(_keys(session, storage, competition))
+    for key in keys:
+        archive.add(f"{FILES}{key}", storage.chunks(key), compress=False)
+    signed = list(_receipts(session, settings, competition))
+    for name, receipt in signed:
+        archive.add(f"{RECEIPTS}{name}.json", [json.dumps(receipt, sort_keys=True).encode()], compress=True)
+    manifest = {
+        "format": FORMAT,
+        "competition": competition.slug,
+        "schema": schema_head(),
+        "written_at": archive.at.isoformat(),
+        "receipt_key": receipts.public_key_text(settings),
+        "rows": counts,
+        "entries": archive.entries,
+    }
+    archive.zip.writestr(MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+    return Written(competition.slug, sum(counts.values()), len(keys), len(signed))
+
+
+class _Counted:
+    """Rows as lines of JSON, counted on their way."""
+
+    def __init__(self, found: Iterable[dict[str, Any]]) -> None:
+        self._rows = found
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for row in self._rows:
+            self.count += 1
+            yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def schema_head() -> str:
+    """Return the revision of the schema that this program writes."""
+    return ScriptDirectory.from_config(alembic_config("sqlite://")).get_current_head() or ""
+
+
+def _hold_still(session: Session) -> None:
+    """Let every statement that follows see the database as it is now."""
+    if session.get_bind().dialect.name == "postgresql":  # SQLite's read transactions do so anyway
+        session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+
+
+def _keys(session: Session, storage: Storage, competition: Competition) -> Iterator[str]:
+    """Yield the storage's keys that the competition needs."""
+    mine = Submission.competition_id == competition.id
+    for sha256 in session.scalars(select(Submission.content_sha256).where(mine).distinct().order_by("content_sha256")):
+        if storage.exists(content_key(sha256)):  # what was cancelled before it ran may be collected
+            yield content_key(sha256)
+    results = select(Shard.result_key).where(Shard.competition_id == competition.id, Shard.result_key.is_not(None))
+    for key in session.scalars(results.order_by(Shard.id)):
+        yield str(key)
+    for visibility in Visibility:
+        yield from sorted(storage.keys(split_key(competition.slug, visibility.value)))
+    if storage.exists(kit_key(competition.slug)):
+        yield kit_key(competition.slug)
+
+
+def _receipts(session: Session, settings: Settings, competition: Competition) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the receipt of every score that counts."""
+    for visibility, table in ((Visibility.PUBLIC, PublicScore), (Visibility.PRIVATE, PrivateScore)):
+        scored = (
+            select(Submission)
+            .join(Evaluation, Evaluation.submission_id == Submission.id)
+            .join(Split, Split.id == Evaluation.split_id)
+            .join(table, table.evaluation_id == Evaluation.id)
+            .where(Submission.competition_id == competition.id, Evaluation.is_current.is_(True))
+            .options(joinedload(Submission.competition))
+        )
+        for submission in session.scalars(scored.order_by(Submission.received_at, Submission.id)).all():
+            receipt = receipts.issue(session, settings, submission, visibility, is_organiser=True)
+            yield f"{submission.id}-{visibility.value}", receipt

@@ -1,0 +1,134 @@
+"""Which rows make a competition, in an order in which they can be written again, and how a row is written as JSON.
+
+Left out is what serves a moment or one instance: invitations, requests to merge, webhooks, mails, log-ins, tokens, the
+shards of a preparation. Of an account only id, name and age go along: no address, no password, no role.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Integer, LargeBinary, Select, Table, select, union
+from sqlalchemy.orm import Session
+
+from server.db import Base, UtcDateTime
+from server.models.account import Account
+from server.models.audit import AuditEvent
+from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
+from server.models.leak_budget import Disclosure
+from server.models.rejudging import Announcement, Rejudging
+from server.models.submission import Submission
+
+Row = dict[str, Any]
+OF_ACCOUNTS = ("id", "name", "created_at")
+CHUNK = 500
+RENAMED = {  # columns of archives that were written before revision 0014
+    ("shards", "strikes"): "failed_attempts",
+    ("disclosures", "told_at"): "disclosed_at",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one table that belong to a competition."""
+
+    model: type[Base]
+    belongs: Callable[[str], ColumnElement[bool]]
+
+    @property
+    def table(self) -> Table:
+        table: Table = self.model.__table__  # type: ignore[assignment]  # every model here is a plain table
+        return table
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether each instance numbers these rows for itself."""
+        return "id" in self.table.c and isinstance(self.table.c.id.type, Integer)
+
+
+def _evaluations(competition_id: str) -> Select[str]:
+    mine = select(Submission.id).where(Submission.competition_id == competition_id)
+    return select(Evaluation.id).where(Evaluation.submission_id.in_(mine))
+
+
+def _by_competition(model: Any) -> Part:
+    return Part(model, lambda competition_id: model.competition_id == competition_id)
+
+
+def _by_evaluation(model: Any) -> Part:
+    return Part(model, lambda competition_id: model.evaluation_id.in_(_evaluations(competition_id)))
+
+
+def _attempts(competition_id: str) -> ColumnElement[bool]:
+    return ShardAttempt.shard_id.in_(select(Shard.id).where(Shard.competition_id == competition_id))
+
+
+OWN_PARTS = (
+    Part(Competition, lambda competition_id: Competition.id == competition_id),
+    _by_competition(CompetitionOrganiser),
+    _by_competition(Split),
+    _by_competition(Team),
+    _by_competition(Membership),
+    _by_competition(Submission),
+    _by_competition(Rejudging),
+    Part(Evaluation, lambda competition_id: Evaluation.id.in_(_evaluations(competition_id))),
+    _by_competition(Shard),
+    Part(ShardAttempt, _attempts),
+    _by_evaluation(RunLog),
+    _by_evaluation(PublicScore),
+    _by_evaluation(PrivateScore),
+    _by_evaluation(Disclosure),
+    _by_competition(Announcement),
+    _by_competition(AuditEvent),
+)
+
+
+def _people(competition_id: str) -> ColumnElement[bool]:
+    """Return the condition for every account that a row of the competition names."""
+    named = [
+        select(column).where(part.belongs(competition_id))
+        for part in OWN_PARTS
+        for column in part.table.c
+        if any(key.column.table is Account.__table__ for key in column.foreign_keys)
+    ]
+    return Account.id.in_(select(union(*named).subquery().c[0]))
+
+
+PEOPLE = Part(Account, _people)
+PARTS = (PEOPLE, *OWN_PARTS)
+
+
+def rows(session: Session, part: Part, competition_id: str) -> Iterator[Row]:
+    """Yield a part's rows as JSON holds them, a few at a time."""
+    names = OF_ACCOUNTS if part is PEOPLE else tuple(column.name for column in part.table.c)
+    columns = [part.table.c[name] for name in names]
+    statement = select(*columns).where(part.belongs(competition_id)).order_by(*part.table.primary_key.columns)
+    for row in session.execute(statement.execution_options(yield_per=CHUNK)).mappings():
+        yield {name: _plain(row[name]) for name in names}
+
+
+def read_row(part: Part, row: Mapping[str, Any]) -> Row:
+    """Return what `rows` gave as the database takes it. Raises KeyError for a column that is not known here."""
+    present = {RENAMED.get((part.name, name), name): value for name, value in row.items()}
+    return {name: _parsed(part.table.c[name].type, value) for name, value in present.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _parsed(kind: object, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, UtcDateTime):
+        return datetime.fromisoformat(value)
+    return base64.b64decode(value) if isinstance(kind, LargeBinary) else value

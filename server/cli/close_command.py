@@ -1,0 +1,83 @@
+"""`lethe close`: end a competition, re-score the chosen submissions on the private split, print the private board."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from lethe.client.api import JsonObject, LetheClient
+from lethe.errors import HostFault
+from server.cli.seed_accounts import organiser_credentials
+from server.config import Settings, get_settings
+from server.embedded.instance import is_running, running, url_of_running
+
+console = Console()
+RESCORING = "closed"
+COMPUTED = ("provisional", "final", "archived")
+
+
+def close_competition(slug: str, *, json_file: Path | None) -> None:
+    """Close the competition of this machine's instance, which is started for that if it does not run."""
+    settings = get_settings()
+    with _instance(settings) as url, LetheClient(url) as organiser:
+        organiser.log_in(*organiser_credentials(settings), label="lethe close")
+        if organiser.competition(slug)["state"] == "open":
+            organiser.act(slug, "close", {"reason": "closed from the command line"})
+        _wait_for_rescoring(organiser, slug)
+        board = organiser.leaderboard(slug, board="private")
+        public = {row["team"]: row["rank"] for row in organiser.leaderboard(slug)["rows"]}
+    _print(slug, board, public)
+    if json_file:
+        rows = [row for row in board["rows"] if row["kind"] != "oracle"]
+        kept = [{"rank": row["rank"], "team": row["team"], "score": row["score"]} for row in rows]
+        json_file.write_text(json.dumps({"leaderboard": kept, "oracle": board["oracle"]}, indent=2) + "\n")
+
+
+@contextmanager
+def _instance(settings: Settings) -> Iterator[str]:
+    if is_running(settings):
+        yield url_of_running(settings)
+        return
+    with running(settings) as instance:
+        yield instance.url
+
+
+def _wait_for_rescoring(organiser: LetheClient, slug: str) -> None:
+    with console.status("re-scoring on the private split") as status:
+        while True:
+            state = organiser.competition(slug)["state"]
+            if state in COMPUTED:
+                return
+            if state != RESCORING:
+                raise HostFault(f"{slug} is {state}; only an open competition can be closed")
+            progress = organiser.get(f"/competitions/{slug}/rescoring")
+            status.update(f"re-scoring on the private split: {_progress_text(progress)}")
+            time.sleep(0.5)
+
+
+def _progress_text(progress: JsonObject) -> str:
+    return f"{progress['runs_done']} of {progress['runs_total']} runs"
+
+
+def _print(slug: str, board: JsonObject, public: dict[str, int | None]) -> None:
+    oracle = board["oracle"]["score"]
+    table = Table(title=f"Private leaderboard of {slug}", caption="sealed until `lethe competition reveal`")
+    table.add_column("Rank", justify="right")
+    table.add_column("Public rank", justify="right")
+    table.add_column("Team")
+    table.add_column("Score", justify="right")
+    table.add_column("of exact retraining", justify="right")
+    for row in board["rows"]:
+        table.add_row(
+            str(row["rank"] or "–"),
+            str(public.get(row["team"]) or "–"),
+            "Exact retraining, other seeds (the oracle)" if row["kind"] == "oracle" else row["team"],
+            f"{row['score']:.6f}",
+            f"{100 * row['score'] / oracle:.1f} %",
+            style="dim" if row["kind"] == "oracle" else None,
+        )
+    console.print(table)

@@ -1,0 +1,12 @@
+"""The commands that run an instance: `lethe demo`, `up`, `close`, `migrate`, `backup` and their like."""
+
+import typer
+
+from server.cli import archive_commands, create_administrator, instance_commands, maintenance, reset_password
+
+
+def register_commands(app: typer.Typer) -> None:
+    """Add the operator's commands to `app`."""
+    instance_commands.register(app)
+    for module in (create_administrator, reset_password, archive_commands, maintenance):
+        module.register_commands(app)

@@ -1,0 +1,81 @@
+"""`lethe gc`, `lethe backup`, `lethe restore`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+console = Console()
+
+
+def register_commands(app: typer.Typer) -> None:
+    """Add the commands of an instance's upkeep to `app`."""
+    app.command()(gc)
+    app.command()(migrate)
+    app.command()(backup)
+    app.command()(restore)
+
+
+def gc(
+    delete: Annotated[bool, typer.Option("--delete", help="Remove them. Without this, only list them.")] = False,
+) -> None:
+    """List files that nothing refers to and count expired rows; with --delete, remove both."""
+    from server.config import get_settings
+    from server.db import Database, clock
+    from server.maintenance import retention, storage_gc
+    from server.storage import Storage
+
+    settings = get_settings()
+    database = Database(settings.resolved_database_url)
+    storage = Storage(settings.resolved_storage_url)
+    try:
+        found = storage_gc.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
+        with database.write() if delete else database.read() as session:  # a read is never committed
+            expired = retention.expire(session, at=clock(session), keep_logs_days=settings.keep_logs_days)
+    finally:
+        database.dispose()
+    table = Table("file", "bytes", "why", box=None)
+    for one in found:
+        table.add_row(one.file.key, f"{one.file.size:,}", one.reason)
+    if found:
+        console.print(table)
+    total = sum(one.file.size for one in found)
+    console.print(f"{len(found)} files, {total:,} bytes, that nothing refers to{': removed' if delete else ''}.")
+    ended = f"{expired.web_sessions} ended log-ins, {expired.api_tokens} tokens, {expired.links} links and invitations"
+    rows = f"{expired.run_logs} logs of runs, {ended}, {expired.messages} messages sent or given up"
+    console.print(f"Rows {'removed' if delete else 'past their time'}: {rows}.")
+    if not delete:
+        console.print("Nothing was removed; `lethe gc --delete` removes what there is.")
+
+
+def migrate() -> None:
+    """Migrate the database to this program's schema."""
+    from server.config import get_settings
+    from server.migrate import upgrade
+
+    upgrade(get_settings().resolved_database_url)
+    console.print("The database is at the newest revision.")
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder, which receives the copy.")],
+) -> None:
+    """Copy the database and the storage of a running instance to a folder."""
+    from server.config import get_settings
+    from server.maintenance.backup import back_up
+
+    made = back_up(get_settings(), folder)
+    console.print(f"{folder}: the database, {made.files} files, {made.bytes:,} bytes.", highlight=False)
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(help="A folder that `lethe backup` made.", exists=True, file_okay=False)],
+) -> None:
+    """Restore a backup into an instance without a database."""
+    from server.config import get_settings
+    from server.maintenance.backup import bring_back
+
+    made = bring_back(get_settings(), folder)
+    console.print(f"Restored: the database, {made.files} files, {made.bytes:,} bytes.", highlight=False)

@@ -1,0 +1,29 @@
+"""`lethe reset-password`: a way back in that needs no log-in, on the server's own machine."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console()
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command("reset-password")(reset_password)
+
+
+def reset_password(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
+    """Print a link with which a person sets a new password. It works once, within a day; for the server's machine."""
+    from server.accounts import password_reset, service
+    from server.config import get_settings
+    from server.db import Database
+
+    database = Database(get_settings().resolved_database_url)
+    try:
+        with database.write() as session:
+            account = service.find(session, name)
+            issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)
+    finally:
+        database.dispose()
+    console.print(issued.link, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Works once, until {issued.expires_at:%Y-%m-%d %H:%M} UTC.", style="dim", highlight=False)

@@ -1,0 +1,46 @@
+"""The accounts that an embedded instance starts with, and where their passwords are kept."""
+
+import json
+import os
+import secrets
+from pathlib import Path
+
+from lethe.errors import NotFound
+from server.accounts import service
+from server.config import Settings
+from server.db import Database
+from server.models.account import Role
+
+ORGANISER = "organiser"
+
+
+def organiser_credentials(settings: Settings) -> tuple[str, str]:
+    """Return name and password of the instance's organiser, making the account at the first call."""
+    password = kept_password(settings, ORGANISER)
+    database = Database(settings.resolved_database_url)
+    try:
+        with database.write() as session:
+            try:
+                service.find(session, ORGANISER)
+            except NotFound:
+                service.register(session, name=ORGANISER, password=password, role=Role.ADMINISTRATOR)
+    finally:
+        database.dispose()
+    return ORGANISER, password
+
+
+def kept_password(settings: Settings, name: str) -> str:
+    """Return the password kept for `name` in the home folder (readable by its owner only), making one if needed."""
+    path = settings.home.absolute() / "credentials.json"
+    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    if name not in known:
+        known[name] = secrets.token_hex(10)
+        _write_private(path, json.dumps(known, indent=2))
+    return known[name]
+
+
+def _write_private(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".new")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    temporary.replace(path)

@@ -1,0 +1,42 @@
+"""Deleting a draft. The audit log refers to its row for ever, so the row stays, empty and without its name."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile
+from lethe.errors import Conflict
+from server.admin import audit
+from server.competitions import repository, stalled_preparations
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
+
+PREFIX = "deleted-"  # begins the slug that a deleted draft leaves behind
+
+
+def delete_draft(session: Session, competition: Competition, *, actor: Account) -> None:
+    """Delete a draft: its slug is free, its file and its secrets are gone, nobody organises it. Raises Conflict."""
+    competition = repository.locked(session, competition.id)
+    if competition.state != CompetitionState.DRAFT:
+        raise Conflict(f"{competition.slug} is {competition.state}; only a draft can be deleted, others are archived")
+    audit.record(session, actor, "competition.deleted", competition=competition, subject=competition.slug)
+    empty = CompetitionFile.model_validate(
+        {
+            "slug": f"{PREFIX}{competition.id}",
+            "title": "Deleted draft",
+            "opens_at": datetime(2000, 1, 1, tzinfo=UTC),
+            "closes_at": datetime(2000, 1, 2, tzinfo=UTC),
+            "dataset": {"name": "digits"},
+            "network": {"name": "mlp"},
+            "training": {"epochs": 1, "learning_rate": 0.1},
+        }
+    )
+    competition.slug, competition.title, competition.summary = empty.slug, empty.title, ""
+    competition.opens_at, competition.closes_at = empty.opens_at, empty.closes_at
+    competition.config, competition.source = empty.model_dump(mode="json"), ""
+    for split in repository.splits(session, competition.id):
+        stalled_preparations.let_go(split)
+        repository.forget_model_shards(session, split.id)
+    session.execute(delete(CompetitionOrganiser).where(CompetitionOrganiser.competition_id == competition.id))
+    session.flush()

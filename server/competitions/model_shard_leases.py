@@ -1,0 +1,264 @@
+"""A preparation that many workers share: shards of models, leased, reported on, done or given back.
+
+Every step names the shard's attempt, and changes nothing if that attempt is no longer the current one. A step that
+touches a shard and its split takes the split's row first, so that no two of them wait for each other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.model_shards import ShardToMake
+from server.competitions import split_leases, stalled_preparations, stopped_preparations
+from server.competitions.split_leases import SplitWork
+from server.conditional_update import changes_one_row
+from server.db import moment
+from server.models.competition import Competition, Split, SplitState
+from server.models.model_shard import ModelShard, ModelShardState
+from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
+from server.workers.compatibility import WorkerFacts, minor_version
+
+LEAVES = frozenset({ModelShardState.DONE, ModelShardState.FAILED, ModelShardState.CANCELLED})
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """All that a worker needs to know to make a shard."""
+
+    shard_id: int
+    split_id: str
+    attempt: int
+    failed_attempts: int
+    visibility: str
+    competition: CompetitionFile
+    shard: ShardToMake
+
+
+def divide(
+    session: Session, work: SplitWork, shards: Sequence[ShardToMake], *, device: str, versions: dict[str, str]
+) -> bool:
+    """Give the rest of a split's preparation to whoever asks for it. Return False if the work was lost before.
+
+    device, versions: what made the split's first files, and so must make the others.
+    """
+    n_models = sum(shard.n_models for shard in shards)
+    stage = stalled_preparations.training_stage(n_models, len(shards))
+    if not split_leases.let_go(session, work, stage=stage, device=device, versions=versions):
+        return False
+    session.add_all(ModelShard(split_id=work.split_id, **vars(shard)) for shard in shards)
+    send_after_commit(session, PREPARE_SHARD, times=len(shards))
+    return True
+
+
+def claim(
+    session: Session, facts: WorkerFacts, *, lease_s: float, competitions: Sequence[str] | None = None
+) -> ShardWork | None:
+    """Lease the first queued shard that the worker fits, or return None.
+
+    competitions: the slugs of the only competitions that the worker serves; None for all.
+    """
+    fitting = [split.id for split in _divided(session, competitions) if _fits(facts, split)]
+    first = (
+        select(ModelShard.id)
+        .where(ModelShard.split_id.in_(fitting), ModelShard.state == ModelShardState.QUEUED.value)
+        .order_by(ModelShard.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    statement = (
+        update(ModelShard)
+        .where(ModelShard.id == first.scalar_subquery())
+        .values(
+            state=ModelShardState.LEASED.value,
+            attempt=ModelShard.attempt + 1,
+            worker=facts.name,
+            claimed_at=moment(),
+            lease_expires_at=moment(lease_s),
+            models_done=0.0,
+        )
+        .returning(ModelShard)
+    )
+    options = {"synchronize_session": False, "populate_existing": True}
+    shard = session.scalars(statement, execution_options=options).one_or_none()
+    return None if shard is None else _work(session, shard)
+
+
+def heartbeat(session: Session, work: ShardWork, *, lease_s: float, models_done: float) -> bool:
+    """Say that the worker lives and how far it is. Return False if the shard is no longer its own."""
+    _lock(session, work.split_id)
+    held = _update(session, work, lease_expires_at=moment(lease_s), models_done=models_done)
+    if held:
+        _show_progress(session, work.split_id)
+    return held
+
+
+def close(session: Session, work: ShardWork) -> bool:
+    """Store that the shard is made; the last one asks for the split's finish. Return False if it was lost before."""
+    _lock(session, work.split_id)
+    if not _leave(session, work, ModelShardState.DONE, models_done=work.shard.n_models, error=""):
+        return False
+    _show_progress(session, work.split_id)
+    if not session.scalar(select(split_leases.has_open_shards(work.split_id))):
+        send_after_commit(session, PREPARE_SPLIT, work.split_id)
+    return True
+
+
+def fail(session: Session, work: ShardWork, error: str) -> bool:
+    """End the preparation because of this shard; the organiser sees why. Return False if the shard was lost before."""
+    split = _lock(session, work.split_id)
+    if not _leave(session, work, ModelShardState.FAILED, error=error):
+        return False
+    _end(session, split, error)
+    return True
+
+
+def give_back(session: Session, work: ShardWork, *, reason: str, max_attempts: int) -> bool:
+    """Return the shard to the queue because this host could not make it; after `max_attempts` that is the end."""
+    if work.failed_attempts + 1 >= max_attempts:
+        return fail(session, work, _given_up(work.shard, max_attempts, reason))
+    back = _leave(
+        session,
+        work,
+        ModelShardState.QUEUED,
+        failed_attempts=work.failed_attempts + 1,
+        queued_at=moment(),
+        error=reason,
+    )
+    if back:
+        send_after_commit(session, PREPARE_SHARD)
+    return back
+
+
+def hand_over(session: Session, work: ShardWork) -> bool:
+    """Return the shard to the queue because its worker stops, which is nobody's fault."""
+    back = _leave(session, work, ModelShardState.QUEUED, queued_at=moment())
+    if back:
+        send_after_commit(session, PREPARE_SHARD)
+    return back
+
+
+def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
+    """Take back the shards whose worker is silent, and tell of those that nobody took, workers and organisers alike.
+
+    Return how many were lost.
+    """
+    expired = session.scalars(
+        select(ModelShard).where(_in(ModelShardState.LEASED), ModelShard.lease_expires_at < at)
+    ).all()
+    lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
+    queued = session.scalar(
+        select(func.count())
+        .select_from(ModelShard)
+        .where(_in(ModelShardState.QUEUED), ModelShard.queued_at < at - RESENT_AFTER)
+    )
+    send_after_commit(session, PREPARE_SHARD, times=queued or 0)
+    stalled_preparations.notify(session, at)
+    return lost
+
+
+def _divided(session: Session, competitions: Sequence[str] | None) -> Sequence[Split]:
+    """Return the splits that have queued shards."""
+    queued = select(ModelShard.split_id).where(_in(ModelShardState.QUEUED))
+    statement = select(Split).where(Split.id.in_(queued), Split.state == SplitState.PREPARING.value)
+    if competitions is not None:
+        served = select(Competition.id).where(Competition.slug.in_(competitions))
+        statement = statement.where(Split.competition_id.in_(served))
+    return session.scalars(statement).all()
+
+
+def _fits(facts: WorkerFacts, split: Split) -> bool:
+    """Devices and releases of torch round differently; the models of one set are made by one kind."""
+    alike = minor_version(split.versions.get("torch")) == minor_version(facts.versions.get("torch"))
+    return alike and split.device == facts.device
+
+
+def _work(session: Session, shard: ModelShard) -> ShardWork:
+    split = session.get_one(Split, shard.split_id)
+    competition = session.get_one(Competition, split.competition_id)
+    return ShardWork(
+        shard_id=shard.id,
+        split_id=shard.split_id,
+        attempt=shard.attempt,
+        failed_attempts=shard.failed_attempts,
+        visibility=split.visibility,
+        competition=CompetitionFile.model_validate(competition.config),
+        shard=ShardToMake(shard.kind, shard.position, shard.first_model, shard.n_models),
+    )
+
+
+def _take_back(session: Session, shard: ModelShard, at: datetime, *, max_attempts: int) -> bool:
+    split = _lock(session, shard.split_id)
+    again = shard.failed_attempts + 1 < max_attempts
+    reason = f"no heartbeat from {shard.worker} before {shard.lease_expires_at}"
+    if not again:
+        made = ShardToMake(shard.kind, shard.position, shard.first_model, shard.n_models)
+        reason = _given_up(made, max_attempts, reason)
+    lost = (
+        ModelShard.id == shard.id,
+        ModelShard.attempt == shard.attempt,
+        _in(ModelShardState.LEASED),
+        ModelShard.lease_expires_at < at,
+    )
+    values = {
+        "state": (ModelShardState.QUEUED if again else ModelShardState.FAILED).value,
+        "lease_expires_at": None,
+        "failed_attempts": shard.failed_attempts + 1,
+        "queued_at": moment(),
+        "error": reason,
+    }
+    taken = changes_one_row(session, update(ModelShard).where(*lost).values(values))
+    if taken and again:
+        send_after_commit(session, PREPARE_SHARD)
+    elif taken:
+        _end(session, split, reason)
+    return taken
+
+
+def _given_up(shard: ShardToMake, attempts: int, reason: str) -> str:
+    last = shard.first_model + shard.n_models - 1
+    return f"{shard.kind} models {shard.first_model} to {last}: {attempts} attempts failed, the last one so: {reason}"
+
+
+def _end(session: Session, split: Split, error: str) -> None:
+    split.state, split.error, split.lease_expires_at = SplitState.FAILED.value, error, None
+    session.execute(
+        update(ModelShard)
+        .where(ModelShard.split_id == split.id, or_(_in(ModelShardState.QUEUED), _in(ModelShardState.LEASED)))
+        .values(state=ModelShardState.CANCELLED.value, lease_expires_at=None)
+    )
+    session.flush()
+    stopped_preparations.stop_twins(session, split)
+
+
+def _show_progress(session: Session, split_id: str) -> None:
+    share = func.sum(ModelShard.models_done) / func.sum(ModelShard.n_models)
+    done = select(share).where(ModelShard.split_id == split_id).scalar_subquery()
+    session.execute(
+        update(Split).where(Split.id == split_id, Split.state == SplitState.PREPARING.value).values(progress=done)
+    )
+
+
+def _lock(session: Session, split_id: str) -> Split:
+    return session.scalars(
+        select(Split).where(Split.id == split_id).with_for_update().execution_options(populate_existing=True)
+    ).one()
+
+
+def _leave(session: Session, work: ShardWork, state: ModelShardState, **values: object) -> bool:
+    if state in LEAVES:
+        values |= {"finished_at": moment()}
+    return _update(session, work, state=state.value, lease_expires_at=None, **values)
+
+
+def _update(session: Session, work: ShardWork, **values: Any) -> bool:
+    mine = ModelShard.id == work.shard_id, ModelShard.attempt == work.attempt, _in(ModelShardState.LEASED)
+    return changes_one_row(session, update(ModelShard).where(*mine).values(**values))
+
+
+def _in(state: ModelShardState) -> ColumnElement[bool]:
+    return ModelShard.state == state.value

@@ -1,0 +1,151 @@
+"""The preparation of splits, as the database sees it: leased to a worker, reported on, finished or failed."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Exists, and_, exists, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from lethe.competition.file import CompetitionFile
+from server.competitions import service, stopped_preparations
+from server.conditional_update import changes_one_row
+from server.db import clock, moment, now
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.model_shard import ModelShard, ModelShardState
+from server.queue import PREPARE_SPLIT, send_after_commit
+
+
+@dataclass(frozen=True)
+class SplitWork:
+    """All that a worker needs to know to prepare a split."""
+
+    split_id: str
+    attempt: int
+    visibility: str
+    competition: CompetitionFile
+    is_divided: bool = False  # its models are made, each shard by whoever asked for it
+
+
+@dataclass(frozen=True)
+class PreparedSplit:
+    """What a finished preparation tells."""
+
+    manifest_sha256: str
+    n_forget: int
+    retraining_time_s: float
+    oracle: dict[str, Any]
+    device: str = "cpu"
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu") -> SplitWork | None:
+    """Lease the split's preparation, or return None if it is done, in other hands, or begun on another device."""
+    statement = (
+        update(Split)
+        .where(
+            Split.id == split_id,
+            _waits(clock(session)),
+            or_(Split.device.is_(None), Split.device == device),
+        )
+        .values(
+            state=SplitState.PREPARING.value,
+            attempt=Split.attempt + 1,
+            lease_expires_at=moment(lease_s),
+        )
+    )
+    if not changes_one_row(session, statement):
+        return None
+    split = session.get_one(Split, split_id, populate_existing=True)
+    competition = session.get_one(Competition, split.competition_id)
+    is_divided = session.scalar(select(exists().where(ModelShard.split_id == split_id)))
+    file = CompetitionFile.model_validate(competition.config)
+    return SplitWork(split.id, split.attempt, split.visibility, file, is_divided=bool(is_divided))
+
+
+def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
+    """Say that the worker lives and how far it is. Return False if the work is no longer its own."""
+    return _update(session, work, lease_expires_at=moment(lease_s), stage=stage[:80], progress=progress)
+
+
+def hand_over(session: Session, work: SplitWork) -> bool:
+    """Leave the split to the next that asks. Return False if the work was lost before."""
+    left = _update(session, work, lease_expires_at=None)
+    if left:
+        send_after_commit(session, PREPARE_SPLIT, work.split_id)
+    return left
+
+
+def let_go(session: Session, work: SplitWork, *, stage: str, device: str, versions: dict[str, str]) -> bool:
+    """Leave the split to the workers that make its shards. Return False if the work was lost before.
+
+    device, versions: what made its first files.
+    """
+    return _update(
+        session, work, lease_expires_at=None, stage=stage[:80], progress=0.0, device=device, versions=versions
+    )
+
+
+def has_open_shards(split_id: str | InstrumentedAttribute[str]) -> Exists:
+    """Return whether shards of the split's models are still to be made, as an SQL expression."""
+    open_states = [ModelShardState.QUEUED.value, ModelShardState.LEASED.value]
+    return exists().where(ModelShard.split_id == split_id, ModelShard.state.in_(open_states))
+
+
+def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
+    """Mark the split ready; with the last one, the competition is. Return False if the work was lost before."""
+    held = _update(
+        session,
+        work,
+        state=SplitState.READY.value,
+        lease_expires_at=None,
+        stage="",
+        error="",
+        progress=1.0,
+        manifest_sha256=prepared.manifest_sha256,
+        n_forget=prepared.n_forget,
+        retraining_time_s=prepared.retraining_time_s,
+        oracle=prepared.oracle,
+        device=prepared.device,
+        versions=prepared.versions,
+        prepared_at=now(),
+    )
+    if held:
+        split = session.get_one(Split, work.split_id)
+        service.note_prepared(session, session.get_one(Competition, split.competition_id))
+    return held
+
+
+def note(session: Session, work: SplitWork, error: str) -> bool:
+    """Let the organiser read what broke an attempt off; the next one begins when the lease has run out."""
+    return _update(session, work, error=error)
+
+
+def fail(session: Session, work: SplitWork, error: str) -> bool:
+    """Mark the split failed, for the organiser to read why; its twin is stopped."""
+    stopped_preparations.locked_with_twin(session, work.split_id)
+    held = _update(session, work, state=SplitState.FAILED.value, lease_expires_at=None, error=error)
+    if held:
+        stopped_preparations.stop_twins(session, session.get_one(Split, work.split_id, populate_existing=True))
+    return held
+
+
+def forgotten(session: Session, at: datetime) -> list[str]:
+    """Return the splits that should be in preparation but are in nobody's hands."""
+    return list(session.scalars(select(Split.id).where(_waits(at))))
+
+
+def _waits(at: datetime) -> ColumnElement[bool]:
+    """The competition is past its draft, the split is not ready, and nobody holds it or makes shards of it."""
+    begun = select(Competition.id).where(Competition.state != CompetitionState.DRAFT.value)
+    return and_(
+        Split.competition_id.in_(begun),
+        Split.state.in_([SplitState.PENDING.value, SplitState.PREPARING.value]),
+        or_(Split.lease_expires_at.is_(None), Split.lease_expires_at < at),
+        ~has_open_shards(Split.id),
+    )
+
+
+def _update(session: Session, work: SplitWork, **values: object) -> bool:
+    mine = Split.id == work.split_id, Split.attempt == work.attempt, Split.state == SplitState.PREPARING.value
+    return changes_one_row(session, update(Split).where(*mine).values(**values))

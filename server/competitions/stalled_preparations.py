@@ -1,0 +1,75 @@
+"""A preparation that waits for a kind of worker which does not come: the organiser sees why, and may let go of it.
+
+What began a split's models must make all of them (`model_shards.claim`). So one that nobody works on for a while says
+so in its stage, which every face shows.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from server.models.competition import Split, SplitState
+from server.models.model_shard import ModelShard, ModelShardState
+from server.workers.compatibility import minor_version
+
+COMES_WITHIN = timedelta(minutes=1)  # messages go out every ten seconds; a worker that fits and is free takes one
+WAITS = "no {kind} worker comes: start one, or prepare --any-device"
+CHECKING = "checking every file"
+CHECK_WAITS = "no {device} worker comes to check every file: start one"
+
+
+def training_stage(n_models: int, n_parts: int) -> str:
+    return f"training {n_models} models in {n_parts} parts"
+
+
+def check(split: Split, at: datetime) -> None:
+    """Have every file of a ready split checked, by a worker of the kind that prepared it."""
+    split.state, split.stage, split.progress = SplitState.PENDING.value, CHECKING, 0.0
+    split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands
+
+
+def notify(session: Session, at: datetime) -> None:
+    """Write into the stage of each split that only one kind of worker may take which kind it waits for, if none comes.
+
+    A divided split's stage says that somebody makes it as soon as somebody does.
+    """
+    _tell_of_checks(session, at)
+    begun = select(Split).where(Split.state == SplitState.PREPARING.value, Split.device.is_not(None))
+    for split in session.scalars(begun):
+        n_parts, n_models, n_held, queued_at, finished_at = session.execute(
+            select(
+                func.count(),
+                func.sum(ModelShard.n_models),
+                func.count().filter(ModelShard.state == ModelShardState.LEASED.value),
+                func.max(ModelShard.queued_at),
+                func.max(ModelShard.finished_at),
+            ).where(ModelShard.split_id == split.id)
+        ).one()
+        if not n_parts:
+            continue
+        waits = WAITS.format(kind=f"{split.device}, torch {minor_version(split.versions.get('torch'))}")
+        held = n_held > 0 or (split.lease_expires_at is not None and split.lease_expires_at > at)
+        if not held and max(filter(None, (queued_at, finished_at))) < at - COMES_WITHIN:
+            split.stage = waits
+        elif split.stage == waits:
+            split.stage = training_stage(n_models, n_parts)
+
+
+def _tell_of_checks(session: Session, at: datetime) -> None:
+    """Letting go of the kind is no way out here: another kind would make other models than those in use."""
+    asked = Split.state == SplitState.PENDING.value, Split.device.is_not(None), Split.stage == CHECKING
+    for split in session.scalars(select(Split).where(*asked, Split.lease_expires_at < at - COMES_WITHIN)):
+        split.stage = CHECK_WAITS.format(device=split.device)
+
+
+def is_waiting(split: Split) -> bool:
+    """Return whether the split's stage says that no worker of its kind comes."""
+    return split.state == SplitState.PREPARING and split.stage.endswith(WAITS.rpartition("{kind}")[2])
+
+
+def let_go(split: Split) -> None:
+    """Leave an unfinished split to whatever worker comes next; it begins again what another kind has begun."""
+    split.state, split.stage, split.error, split.progress = SplitState.PENDING.value, "", "", 0.0
+    split.attempt, split.lease_expires_at = split.attempt + 1, None
+    split.device, split.versions = None, {}

@@ -1,0 +1,50 @@
+"""A preparation that ends before its splits are made: one of them failed, or its organiser called it off."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from lethe.errors import Conflict
+from server.competitions import lifecycle, repository, stalled_preparations
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+
+UNFINISHED = (SplitState.PENDING.value, SplitState.PREPARING.value)
+
+
+def locked_with_twin(session: Session, split_id: str) -> Sequence[Split]:
+    """Return both splits of a competition as they are now, locked in one order by whoever locks both."""
+    competition = select(Split.competition_id).where(Split.id == split_id).scalar_subquery()
+    both = select(Split).where(Split.competition_id == competition).order_by(Split.id).with_for_update()
+    return session.scalars(both.execution_options(populate_existing=True)).all()
+
+
+def stop_twins(session: Session, failed: Split) -> None:
+    """End the preparation of the other split: the file has to change, and nobody waits for models that nothing uses.
+
+    Only in a first preparation. Whoever works on it learns at the next heartbeat that it is no longer theirs.
+    """
+    competition = session.get_one(Competition, failed.competition_id)
+    if competition.state != CompetitionState.PREPARING:
+        return
+    for twin in locked_with_twin(session, failed.id):
+        if twin.id != failed.id and twin.state in UNFINISHED:
+            stalled_preparations.let_go(twin)
+            twin.state = SplitState.FAILED.value
+            twin.error = f"stopped, since the {failed.visibility} split failed"
+            repository.forget_model_shards(session, twin.id)
+
+
+def cancel(session: Session, competition: Competition, *, actor: Account) -> Competition:
+    """Call a first preparation off; the competition is a draft again. Raises Conflict if none is under way."""
+    competition = repository.locked(session, competition.id)
+    if competition.state != CompetitionState.PREPARING:
+        raise Conflict(f"{competition.slug} is {competition.state}; only a preparation under way can be cancelled")
+    for split in repository.splits(session, competition.id):
+        if split.state != SplitState.READY:
+            stalled_preparations.let_go(split)
+            repository.forget_model_shards(session, split.id)
+    lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason="the preparation was cancelled")
+    session.flush()
+    return competition

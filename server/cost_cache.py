@@ -1,0 +1,97 @@
+"""Values that cost something to compute, kept for a time in proportion to the cost.
+
+A value that took t seconds is used for 20 t seconds, at most ten: computing never takes more than a twentieth of a
+process's time, and a small board is as good as never stale. One caller computes, the others meanwhile get the old one.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+log = structlog.get_logger()
+
+KEPT_PER_SECOND_OF_COST = 20.0
+LONGEST_S = 10.0
+COSTLY_S = 0.15
+MAX_KEYS = 256
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Kept(Generic[T]):
+    value: T
+    until: float
+    cost_s: float
+
+
+def lifetime_s(cost_s: float) -> float:
+    """Return how long a value is kept that took `cost_s` seconds to compute."""
+    return min(LONGEST_S, KEPT_PER_SECOND_OF_COST * cost_s)
+
+
+class CostCache(Generic[T]):
+    """Values by key. Safe to share between threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[Hashable, _Kept[T]] = {}
+        self._computing: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, compute: Callable[[], T], *, in_background: Callable[[], T] | None = None) -> T:
+        """Return the kept value, or compute it. What `compute` raises is raised here and nothing is kept.
+
+        in_background: computes the same in another thread, on means of its own. A costly value that has just become
+        stale is then shown once more to the one who noticed, and nobody waits.
+        """
+        kept = self._kept.get(key)
+        if kept and self._clock() < kept.until:
+            return kept.value
+        computing = self._lock_of(key)
+        if not computing.acquire(blocking=kept is None) and kept:
+            return kept.value
+        if kept and in_background and kept.cost_s >= COSTLY_S and self._clock() < kept.until + LONGEST_S:
+            threading.Thread(target=self._refresh, args=(key, in_background, computing), daemon=True).start()
+            return kept.value
+        try:
+            kept = self._kept.get(key)
+            if kept and self._clock() < kept.until:
+                return kept.value
+            return self._compute(key, compute)
+        finally:
+            computing.release()
+
+    def _lock_of(self, key: Hashable) -> threading.Lock:
+        with self._lock:
+            return self._computing.setdefault(key, threading.Lock())
+
+    def _refresh(self, key: Hashable, compute: Callable[[], T], computing: threading.Lock) -> None:
+        try:
+            self._compute(key, compute)
+        except Exception:  # whoever asks next computes it in the open, and sees why
+            log.warning("value not refreshed", exc_info=True)
+            self._kept.pop(key, None)
+        finally:
+            computing.release()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._computing.clear()
+
+    def _compute(self, key: Hashable, compute: Callable[[], T]) -> T:
+        started = self._clock()
+        value = compute()
+        cost = self._clock() - started
+        with self._lock:
+            if len(self._kept) >= MAX_KEYS:
+                self._kept.clear()
+                self._computing.clear()  # who holds one lets it go all the same
+            until = self._clock() + lifetime_s(cost)
+            self._kept[key] = _Kept(value, until, cost)
+        return value

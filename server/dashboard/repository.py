@@ -1,0 +1,176 @@
+"""Queries behind the organisers' dashboard. Each takes a fixed number of statements, whatever the number of rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from server.evaluations.queue_repository import in_state
+from server.models.competition import Competition, Split, Team
+from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardState
+from server.models.submission import ENDED, Stage, Submission
+from server.models.worker import Worker
+
+MOST = 50
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What of one team waits to be run."""
+
+    competition: str
+    team: str
+    shards: int
+    runs: int
+    oldest_at: datetime
+
+
+@dataclass(frozen=True)
+class Running:
+    """A shard in a worker's hands."""
+
+    worker: str | None
+    competition: str
+    team: str
+    submission_id: str
+    first_run: int
+    n_runs: int
+    runs_done: int
+    attempt: int
+    lease_expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    error_class: str | None
+    fault: str | None
+    count: int
+    newest_at: datetime | None
+
+
+def waiting(session: Session, competition_ids: Sequence[str]) -> list[Waiting]:
+    """Return the queue by team, the longest waiting first."""
+    oldest = func.min(Shard.queued_at)
+    rows = session.execute(
+        select(Competition.slug, Team.name, func.count(), func.sum(Shard.n_runs), oldest)
+        .join(Competition, Competition.id == Shard.competition_id)
+        .join(Team, Team.id == Shard.team_id)
+        .where(in_state(ShardState.QUEUED), Shard.competition_id.in_(competition_ids))
+        .group_by(Competition.slug, Team.id, Team.name)
+        .order_by(oldest)
+        .limit(MOST)
+    )
+    return [Waiting(*row) for row in rows]
+
+
+def queued_runs(session: Session, competition_ids: Sequence[str]) -> int:
+    """Return how many runs wait or are being done."""
+    left = func.coalesce(func.sum(Shard.n_runs - Shard.runs_done), 0)
+    chosen = Shard.competition_id.in_(competition_ids)
+    return sum(  # one after the other: each state has its own index
+        int(session.scalars(select(left).where(in_state(state), chosen)).one())
+        for state in (ShardState.QUEUED, ShardState.LEASED)
+    )
+
+
+def running(session: Session, competition_ids: Sequence[str]) -> list[Running]:
+    """Return the shards that workers hold, by worker."""
+    rows = session.execute(
+        select(
+            Shard.worker,
+            Competition.slug,
+            Team.name,
+            Evaluation.submission_id,
+            Shard.first_run,
+            Shard.n_runs,
+            Shard.runs_done,
+            Shard.attempt,
+            Shard.lease_expires_at,
+        )
+        .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+        .join(Competition, Competition.id == Shard.competition_id)
+        .join(Team, Team.id == Shard.team_id)
+        .where(in_state(ShardState.LEASED), Shard.competition_id.in_(competition_ids))
+        .order_by(Shard.worker, Shard.id)
+        .limit(MOST)
+    )
+    return [Running(*row) for row in rows]
+
+
+def workers(session: Session, *, seen_after: datetime) -> Sequence[Worker]:
+    return session.scalars(select(Worker).where(Worker.seen_at > seen_after).order_by(Worker.name).limit(MOST)).all()
+
+
+def finished_shards(
+    session: Session, competition_ids: Sequence[str], *, since: datetime
+) -> Sequence[tuple[datetime | None, int]]:
+    """Return when shards were done, and how many runs each had."""
+    rows = session.execute(
+        select(ShardAttempt.ended_at, Shard.n_runs)
+        .join(Shard, Shard.id == ShardAttempt.shard_id)
+        .where(ShardAttempt.outcome == "done", ShardAttempt.ended_at > since, Shard.competition_id.in_(competition_ids))
+    )
+    return rows.all()
+
+
+def failures(session: Session, competition_ids: Sequence[str], *, since: datetime) -> list[FailureCount]:
+    """Return the failures by class and fault, the most frequent first."""
+    newest, count = func.max(Submission.finished_at), func.count()
+    rows = session.execute(
+        select(Submission.error_class, Submission.fault, count, newest)
+        .where(
+            Submission.stage == Stage.FAILED.value,
+            Submission.finished_at > since,
+            Submission.competition_id.in_(competition_ids),
+        )
+        .group_by(Submission.error_class, Submission.fault)
+        .order_by(count.desc())
+    )
+    return [FailureCount(*row) for row in rows]
+
+
+def failure_times(
+    session: Session, competition_ids: Sequence[str], *, since: datetime
+) -> Sequence[tuple[datetime | None, str | None]]:
+    """Return when each failed submission ended, and by whose fault."""
+    rows = session.execute(
+        select(Submission.finished_at, Submission.fault).where(
+            Submission.stage == Stage.FAILED.value,
+            Submission.finished_at > since,
+            Submission.competition_id.in_(competition_ids),
+        )
+    )
+    return rows.all()
+
+
+def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[str, Split]]:
+    rows = session.execute(
+        select(Competition.slug, Split)
+        .join(Competition, Competition.id == Split.competition_id)
+        .where(Split.competition_id.in_(competition_ids))
+        .order_by(Competition.slug, Split.visibility.desc())
+    )
+    return rows.all()
+
+
+def stages(session: Session, competition_id: str) -> dict[str, int]:
+    """Return how many submissions of a competition are at each stage."""
+    rows = session.execute(
+        select(Submission.stage, func.count())
+        .where(Submission.competition_id == competition_id)
+        .group_by(Submission.stage)
+    )
+    return dict(rows.all())
+
+
+def unfinished(session: Session, competition_ids: Sequence[str]) -> int:
+    open_stages = [stage.value for stage in Stage if stage.value not in ENDED]
+    return session.scalars(
+        select(func.count()).where(Submission.competition_id.in_(competition_ids), Submission.stage.in_(open_stages))
+    ).one()
+
+
+def team_count(session: Session, competition_id: str) -> int:
+    return session.scalars(select(func.count()).where(Team.competition_id == competition_id)).one()

@@ -1,0 +1,158 @@
+"""What the routes of the dashboard return."""
+
+from dataclasses import asdict
+from datetime import date, datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.dashboard.service import DailyFailures, Dashboard, HourlyRuns
+from server.models.submission import Fault
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class WarningOut(_Out):
+    """One thing that is not in order."""
+
+    text: str = Field(examples=["The public split of digits could not be prepared."])
+    is_bad: bool = Field(description="whether it needs somebody now")
+
+
+class WaitingOut(_Out):
+    """The queued work of one team."""
+
+    competition: str = Field(examples=["digits"])
+    team: str = Field(examples=["ada"])
+    shards: int
+    runs: int
+    oldest_at: datetime
+
+
+class RunningOut(_Out):
+    """A shard that a worker holds."""
+
+    worker: str | None
+    competition: str
+    team: str
+    submission_id: str
+    first_run: int
+    n_runs: int
+    runs_done: int
+    attempt: int
+    lease_expires_at: datetime | None
+
+
+class WorkerOut(_Out):
+    """A worker that was seen within the last day."""
+
+    name: str
+    state: str = Field(examples=["active"])
+    device: str = Field(examples=["cpu"])
+    seen_at: datetime
+
+
+class FailureCountOut(_Out):
+    """How many submissions failed in one way within seven days."""
+
+    error_class: str | None = Field(examples=["exception"])
+    fault: str | None = Field(examples=["participant"])
+    count: int
+    newest_at: datetime | None
+
+
+class SplitStateOut(BaseModel):
+    """How far a split is prepared."""
+
+    competition: str
+    visibility: str = Field(examples=["public"])
+    state: str = Field(examples=["ready"])
+    progress: float
+
+
+class HostOut(_Out):
+    """Free disk and memory of the web server's machine, bytes."""
+
+    disk_free: int
+    disk_total: int
+    memory_free: int | None
+
+
+class DashboardOut(BaseModel):
+    """Queue, workers, failures and splits of the competitions that the caller runs."""
+
+    at: datetime
+    competitions: dict[str, str] = Field(description="state by name", examples=[{"digits": "open"}])
+    warnings: list[WarningOut]
+    unfinished: int = Field(description="submissions that have not ended")
+    runs_left: int
+    runs_per_hour: int = Field(description="runs that ended within the last hour")
+    empty_in_s: float | None = Field(description="until the queue is empty at that pace")
+    waiting: list[WaitingOut] = Field(description="the longest waiting first; at most 50")
+    running: list[RunningOut] = Field(description="at most 50")
+    workers: list[WorkerOut] = Field(description="at most 50")
+    failures: list[FailureCountOut]
+    splits: list[SplitStateOut]
+    host: HostOut
+
+    @classmethod
+    def of(cls, dashboard: Dashboard) -> "DashboardOut":
+        return cls(
+            at=dashboard.at,
+            competitions={competition.slug: competition.state for competition in dashboard.competitions},
+            warnings=[WarningOut.model_validate(warning) for warning in dashboard.warnings],
+            unfinished=dashboard.unfinished,
+            runs_left=dashboard.runs_left,
+            runs_per_hour=dashboard.runs_per_hour,
+            empty_in_s=dashboard.empty_in_s,
+            waiting=[WaitingOut.model_validate(row) for row in dashboard.waiting],
+            running=[RunningOut.model_validate(row) for row in dashboard.running],
+            workers=[WorkerOut.model_validate(row) for row in dashboard.workers],
+            failures=[FailureCountOut.model_validate(row) for row in dashboard.failures],
+            splits=[
+                SplitStateOut(competition=slug, visibility=row.visibility, state=row.state, progress=row.progress)
+                for slug, row in dashboard.splits
+            ],
+            host=HostOut.model_validate(dashboard.host),
+        )
+
+
+class OverviewOut(DashboardOut):
+    """The state of one competition."""
+
+    stages: dict[str, int] = Field(description="submissions at each stage", examples=[{"scored": 12, "queued": 1}])
+    teams: int
+
+    @classmethod
+    def with_counts(cls, dashboard: Dashboard, *, stages: dict[str, int], teams: int) -> "OverviewOut":
+        return cls(**DashboardOut.of(dashboard).model_dump(), stages=stages, teams=teams)
+
+
+class HourlyRunsOut(BaseModel):
+    """Runs that ended within one hour."""
+
+    hour: datetime
+    runs: int
+
+
+class DailyFailuresOut(BaseModel):
+    """Submissions that failed on one day by one side's fault."""
+
+    day: date
+    fault: Fault
+    count: int
+
+
+class ActivityOut(BaseModel):
+    """Runs by hour and failures by day, the earliest first."""
+
+    runs_by_hour: list[HourlyRunsOut]
+    failures_by_day: list[DailyFailuresOut]
+
+    @classmethod
+    def of(cls, runs: list[HourlyRuns], failures: list[DailyFailures]) -> "ActivityOut":
+        return cls(
+            runs_by_hour=[HourlyRunsOut(**asdict(row)) for row in runs],
+            failures_by_day=[DailyFailuresOut(**asdict(row)) for row in failures],
+        )

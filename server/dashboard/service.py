@@ -1,0 +1,131 @@
+"""The organisers' dashboard: queue, workers, failures and splits of the competitions that somebody runs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from server.config import get_settings
+from server.dashboard import repository
+from server.dashboard.health_warnings import HealthWarning, host_warnings, queue_warnings, split_warnings
+from server.dashboard.host import Host, measure_host
+from server.dashboard.repository import FailureCount, Running, Waiting
+from server.db import now
+from server.models.competition import Competition, Split
+from server.models.submission import Fault
+from server.models.worker import Worker
+
+RATE_WINDOW = timedelta(hours=1)
+FAILURE_WINDOW = timedelta(days=7)
+WORKER_WINDOW = timedelta(days=1)
+THROUGHPUT_HOURS = 24
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """The state of some competitions and of the machine at one time."""
+
+    at: datetime
+    competitions: list[Competition]
+    waiting: list[Waiting]
+    running: list[Running]
+    workers: Sequence[Worker]
+    runs_left: int
+    runs_per_hour: int
+    unfinished: int
+    failures: list[FailureCount]
+    splits: Sequence[tuple[str, Split]]
+    host: Host
+    warnings: list[HealthWarning]
+
+    @property
+    def empty_in_s(self) -> float | None:
+        """Seconds until the queue is empty at the pace of the last hour; None if nothing was done in it."""
+        return 3600 * self.runs_left / self.runs_per_hour if self.runs_per_hour and self.runs_left else None
+
+
+@dataclass(frozen=True)
+class HourlyRuns:
+    """How many runs ended in the hour that begins at `hour`."""
+
+    hour: datetime
+    runs: int
+
+
+@dataclass(frozen=True)
+class DailyFailures:
+    """How many submissions failed on one day (UTC) by one side's fault."""
+
+    day: date
+    fault: Fault
+    count: int
+
+
+def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
+    """Return the state of these competitions and of the machine."""
+    at = now()
+    ids = [competition.id for competition in shown]
+    done = repository.finished_shards(session, ids, since=at - RATE_WINDOW)
+    waiting, running = repository.waiting(session, ids), repository.running(session, ids)
+    workers = repository.workers(session, seen_after=at - WORKER_WINDOW)
+    splits = repository.splits(session, ids)
+    host = measure_host(get_settings().home)
+    return Dashboard(
+        at=at,
+        competitions=shown,
+        waiting=waiting,
+        running=running,
+        workers=workers,
+        runs_left=repository.queued_runs(session, ids),
+        runs_per_hour=sum(runs for _, runs in done),
+        unfinished=repository.unfinished(session, ids),
+        failures=repository.failures(session, ids, since=at - FAILURE_WINDOW),
+        splits=splits,
+        host=host,
+        warnings=[
+            *queue_warnings(waiting, running, workers, at=at),
+            *split_warnings(splits),
+            *host_warnings(host),
+        ],
+    )
+
+
+def runs_by_hour(session: Session, shown: Sequence[Competition]) -> list[HourlyRuns]:
+    """Return the runs that ended in each of the last 24 hours and the current one, the earliest hour first."""
+    this_hour = _hour(now())
+    since = this_hour - timedelta(hours=THROUGHPUT_HOURS)
+    counted: Counter[datetime] = Counter()
+    for ended_at, runs in repository.finished_shards(session, [c.id for c in shown], since=since):
+        if ended_at:
+            counted[_hour(ended_at)] += runs
+    hours = [since + timedelta(hours=number) for number in range(THROUGHPUT_HOURS + 1)]
+    return [HourlyRuns(hour, counted[hour]) for hour in hours]
+
+
+def failures_by_day(session: Session, shown: Sequence[Competition]) -> list[DailyFailures]:
+    """Return the failures of each of the last seven days and today, by whose fault they were; the earliest first."""
+    at = now()
+    rows = repository.failure_times(session, [c.id for c in shown], since=at - FAILURE_WINDOW)
+    counted = Counter((ended_at.date(), fault or "") for ended_at, fault in rows if ended_at)
+    days = [(at - timedelta(days=ago)).date() for ago in range(FAILURE_WINDOW.days, -1, -1)]
+    return [DailyFailures(day, fault, counted[day, fault.value]) for day in days for fault in Fault]
+
+
+def count_unfinished(session: Session, competition: Competition) -> int:
+    """Return how many submissions of the competition have not ended."""
+    return repository.unfinished(session, [competition.id])
+
+
+def count_stages(session: Session, competition: Competition) -> dict[str, int]:
+    """Return how many submissions of the competition are at each stage."""
+    return repository.stages(session, competition.id)
+
+
+def count_teams(session: Session, competition: Competition) -> int:
+    return repository.team_count(session, competition.id)
+
+
+def _hour(timestamp: datetime) -> datetime:
+    return timestamp.replace(minute=0, second=0, microsecond=0)

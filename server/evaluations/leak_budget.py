@@ -1,0 +1,84 @@
+"""What a failure on hidden data may tell its team: counted in bits, within a budget for each team and UTC day.
+
+A submission sees the hidden data and chooses how it fails, so every distinguishable failure is a message out. The class
+is always told, and how many runs were done is seen anyway; the rest (the exception's type, the line, the tensor's name)
+is told only while it fits the day's budget. Organisers see everything, on the evaluation.
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.db import now
+from server.evaluations import leak_budget_repository as repository
+from server.models.evaluation import Evaluation
+from server.models.leak_budget import Disclosure
+from server.models.submission import Submission
+from server.submissions.quota import DAY, day_of
+
+CLASSES = 32  # there are fewer classes of errors than this
+SHOWN = ("message", "run", "exception_type", "file", "line")
+
+ErrorFields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Price:
+    """Bits that a failure tells: at least (its class, and the run it came in), and with all its details."""
+
+    least: float
+    whole: float
+
+
+def price_of(*, detail_bits: float, n_runs: int) -> Price:
+    """Return what a failure costs. detail_bits: of all that it says beyond its class; n_runs: of the evaluation."""
+    least = math.log2(CLASSES) + math.log2(n_runs + 1)
+    return Price(least=least, whole=least + max(0.0, detail_bits))
+
+
+def disclose(session: Session, evaluation: Evaluation, submission: Submission, *, budget: float) -> ErrorFields | None:
+    """Return what the team may read of the evaluation's error, and count it against today's budget.
+
+    budget: bits a team may be told on one UTC day; 0 tells no more than the class of each failure.
+    An error of a run on the public sample, or of this side, reveals nothing hidden: it is shown whole and not counted.
+    """
+    error = evaluation.error
+    if error is None:
+        return None
+    shown = {name: error[name] for name in SHOWN if name in error}
+    if not error.get("on_hidden_data"):
+        return shown
+    price = price_of(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)
+    at = now()
+    renews_at = day_of(at) + DAY
+    repository.hold_team(session, submission.team_id)
+    left = budget - repository.bits_told(session, submission.team_id, since=day_of(at), before=renews_at)
+    whole = not _has_details(error) or price.whole <= left
+    told = price.whole if whole else price.least
+    session.add(Disclosure(submission_id=submission.id, evaluation_id=evaluation.id, bits=told, disclosed_at=at))
+    session.flush()
+    counted = {
+        "bits": round(told, 1),
+        "remaining_bits": round(max(0.0, left - told), 1),
+        "renews_at": renews_at.isoformat(),
+        "withheld": not whole,
+    }
+    return {**(shown if whole else _class_only(error, budget=budget, renews_at=renews_at)), **counted}
+
+
+def _has_details(error: ErrorFields) -> bool:
+    named = any(error.get(name) for name in ("exception_type", "file", "line"))
+    return named or error.get("message") != error.get("class_message")
+
+
+def _class_only(error: ErrorFields, *, budget: float, renews_at: datetime) -> ErrorFields:
+    withheld = (
+        f"Where it failed is not shown: details of failures on hidden data are counted, and what is left of this "
+        f"team's {budget:g} bits a day is too little. The budget renews at {renews_at:%Y-%m-%d %H:%M} UTC."
+    )
+    if budget == 0:
+        withheld = "Where it failed is not shown: this competition shows no details of failures on hidden data."
+    return {"message": f"{error.get('class_message') or ''} {withheld}".strip()}

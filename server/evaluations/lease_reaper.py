@@ -1,0 +1,104 @@
+"""Finds what was lost: leases whose worker is silent, work nobody was told of, scores that never came.
+
+Safe to run at any time, by any number of processes, twice at once.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from server.evaluations import lease_repository, queue_repository, repository, service
+from server.models.evaluation import EvaluationState, Shard, ShardState
+from server.models.submission import Fault
+from server.queue import EVALUATE_SHARD, MOST_HINTS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
+
+UNSCORED_FOR = timedelta(hours=24)  # long after the alarm; what cannot be scored then never will be
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What one sweep found."""
+
+    leases_lost: int
+    hints_sent: int
+    scores_asked: int
+
+
+def sweep(session: Session, at: datetime, *, max_attempts: int, lease_s: float | None = None) -> Swept:
+    """Requeue shards whose lease is over, and send the messages that may have been lost.
+
+    at: this moment by the database's clock. lease_s: the longest lease there can be; one that ends later was given
+    before the clock was set back, and is shortened.
+    """
+    if lease_s is not None:
+        queue_repository.shorten_leases(session, at=at, lease_s=lease_s)
+    expired = queue_repository.expired_shards(session, at)
+    lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
+    forgotten = at - RESENT_AFTER
+    waiting = queue_repository.forgotten(session, queued_before=forgotten)
+    for audience, shards in waiting.items():
+        send_after_commit(session, EVALUATE_SHARD, times=shards, to=audience)
+    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MOST_HINTS):
+        _give_up(session, evaluation_id)
+    unscored = repository.unscored(session, since_before=forgotten, most=MOST_HINTS)
+    for evaluation_id in unscored:
+        send_after_commit(session, SCORE_EVALUATION, evaluation_id)
+    return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))
+
+
+def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: int) -> bool:
+    # The evaluation is locked before the shard everywhere, so that two closers never wait for each other.
+    evaluation = repository.lock_evaluation(session, shard.evaluation_id)
+    again = shard.failed_attempts + 1 < max_attempts
+    attempt, runs_done = shard.attempt, shard.runs_done
+    detail = f"no heartbeat from {shard.worker} before {shard.lease_expires_at}"
+    taken = repository.leave_shard(
+        session,
+        shard.id,
+        attempt=attempt,
+        state=ShardState.QUEUED if again else ShardState.FAILED,
+        expired_before=at,
+        worker=None,
+        queued_at=at,
+        runs_done=0,
+        wall_time_s=0.0,
+        failed_attempts=shard.failed_attempts + 1,
+    )
+    if not taken:
+        return False
+    lease_repository.end_attempt(
+        session, shard.id, attempt=attempt, outcome="lost", at=at, runs_done=runs_done, detail=detail
+    )
+    if again:
+        send_after_commit(session, EVALUATE_SHARD, to=repository.audience_of(session, shard.split_id))
+    else:
+        service.fail(session, evaluation, fault=Fault.HOST, error_class="worker-lost", error=_lost(shard, max_attempts))
+    return True
+
+
+def _give_up(session: Session, evaluation_id: str) -> None:
+    """End an evaluation whose results cannot be scored: they are gone from storage, or the scorer meets an error."""
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    if evaluation.state != EvaluationState.SCORING.value:
+        return  # scored now
+    error: dict[str, object] = {
+        "message": "The runs finished but could not be scored. It does not count against your quota, and the "
+        "organisers have been told.",
+        "run": 0,
+        "exception_type": None,
+        "file": None,
+        "line": None,
+    }
+    service.fail(session, evaluation, fault=Fault.HOST, error_class="not-scored", error=error)
+
+
+def _lost(shard: Shard, attempts: int) -> dict[str, object]:
+    return {
+        "message": f"{attempts} workers in a row were lost while they ran this submission. It does not count against "
+        "your quota, and the organisers have been notified.",
+        "run": shard.first_run,
+        "exception_type": None,
+        "file": None,
+        "line": None,
+    }

@@ -1,0 +1,330 @@
+"""Leases. A worker asks for *a* shard, holds it by heartbeats, and leaves it once: done, failed or given back.
+
+Every step names the attempt, and changes nothing if that attempt is no longer the current one. So a worker that
+was thought dead, and is not, cannot disturb the one that took over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile, RunRules
+from server.db import moment, now
+from server.evaluations import lease_repository, queue_repository, repository, service
+from server.evaluations.seeds import run_seed
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, RunLog, Shard, ShardKind, ShardState
+from server.models.submission import Fault, Submission
+from server.queue import EVALUATE_SHARD, Audience, send_after_commit
+from server.storage import split_key
+
+
+@dataclass(frozen=True)
+class ClaimedShard:
+    """All that a worker needs to know to run a shard."""
+
+    shard_id: int
+    attempt: int
+    failed_attempts: int
+    evaluation_id: str
+    submission_id: str
+    request_id: str
+    kind: ShardKind
+    first_run: int
+    n_runs: int
+    seeds: tuple[int, ...]
+    content_sha256: str
+    filename: str
+    entry_point: dict[str, Any]
+    device: str | None
+    split_key: str
+    manifest_sha256: str
+    retraining_time_s: float
+    competition: RunRules
+
+    @property
+    def audience(self) -> Audience:
+        """Who may serve it."""
+        return Audience(self.device, self.competition.slug)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a shard failed. Of what happened on hidden data, its team reads what `disclosure` lets through.
+
+    class_message: what every failure of this class says. detail_bits: what all the rest can tell at most, in bits.
+    detail: for organisers only.
+    """
+
+    fault: Fault
+    error_class: str
+    message: str
+    run: int
+    exception_type: str | None = None
+    file: str | None = None
+    line: int | None = None
+    detail: str = ""
+    class_message: str = ""
+    detail_bits: float = 0.0
+
+    def fields(self, shard: ClaimedShard) -> dict[str, object]:
+        """Return what is kept of it, all of it for organisers."""
+        return {
+            "message": self.message,
+            "run": self.run,
+            "exception_type": self.exception_type,
+            "file": self.file,
+            "line": self.line,
+            "class_message": self.class_message or self.message,
+            "detail_bits": self.detail_bits,
+            "on_hidden_data": shard.kind is ShardKind.RUNS and self.fault is Fault.PARTICIPANT,
+        }
+
+
+def claim(session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None = None) -> ClaimedShard | None:
+    """Give the fairest queued shard to `worker`, or None if nothing waits that it may serve.
+
+    splits: the ids of the splits that the worker fits; None for all.
+    """
+    shard = queue_repository.take_fairest(session, worker=worker, lease_s=lease_s, splits=splits)
+    if shard is None:
+        return None
+    evaluation, submission, split, competition = lease_repository.context(session, shard.evaluation_id)
+    lease_repository.begin(session, shard, evaluation, submission)
+    return claimed_shard(shard, evaluation, submission, split, competition)
+
+
+def claimed_shard(
+    shard: Shard, evaluation: Evaluation, submission: Submission, split: Split, competition: Competition
+) -> ClaimedShard:
+    """Return what a worker is told of a shard. Of the competition's file that is never the seed of its splits."""
+    config = CompetitionFile.model_validate(competition.config)
+    return ClaimedShard(
+        shard_id=shard.id,
+        attempt=shard.attempt,
+        failed_attempts=shard.failed_attempts,
+        evaluation_id=evaluation.id,
+        submission_id=submission.id,
+        request_id=submission.request_id,
+        kind=ShardKind(shard.kind),
+        first_run=shard.first_run,
+        n_runs=shard.n_runs,
+        seeds=tuple(
+            run_seed(competition.slug, split.visibility, split_seed=config.splits.seed, run=run)
+            for run in range(shard.first_run, shard.first_run + shard.n_runs)
+        ),
+        content_sha256=submission.content_sha256,
+        filename=submission.filename,
+        entry_point=submission.entry_point,
+        device=split.device,
+        split_key=split_key(competition.slug, split.visibility),
+        manifest_sha256=split.manifest_sha256 or "",
+        retraining_time_s=split.retraining_time_s or 0.0,
+        competition=RunRules.of(config),
+    )
+
+
+def heartbeat(session: Session, shard: ClaimedShard, *, lease_s: float, runs_done: int, wall_time_s: float) -> bool:
+    """Say that the worker lives. Return False if the shard is no longer its own, or the submission's time is up."""
+    runs = lease_repository.hold(
+        session,
+        shard.evaluation_id,
+        shard.shard_id,
+        attempt=shard.attempt,
+        lease_s=lease_s,
+        runs_done=runs_done,
+        wall_time_s=wall_time_s,
+    )
+    return runs is not None and not _is_over(shard, runs.wall_time_s)
+
+
+def close(
+    session: Session, shard: ClaimedShard, *, result_key: str | None, result_sha256: str | None, wall_time_s: float
+) -> bool:
+    """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current."""
+    runs = lease_repository.close(
+        session,
+        shard.evaluation_id,
+        shard.shard_id,
+        attempt=shard.attempt,
+        n_runs=shard.n_runs,
+        wall_time_s=wall_time_s,
+        result_key=result_key,
+        result_sha256=result_sha256,
+    )
+    if runs is None:
+        return False
+    if _is_over(shard, runs.wall_time_s):
+        _fail_over_time(session, shard)
+    elif shard.kind is ShardKind.SMOKE:
+        service.queue_runs_after_smoke(session, shard.evaluation_id)
+    elif runs.unfinished_shards == 0:
+        service.ask_for_score(session, shard.evaluation_id)
+    return True
+
+
+def fail(session: Session, shard: ClaimedShard, failure: Failure, *, runs_done: int) -> bool:
+    """End the complete evaluation because of this shard. Return False if it was not the worker's any more."""
+    evaluation = repository.lock_evaluation(session, shard.evaluation_id)
+    if not repository.leave_shard(
+        session, shard.shard_id, attempt=shard.attempt, state=ShardState.FAILED, runs_done=runs_done
+    ):
+        return False
+    _end(session, shard, "failed", runs_done=runs_done, detail=failure.detail)
+    service.fail(session, evaluation, fault=failure.fault, error_class=failure.error_class, error=failure.fields(shard))
+    return True
+
+
+def give_back(session: Session, shard: ClaimedShard, *, reason: str, runs_done: int, max_attempts: int) -> bool:
+    """Return the shard to the queue because this host could not run it; after `max_attempts` that is the end."""
+    if shard.failed_attempts + 1 >= max_attempts:
+        return fail(session, shard, host_failure(shard, reason), runs_done=runs_done)
+    return _requeue(session, shard, reason=reason, runs_done=runs_done, failed_attempts=shard.failed_attempts + 1)
+
+
+def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
+    """Return the shard to the queue because its worker stops, which is nobody's fault."""
+    return _requeue(
+        session, shard, reason="the worker stops", runs_done=runs_done, failed_attempts=shard.failed_attempts
+    )
+
+
+def _requeue(session: Session, shard: ClaimedShard, *, reason: str, runs_done: int, failed_attempts: int) -> bool:
+    back = repository.leave_shard(
+        session,
+        shard.shard_id,
+        attempt=shard.attempt,
+        state=ShardState.QUEUED,
+        worker=None,
+        queued_at=moment(),
+        runs_done=0,
+        wall_time_s=0.0,
+        failed_attempts=failed_attempts,
+    )
+    if back:
+        _end(session, shard, "given-back", runs_done=runs_done, detail=reason)
+        send_after_commit(session, EVALUATE_SHARD, to=shard.audience)
+    return back
+
+
+def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
+    """Return to the queue what these workers hold, which counts as nobody's failure. Return how many shards."""
+    taken = 0
+    for row in queue_repository.leased_by(session, workers):
+        repository.lock_evaluation(session, row.evaluation_id)
+        shard = claimed_shard(row, *lease_repository.context(session, row.evaluation_id))
+        taken += _requeue(session, shard, reason=reason, runs_done=row.runs_done, failed_attempts=row.failed_attempts)
+    return taken
+
+
+def held(session: Session, shard_id: int, *, attempt: int, worker: str) -> ClaimedShard | None:
+    """Return the shard of an attempt that `worker` made, None if it made no such attempt.
+
+    Whether the attempt is still the current one, every step finds out by itself.
+    """
+    made = repository.attempt_row(session, shard_id, attempt)
+    if made is None or made.worker != worker:
+        return None
+    shard = session.get_one(Shard, shard_id)
+    found = claimed_shard(shard, *lease_repository.context(session, shard.evaluation_id))
+    return replace(found, attempt=attempt)
+
+
+def held_by(session: Session, worker: str) -> ClaimedShard | None:
+    """Return the shard that `worker` holds now: the answer to its claim may have been lost."""
+    row = next(iter(queue_repository.leased_by(session, [worker])), None)
+    return None if row is None else claimed_shard(row, *lease_repository.context(session, row.evaluation_id))
+
+
+def is_current(session: Session, shard: ClaimedShard) -> bool:
+    """Return whether the attempt still holds the shard."""
+    return repository.is_current(session, shard.shard_id, attempt=shard.attempt)
+
+
+def outcome(session: Session, shard: ClaimedShard) -> str:
+    """Return how the attempt ended: running, done, failed, lost, given-back or cancelled."""
+    made = repository.attempt_row(session, shard.shard_id, shard.attempt)
+    return made.outcome if made else "lost"
+
+
+def host_failure(shard: ClaimedShard, reason: str) -> Failure:
+    """Return the failure that a participant reads when this side could not run the code."""
+    return Failure(
+        fault=Fault.HOST,
+        error_class="host-fault",
+        message="The evaluation could not be run because of a problem on our side. It does not count against "
+        "your quota, and the organisers have been notified.",
+        run=shard.first_run,
+        detail=reason,
+    )
+
+
+def keep_logs(session: Session, shard: ClaimedShard, logs: Sequence[tuple[int, str]]) -> None:
+    """Keep what some runs printed."""
+    session.add_all(
+        RunLog(
+            evaluation_id=shard.evaluation_id,
+            run=run,
+            on_public_sample=shard.kind is ShardKind.SMOKE,
+            text=text.replace("\x00", ""),  # PostgreSQL's text holds none
+        )
+        for run, text in logs
+    )
+
+
+def result_key(shard: ClaimedShard) -> str:
+    """Return where the outputs of an attempt lie. A zombie may write its own file, never over the one that counts."""
+    return f"evaluations/{shard.evaluation_id}/runs-{shard.first_run:06d}-attempt-{shard.attempt}.safetensors"
+
+
+def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any]) -> None:
+    """Record what confined the attempt's runs on its host."""
+    row = repository.attempt_row(session, shard.shard_id, shard.attempt)
+    if row is not None:
+        row.controls = controls
+
+
+def is_over_time(session: Session, shard: ClaimedShard) -> bool:
+    """Return whether the runs of the evaluation have together used up the competition's time."""
+    return _is_over(shard, repository.wall_time_used(session, shard.evaluation_id))
+
+
+def _is_over(shard: ClaimedShard, wall_time_s: float) -> bool:
+    return shard.kind is not ShardKind.SMOKE and wall_time_s > shard.competition.limits.wall_time_s
+
+
+def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
+    limit = shard.competition.limits.wall_time_s
+    failure = Failure(
+        fault=Fault.PARTICIPANT,
+        error_class="timeout",
+        message=f"All runs together took longer than the {limit:g} s that this competition allows.",
+        run=shard.first_run,
+    )
+    service.fail(
+        session,
+        repository.lock_evaluation(session, shard.evaluation_id),
+        fault=failure.fault,
+        error_class=failure.error_class,
+        error=failure.fields(shard),
+    )
+
+
+def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
+    """End the evaluation because its runs together took too long, if the shard is still the worker's."""
+    repository.lock_evaluation(session, shard.evaluation_id)
+    if not repository.leave_shard(
+        session, shard.shard_id, attempt=shard.attempt, state=ShardState.FAILED, runs_done=runs_done
+    ):
+        return False
+    _end(session, shard, "failed", runs_done=runs_done)
+    _fail_over_time(session, shard)
+    return True
+
+
+def _end(session: Session, shard: ClaimedShard, outcome: str, *, runs_done: int, detail: str = "") -> None:
+    lease_repository.end_attempt(
+        session, shard.shard_id, attempt=shard.attempt, outcome=outcome, at=now(), runs_done=runs_done, detail=detail
+    )

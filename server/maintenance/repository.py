@@ -1,0 +1,81 @@
+"""Finds what lies in storage and nothing refers to: content of uploads that were refused, or cancelled before they ran,
+results of lost attempts, old splits.
+
+Young files are left alone: content is stored before the row that names it is written.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
+
+from server.models.competition import Competition, Split
+from server.models.evaluation import Shard
+from server.models.submission import Stage, Submission
+from server.storage import Storage, StoredFile, content_key, split_key
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """One file that nothing refers to, and why it is thought so."""
+
+    file: StoredFile
+    reason: str
+
+
+_RAN = (Submission.stage != Stage.CANCELLED.value) | Submission.refunded.is_(False)
+
+
+def find_garbage(session: Session, storage: Storage, *, older_than: datetime) -> Iterator[Garbage]:
+    """Yield the files, last written before `older_than`, that no row refers to."""
+    for prefix, reason, is_used in (
+        ("submissions", "no submission that ran has this content", _contents(session).__contains__),
+        ("evaluations", "not the result of the attempt that counts", _results(session).__contains__),
+        ("splits", "of no competition there is", _Below(_splits(session))),
+    ):
+        for file in storage.listed(prefix):
+            if file.written_at < older_than and not is_used(file.key):
+                yield Garbage(file, reason)
+
+
+def is_referred_to(session: Session, key: str) -> bool:
+    """Return whether a row refers to this one file now."""
+    prefix, *parts = key.split("/")
+    if prefix == "submissions":
+        wanted = exists().where(Submission.content_sha256 == parts[-1], _RAN)
+    elif prefix == "evaluations":
+        wanted = exists().where(Shard.result_key == key)
+    else:
+        slug, visibility = parts[:2]
+        of_split = Split.competition_id == Competition.id, Split.visibility == visibility
+        wanted = exists().where(Competition.slug == slug, *of_split)
+    return bool(session.scalar(select(wanted)))
+
+
+class _Below:
+    """Whether a key lies below one of some folders."""
+
+    def __init__(self, folders: set[str]) -> None:
+        self._folders = folders
+
+    def __call__(self, key: str) -> bool:
+        return "/".join(key.split("/")[:3]) in self._folders
+
+
+def _contents(session: Session) -> set[str]:
+    """Return the contents that count: what was cancelled before it ran does not, and its code is nobody's business."""
+    wanted = select(Submission.content_sha256).where(_RAN).distinct()
+    return {content_key(sha256) for sha256 in session.scalars(wanted)}
+
+
+def _results(session: Session) -> set[str]:
+    return {key for key in session.scalars(select(Shard.result_key).where(Shard.result_key.is_not(None))) if key}
+
+
+def _splits(session: Session) -> set[str]:
+    rows = session.execute(
+        select(Competition.slug, Split.visibility).join(Split, Split.competition_id == Competition.id)
+    )
+    return {split_key(slug, visibility) for slug, visibility in rows}

@@ -1,0 +1,55 @@
+"""What is not kept for ever: logs of runs, ended log-ins, tokens, links and invitations, messages that were sent or
+given up, workers that went away."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, or_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from server.conditional_update import changed_rows
+from server.models.account import ApiToken, PasswordReset, WebSession
+from server.models.evaluation import RunLog
+from server.models.invitation import Invitation
+from server.models.notification import Delivery, DeliveryState, Mail
+from server.workers import repository as workers
+from server.workers.service import REMOVED_AFTER_S
+
+Expiring = type[WebSession] | type[ApiToken] | type[PasswordReset] | type[Invitation]
+KEEP_MESSAGES = timedelta(days=30)  # who was notified of what, for as long as anybody asks
+
+Moment = InstrumentedAttribute[datetime | None]
+
+
+@dataclass(frozen=True)
+class Expired:
+    """How many rows went."""
+
+    run_logs: int
+    web_sessions: int
+    api_tokens: int
+    links: int  # for forgotten passwords, and invitations to teams
+    messages: int  # mails and deliveries to webhooks
+
+
+def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
+    """Remove what is older than it is kept. Scores, submissions and the audit log are never touched."""
+    workers.forget_silent(session, after_s=REMOVED_AFTER_S)
+    old_logs = at - timedelta(days=keep_logs_days)
+    return Expired(
+        run_logs=changed_rows(session, delete(RunLog).where(RunLog.created_at < old_logs)) if keep_logs_days else 0,
+        web_sessions=_ended(session, WebSession, WebSession.revoked_at, at=at),
+        api_tokens=_ended(session, ApiToken, ApiToken.revoked_at, at=at),
+        links=_ended(session, PasswordReset, PasswordReset.ended_at, at=at)
+        + _ended(session, Invitation, Invitation.ended_at, at=at),
+        messages=_settled(session, Mail, at=at) + _settled(session, Delivery, at=at),
+    )
+
+
+def _ended(session: Session, table: Expiring, ended_at: Moment, *, at: datetime) -> int:
+    return changed_rows(session, delete(table).where(or_(table.expires_at < at, ended_at < at)))
+
+
+def _settled(session: Session, table: type[Mail | Delivery], *, at: datetime) -> int:
+    old = table.state != DeliveryState.WAITING.value, table.created_at < at - KEEP_MESSAGES
+    return changed_rows(session, delete(table).where(*old))

@@ -1,0 +1,82 @@
+"""Queries about metrics beside the score."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from server.models.competition import Split
+from server.models.evaluation import Evaluation, EvaluationState
+from server.models.metric_result import MetricResult
+
+
+def of_evaluation(session: Session, evaluation_id: str) -> Sequence[MetricResult]:
+    """Return an evaluation's metrics, in the order in which they were asked for."""
+    statement = select(MetricResult).where(MetricResult.evaluation_id == evaluation_id).order_by(MetricResult.id)
+    return session.scalars(statement).all()
+
+
+def waiting(session: Session, evaluation_id: str) -> Sequence[MetricResult]:
+    """Return the evaluation's metrics that are not computed yet."""
+    return [row for row in of_evaluation(session, evaluation_id) if row.computed_at is None]
+
+
+def evaluations_waiting(session: Session, *, asked_before: datetime, limit: int) -> Sequence[str]:
+    """Return evaluations with metrics that have waited since before a time."""
+    statement = (
+        select(MetricResult.evaluation_id)
+        .where(MetricResult.computed_at.is_(None), MetricResult.requested_at < asked_before)
+        .distinct()
+        .limit(limit)
+    )
+    return session.scalars(statement).all()
+
+
+def scored_evaluations(session: Session, competition_id: str, *, visibility: str | None = None) -> Sequence[Evaluation]:
+    """Return the current scored evaluations of a competition, on one split or on both."""
+    statement = (
+        select(Evaluation)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(
+            Split.competition_id == competition_id,
+            Evaluation.state == EvaluationState.SCORED.value,
+            Evaluation.is_current.is_(True),
+        )
+        .order_by(Evaluation.id)
+    )
+    if visibility is not None:
+        statement = statement.where(Split.visibility == visibility)
+    return session.scalars(statement).all()
+
+
+def current_evaluation(session: Session, submission_id: str, visibility: str) -> Evaluation | None:
+    """Return a submission's evaluation on a split that counts, if it is scored."""
+    statement = (
+        select(Evaluation)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(
+            Evaluation.submission_id == submission_id,
+            Split.visibility == visibility,
+            Evaluation.state == EvaluationState.SCORED.value,
+            Evaluation.is_current.is_(True),
+        )
+    )
+    return session.scalars(statement).first()
+
+
+def ask_again(session: Session, ids: Sequence[int], *, at: datetime) -> None:
+    """Mark rows as waiting."""
+    if ids:
+        statement = update(MetricResult).where(MetricResult.id.in_(ids)).values(computed_at=None, requested_at=at)
+        session.execute(statement)
+
+
+def values_of(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:
+    """Return computed metrics of many evaluations."""
+    statement = select(MetricResult).where(
+        MetricResult.evaluation_id.in_(evaluation_ids),
+        MetricResult.metric_id.in_(metric_ids),
+        MetricResult.computed_at.is_not(None),
+    )
+    return session.scalars(statement).all()

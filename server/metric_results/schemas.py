@@ -1,0 +1,105 @@
+"""Metrics beside the score as JSON."""
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from lethe.competition.visibility import Visibility
+from lethe.metrics.registry import Metric, metric
+from server.metric_results.service import rounded
+from server.models.metric_result import MetricResult
+
+
+class MetricOut(BaseModel):
+    """One entry of the catalogue."""
+
+    id: str = Field(examples=["klom"])
+    title: str
+    unit: str
+    direction: str = Field(description="higher, lower, towards retrained, none")
+    capture_levels: list[int]
+    source: str
+    formula: str
+    paper_and_code: str
+
+    @classmethod
+    def of(cls, entry: Metric) -> "MetricOut":
+        return cls(
+            id=entry.id,
+            title=entry.title,
+            unit=entry.unit,
+            direction=entry.direction.value,
+            capture_levels=[int(level) for level in entry.levels],
+            source=entry.source,
+            formula=entry.formula,
+            paper_and_code=entry.paper_and_code,
+        )
+
+
+class MetricValue(BaseModel):
+    """One metric of a submission, beside the same metric of the oracle and of the original model."""
+
+    id: str = Field(examples=["klom"])
+    title: str
+    unit: str
+    direction: str
+    parameters: dict[str, Any]
+    value: float | None
+    interval_low: float | None = None
+    interval_high: float | None = None
+    standard_deviation: float | None = Field(default=None, description="over runs")
+    oracle: float | None = Field(description="of exact retraining with other seeds")
+    original: float | None = Field(description="of the original model, unchanged")
+    waiting: bool = Field(description="not computed yet")
+    not_computed: str = ""
+    notes: list[str] = []
+    table: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, row: MetricResult, *, is_organiser: bool) -> "MetricValue":
+        entry = metric(row.metric_id)
+        show = (lambda value: value) if is_organiser else rounded
+        return cls(
+            id=row.metric_id,
+            title=entry.title,
+            unit=entry.unit,
+            direction=entry.direction.value,
+            parameters=row.parameters,
+            value=show(row.value),
+            interval_low=show(row.interval_low),
+            interval_high=show(row.interval_high),
+            standard_deviation=show(row.standard_deviation),
+            oracle=show(row.oracle),
+            original=show(row.original),
+            waiting=row.computed_at is None,
+            not_computed=row.not_computed,
+            notes=row.notes,
+            table=row.table if is_organiser else {},
+        )
+
+
+class SubmissionMetrics(BaseModel):
+    """The metrics of one submission on one split."""
+
+    split: Visibility
+    metrics: list[MetricValue]
+
+
+class CompetitionMetrics(BaseModel):
+    """Metrics of all scored submissions of a competition, for organisers."""
+
+    split: Visibility
+    metrics: list[str]
+    submissions: dict[str, dict[str, float | None]] = Field(description="submission id -> metric id -> value")
+
+
+class Recompute(BaseModel):
+    """What to compute again."""
+
+    only_stale: bool = Field(default=True, description="only what an older version of a metric computed, or is missing")
+
+
+class Recomputed(BaseModel):
+    """How many evaluations are computed again."""
+
+    evaluations: int

@@ -1,0 +1,176 @@
+"""Metrics beside the score: asked for when a score is recorded, computed by their own task, shown as allowed.
+
+The board never waits for them, and one that cannot be computed is a sentence, never a failed submission.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile, MetricRequest
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
+from lethe.metrics.registry import metric
+from server.competitions import lifecycle
+from server.db import now
+from server.metric_results import repository
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation
+from server.models.leak_budget import Disclosure
+from server.models.metric_result import MetricResult
+from server.models.submission import Submission
+from server.queue import COMPUTE_METRICS, send_after_commit
+
+LOST_AFTER = timedelta(minutes=10)  # a message may have been lost; computing again gives the same values
+MOST_MESSAGES = 20
+SHOWN_DIGITS = 3
+BITS_OF_A_VALUE = 10.0  # what a value rounded to three digits can tell
+
+
+class ComputedMetric(BaseModel):
+    """What the worker found for one metric."""
+
+    model_config = ConfigDict(frozen=True)
+
+    metric_version: int
+    value: float | None = None
+    interval_low: float | None = None
+    interval_high: float | None = None
+    standard_deviation: float | None = None
+    oracle: float | None = None
+    original: float | None = None
+    table: dict[str, Any] = {}
+    notes: list[str] = []
+    not_computed: str = ""
+
+
+@dataclass(frozen=True)
+class WaitingMetric:
+    """A metric that is to be computed."""
+
+    row_id: int
+    metric_id: str
+    parameters: Mapping[str, Any]
+
+
+def request(session: Session, evaluation: Evaluation, file: CompetitionFile) -> int:
+    """Ask for the metrics of the competition's report that an evaluation lacks. Return how many were asked for."""
+    known = {(row.metric_id, row.parameters_sha256) for row in repository.of_evaluation(session, evaluation.id)}
+    asked = [each for each in file.report.metrics if (each.id, hash_of(each.parameters)) not in known]
+    session.add_all(_row(evaluation.id, each) for each in asked)
+    if asked:
+        send_after_commit(session, COMPUTE_METRICS, evaluation.id)
+    return len(asked)
+
+
+def waiting(session: Session, evaluation_id: str) -> list[WaitingMetric]:
+    """Return what is to be computed for an evaluation."""
+    rows = repository.waiting(session, evaluation_id)
+    return [WaitingMetric(row.id, row.metric_id, row.parameters) for row in rows]
+
+
+def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
+    """Store computed metrics by their row's id. Doing it twice changes nothing.
+
+    What a team sees for the first time is counted in its leak budget.
+    """
+    new: Counter[str] = Counter()
+    for row_id, computed in found.items():
+        row = session.get(MetricResult, row_id)
+        if row is None:
+            continue
+        new[row.evaluation_id] += row.metric_version is None and computed.value is not None
+        for name, value in computed.model_dump().items():
+            setattr(row, name, value)
+        row.computed_at = now()
+    for evaluation_id, n_values in new.items():
+        _count_disclosed(session, evaluation_id, n_values)
+
+
+def _count_disclosed(session: Session, evaluation_id: str, n_values: int) -> None:
+    evaluation = session.get_one(Evaluation, evaluation_id)
+    split = session.get_one(Split, evaluation.split_id)
+    competition = session.get_one(Competition, split.competition_id)
+    file, visibility = CompetitionFile.model_validate(competition.config), Visibility(split.visibility)
+    if n_values and visibility == Visibility.PUBLIC and shown_to_team(file, competition, visibility):
+        bits = BITS_OF_A_VALUE * n_values
+        session.add(Disclosure(submission_id=evaluation.submission_id, evaluation_id=evaluation_id, bits=bits))
+
+
+def lost(session: Session) -> Sequence[str]:
+    """Return evaluations whose metrics wait for so long that their message must have been lost."""
+    return repository.evaluations_waiting(session, asked_before=now() - LOST_AFTER, limit=MOST_MESSAGES)
+
+
+def recompute(session: Session, competition: Competition, file: CompetitionFile, *, only_stale: bool) -> int:
+    """Ask for a competition's metrics again. Return how many evaluations will be computed.
+
+    only_stale: those of an older version of a metric, and those that were never asked for.
+    """
+    asked = 0
+    for evaluation in repository.scored_evaluations(session, competition.id):
+        new = request(session, evaluation, file)
+        rows = [row for row in repository.of_evaluation(session, evaluation.id) if row.computed_at is not None]
+        again = [row.id for row in rows if not only_stale or row.metric_version != metric(row.metric_id).version]
+        repository.ask_again(session, again, at=now())
+        if again:
+            send_after_commit(session, COMPUTE_METRICS, evaluation.id)
+        asked += bool(new or again)
+    return asked
+
+
+def of_submission(
+    session: Session, submission: Submission, visibility: Visibility, *, is_organiser: bool
+) -> Sequence[MetricResult]:
+    """Return a submission's metrics on a split, as the caller may see them. Raises NotFound where they may not."""
+    file = CompetitionFile.model_validate(submission.competition.config)
+    if not is_organiser and not shown_to_team(file, submission.competition, visibility):
+        raise NotFound(f"The metrics of the {visibility.value} split are not shown to teams")
+    evaluation = repository.current_evaluation(session, submission.id, visibility.value)
+    return repository.of_evaluation(session, evaluation.id) if evaluation is not None else []
+
+
+def shown_to_team(file: CompetitionFile, competition: Competition, visibility: Visibility) -> bool:
+    """Return whether a team sees the metrics of its own submissions: the organiser's choice, private after reveal."""
+    allowed = file.report.visible_to_participants
+    if visibility == Visibility.PUBLIC:
+        return allowed in ("public", "all")
+    return allowed == "all" and lifecycle.is_revealed(competition)
+
+
+def of_competition(
+    session: Session, competition: Competition, visibility: Visibility, metric_ids: Sequence[str]
+) -> dict[str, dict[str, MetricResult]]:
+    """Return computed metrics by submission id and metric id, for organisers."""
+    evaluations = repository.scored_evaluations(session, competition.id, visibility=visibility.value)
+    submission_of = {evaluation.id: evaluation.submission_id for evaluation in evaluations}
+    found: dict[str, dict[str, MetricResult]] = {}
+    for row in repository.values_of(session, list(submission_of), metric_ids):
+        found.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
+    return found
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a value as participants see it: more digits would reveal more of the hidden data."""
+    return None if value is None else round(value, SHOWN_DIGITS)
+
+
+def hash_of(parameters: Mapping[str, Any]) -> str:
+    """Return the hash that distinguishes sets of parameters."""
+    return hashlib.sha256(json.dumps(dict(parameters), sort_keys=True).encode()).hexdigest()
+
+
+def _row(evaluation_id: str, asked: MetricRequest) -> MetricResult:
+    return MetricResult(
+        evaluation_id=evaluation_id,
+        metric_id=asked.id,
+        parameters=asked.parameters,
+        parameters_sha256=hash_of(asked.parameters),
+    )

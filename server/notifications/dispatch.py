@@ -1,0 +1,42 @@
+"""An event is sent to those whom it concerns: by mail to people, by webhook to programs.
+
+Both are stored in the transaction of the act itself. Neither holds a figure or what a failure says: those stand behind
+the pages' own permissions.
+"""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.models.competition import Competition
+from server.models.submission import Fault, Submission
+from server.notifications import email_queue, email_templates, repository, webhooks
+
+OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
+
+
+def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> None:
+    """Store the messages about an event.
+
+    event: one of webhooks.EVENTS. data: for programs; of a submission's events, `submission` is its id.
+    """
+    webhooks.notify(session, competition_id, event, data)
+    if not email_queue.is_on():
+        return
+    competition = session.get_one(Competition, competition_id)
+    if event in OF_SUBMISSIONS:
+        _mail_team(session, competition, event, submission=session.get_one(Submission, data["submission"]))
+    else:
+        email = email_templates.competition_email(competition, event, data)
+        addresses = repository.addresses_of_competition(session, competition_id)
+        email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+
+
+def _mail_team(session: Session, competition: Competition, event: str, *, submission: Submission) -> None:
+    email = email_templates.submission_email(competition, event, submission)
+    addresses = repository.addresses_of_team(session, submission.team_id)
+    email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+    if event == "submission.failed" and submission.fault != Fault.PARTICIPANT:
+        email = email_templates.platform_failure_email(competition, submission)
+        addresses = repository.addresses_of_organisers(session, competition.id)
+        email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)

@@ -1,0 +1,51 @@
+"""The texts of the e-mails."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from server.models.competition import Competition
+from server.models.submission import Fault, Submission
+from server.notifications.email_queue import link
+
+
+@dataclass(frozen=True)
+class EmailContent:
+    """Subject and plain text of an e-mail."""
+
+    subject: str
+    body: str
+
+
+def submission_email(competition: Competition, event: str, submission: Submission) -> EmailContent:
+    """Return the e-mail to a team when one of its submissions has ended."""
+    what = f"Your submission {submission.filename} ({submission.id}) to {competition.title}"
+    page = link(f"/submissions/{submission.id}")
+    if event == "submission.scored":
+        return _declinable(f"{competition.title}: a score", f"{what} has been scored:\n{page}")
+    free = "" if submission.fault == Fault.PARTICIPANT else " It does not count against your quota."
+    return _declinable(f"{competition.title}: a failure", f"{what} has failed.{free} Details:\n{page}")
+
+
+def platform_failure_email(competition: Competition, submission: Submission) -> EmailContent:
+    """Return the e-mail to organisers when a submission fails by their fault or the host's."""
+    page = link(f"/organise/{competition.slug}/submissions/{submission.id}")
+    text = f"Submission {submission.id} to {competition.title} has failed, but not through its team's fault:\n{page}"
+    return _declinable(f"{competition.title}: platform failure", text)
+
+
+def competition_email(competition: Competition, event: str, data: dict[str, Any]) -> EmailContent:
+    """Return the e-mail to everybody in a competition."""
+    title = competition.title
+    if event == "competition.announced":
+        page = link(f"/competitions/{competition.slug}")
+        return _declinable(f"{title}: {data['title']}", f"{data['text']}\n\n{page}")
+    board = link(f"/competitions/{competition.slug}/leaderboard")
+    if event == "competition.closed":
+        text = f"{title} has closed. The finals are now evaluated on the private split; their scores stay sealed until"
+        return _declinable(f"{title} has closed", f"{text} they are revealed.\n{board}")
+    return _declinable(f"{title}: the final leaderboard", f"The private scores of {title} are revealed:\n{board}")
+
+
+def _declinable(subject: str, text: str) -> EmailContent:
+    why = f"You take part in this competition, or organise it. Unsubscribe: {link('/account')}"
+    return EmailContent(subject, f"{text}\n\n-- \n{why}\n")

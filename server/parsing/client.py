@@ -1,0 +1,203 @@
+"""Strangers' texts, read in a process that can be killed, and never in this one.
+
+`Turns.run` waits its turn without holding one of the threads that answer requests; `run_if_free` hardly waits.
+"""
+
+import asyncio
+import atexit
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import server
+from lethe import errors
+from lethe.errors import AppError, HostFault, InvalidInput, RateLimited, Violation
+from server.parsing.limits import (
+    AT_ONCE,
+    CPU_S,
+    MAX_OF_ONE_ACCOUNT,
+    MAX_WAITING,
+    MEMORY_BYTES,
+    NICE_AFTER_S,
+    NICENESS,
+    STARTED,
+    WALL_S,
+)
+
+log = structlog.get_logger()
+
+CODE = Path(server.__file__).resolve().parents[1]
+ANSWER_WITHIN_S = WALL_S + 10
+BUSY_S = 10
+PATIENCE_S = 1.0
+ATTEMPTS = 2  # at finding a reader: one that was killed may take a text's place in the queue with it
+_FOR_PAGES = threading.BoundedSemaphore(AT_ONCE)
+
+
+class Unreadable(InvalidInput):
+    """Reading the text went beyond its limits, or broke the reader."""
+
+
+class ParsingProcess:
+    """The process that forks the readers. It is started when it is first needed, and again if it was killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def connect(self) -> socket.socket:
+        """Return a connection to its own reader. Raises HostFault."""
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock:
+            for _ in range(2):
+                try:
+                    socket.send_fds(self._running(), [b"+"], [theirs.fileno()])
+                except OSError:
+                    self._stop()
+                else:
+                    return ours
+        ours.close()
+        raise HostFault("The process that reads uploads cannot be started", retry_after_s=BUSY_S)
+
+    def stop(self) -> None:
+        """End the process. May be called twice."""
+        with self._lock:
+            self._stop()
+
+    def _running(self) -> socket.socket:
+        if self._control is None:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                command = [sys.executable, "-m", "server.parsing.process", str(theirs.fileno())]
+                environment = {"PYTHONPATH": str(CODE), "PYTHONSAFEPATH": "1"}  # no secret of ours
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, env=environment, pass_fds=(theirs.fileno(),)
+                )
+        return self._control
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()  # it ends when nobody can ask it any more
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+            self._process.kill()
+            self._process.wait()
+        self._control = self._process = None
+
+
+class Turns:
+    """Lets AT_ONCE texts be read at a time, and only so many of one account wait for it."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="parsing")
+        self._waiting: Counter[str] = Counter()
+
+    async def run(self, task: str, data: bytes, *, account_id: str, options: dict[str, Any]) -> Any:
+        """Return what the task makes of `data`. Only called in the event loop, so that the counts need no lock."""
+        if self._waiting[account_id] >= MAX_OF_ONE_ACCOUNT:
+            raise RateLimited(f"{MAX_OF_ONE_ACCOUNT} of your files are being read; wait for them", retry_after_s=BUSY_S)
+        if self._waiting.total() >= MAX_WAITING:
+            raise HostFault("Too many files wait to be read; try again in some seconds", retry_after_s=BUSY_S)
+        self._waiting[account_id] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: run(task, data, **options))
+        finally:
+            self._waiting[account_id] -= 1
+            self._waiting += Counter()  # forgets accounts at zero
+
+
+@lru_cache
+def turns() -> Turns:
+    """Return the turns of this process."""
+    return Turns()
+
+
+@lru_cache
+def _parsing_process(_pid: int) -> ParsingProcess:
+    process = ParsingProcess()
+    atexit.register(process.stop)
+    return process
+
+
+def run_if_free(task: str, data: bytes, **options: Any) -> Any:
+    """Do what `run` does, for a page. Raises HostFault if too many pages have something read."""
+    if not _FOR_PAGES.acquire(timeout=PATIENCE_S):
+        raise HostFault("Too many files are being read; try again in some seconds", retry_after_s=BUSY_S)
+    try:
+        return run(task, data, **options)
+    finally:
+        _FOR_PAGES.release()
+
+
+def run(task: str, data: bytes, **options: Any) -> Any:
+    """Return what the task (server.parsing.tasks) makes of `data`, as plain data.
+
+    Raises whatever AppError the task raises, Unreadable beyond the limits, HostFault if it could not begin.
+    """
+    header = {"task": task, "bytes": len(data), "options": options}
+    for _ in range(ATTEMPTS):
+        with _parsing_process(os.getpid()).connect() as connection:
+            connection.settimeout(ANSWER_WITHIN_S)
+            started, answer = _exchange(connection, json.dumps(header).encode() + b"\n", data)
+        if started:
+            return _result(task, answer)
+    raise HostFault("The process that reads uploads did not begin; try again", retry_after_s=BUSY_S)
+
+
+def _exchange(connection: socket.socket, header: bytes, data: bytes) -> tuple[bool, bytes]:
+    """Return whether the reader began, and its answer as far as it came."""
+    try:
+        connection.sendall(header)
+        line = connection.recv(20)
+    except OSError:
+        return False, b""
+    if not (line.startswith(STARTED) and line.endswith(b"\n")):
+        return False, b""
+    answer = bytearray()
+    with suppress(OSError):  # a reader that was killed reads no more; or it is silent for too long
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        _let_others_go_first(connection, reader=int(line[1:]))
+        while chunk := connection.recv(1 << 16):
+            answer += chunk
+    return True, bytes(answer)
+
+
+def _let_others_go_first(connection: socket.socket, *, reader: int) -> None:
+    """Wait for the answer as long as an honest text takes; then the reader goes on at a lower priority."""
+    ready, _, _ = select.select([connection], [], [], NICE_AFTER_S)
+    if not ready:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, reader, NICENESS)
+
+
+def _result(task: str, answer: bytes) -> Any:
+    try:
+        reply = json.loads(answer)
+    except ValueError:  # nothing, or not all of it: the reader was ended
+        limits = f"{CPU_S} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
+        raise Unreadable(f"Reading it takes more than {limits}; send less of it") from None
+    if "refused" in reply:
+        raise _as_error(getattr(errors, reply["refused"]), reply)
+    if "fault" in reply:
+        log.error("a text broke its reader", task=task, error=reply["fault"])
+        raise Unreadable(f"It cannot be read ({reply['fault']})")
+    return reply["result"]
+
+
+def _as_error(kind: type[AppError], reply: dict[str, Any]) -> AppError:
+    return kind(reply["detail"], violations=tuple(Violation(**violation) for violation in reply["violations"]))

@@ -1,0 +1,98 @@
+"""The process that reads strangers' texts: its children do, with little time and memory for each.
+
+`python -m server.parsing.process FD`. A few children are forked ahead. Each message on the socket FD carries one end of
+a connection, and whichever child receives it answers there. The kernel ends a child that goes beyond its limits, and
+another takes its place. One that had much to do ends by itself, others after some texts: a fresh child for each would
+cost an upload a third more. All end with the web process, whose end of FD then closes.
+"""
+
+import gc
+import json
+import math
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from lethe.errors import AppError
+from server.parsing.limits import (
+    CHILDREN,
+    CPU_S,
+    FRESH_AFTER_S,
+    MEMORY_BYTES,
+    STARTED,
+    TEXTS_OF_A_CHILD,
+    WALL_S,
+)
+from server.parsing.tasks import TASKS
+
+NOBODY_ASKS = 3  # exit status of a child that finds the other side gone
+
+
+def main() -> None:
+    """Keep children ready until the other side is gone."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the web process
+    gc.collect()
+    gc.freeze()  # what the children share stays shared
+    for _ in range(CHILDREN):
+        _fork(control)
+    while os.waitstatus_to_exitcode(os.wait()[1]) != NOBODY_ASKS:
+        _fork(control)
+
+
+def _fork(control: socket.socket) -> None:
+    if os.fork() == 0:
+        for _ in range(TEXTS_OF_A_CHILD):
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not message:
+                os._exit(NOBODY_ASKS)
+            began = time.process_time()
+            with socket.socket(fileno=descriptors[0]) as connection:
+                _answer(connection)
+            if time.process_time() - began > FRESH_AFTER_S or os.getpriority(os.PRIO_PROCESS, 0) > 0:
+                break
+        os._exit(0)
+
+
+def _answer(connection: socket.socket) -> None:
+    """Do what the connection asks for, within limits."""
+    with connection.makefile("rwb") as stream:
+        header = json.loads(stream.readline())
+        _limit(header["bytes"])
+        stream.write(STARTED + b"%d\n" % os.getpid())
+        stream.flush()
+        try:
+            reply = {"result": TASKS[header["task"]](stream.read(header["bytes"]), **header["options"])}
+        except AppError as error:
+            reply = _refusal(error)
+        except MemoryError:
+            os._exit(1)  # as if the kernel had ended it
+        except Exception as error:
+            reply = {"fault": type(error).__name__}
+        stream.write(json.dumps(reply).encode())
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _refusal(error: AppError) -> dict[str, Any]:
+    violations = [vars(violation) for violation in error.violations]
+    return {"refused": type(error).__name__, "detail": error.detail, "violations": violations}
+
+
+def _limit(n_bytes: int) -> None:
+    """Limit what the next text may take. Nobody handles the signals: each ends the process."""
+    for what, limit in (
+        (resource.RLIMIT_CPU, math.ceil(time.process_time()) + CPU_S),
+        (resource.RLIMIT_AS, MEMORY_BYTES + 2 * n_bytes),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        resource.setrlimit(what, (limit, resource.getrlimit(what)[1]))
+    signal.setitimer(signal.ITIMER_REAL, WALL_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What the parsing process can be asked: each task turns the bytes of a stranger into plain data."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from lethe.competition.file import parse_competition
+from lethe.submission import notebook
+from lethe.submission.notebook import Mode
+from lethe.submission.package import load_package, read_zip
+
+
+def check_package(data: bytes, *, filename: str, modes: Sequence[Mode]) -> dict[str, Any]:
+    """Return a submission's kind, and what of it to call. Raises InvalidSubmission."""
+    package = load_package(data, filename, modes=modes, sources_only=True)
+    return {"kind": package.kind, "entry_point": package.entry_point.as_data()}
+
+
+def show_sources(data: bytes, *, kind: str, filename: str, max_characters: int) -> list[tuple[str, str]]:
+    """Return name and highlighted HTML of each Python file; of a notebook, of each code cell. Raises InvalidSubmission.
+
+    max_characters: of all texts together; what goes beyond is left out.
+    """
+    shown, left = [], max_characters
+    for name, text in _sources(data, kind=kind, filename=filename):
+        if left <= 0:
+            break
+        shown.append((name, _highlighted(text[:left])))
+        left -= len(text)
+    return shown
+
+
+def read_source(data: bytes, *, name: str) -> str:
+    """Return one Python file of a zip, or nothing if it holds none of that name. Raises InvalidSubmission."""
+    return read_zip(data, sources_only=True).get(name, b"").decode(errors="replace")
+
+
+def read_competition(data: bytes, *, source: str) -> dict[str, Any]:
+    """Return a competition file's checked values. Raises InvalidCompetitionFile."""
+    return parse_competition(data.decode(), source=source).model_dump(mode="json")
+
+
+def render_markdown(data: bytes) -> str:
+    """Return Markdown as HTML. Raw HTML in it is shown, not obeyed."""
+    return str(MarkdownIt("js-default", {"html": False, "linkify": False}).render(data.decode()))
+
+
+def _sources(data: bytes, *, kind: str, filename: str) -> list[tuple[str, str]]:
+    if kind == "zip":
+        files = read_zip(data, sources_only=True)
+        return [(name, files[name].decode(errors="replace")) for name in sorted(files) if name.endswith(".py")]
+    if kind == "ipynb":
+        cells = notebook.code_cells(data, shown_as=filename)
+        return [(f"cell {number}", cell) for number, cell in enumerate(cells, start=1)]
+    return [("submission.py", data.decode(errors="replace"))]
+
+
+def _highlighted(text: str) -> str:
+    lines = highlight(text, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
+    return "\n".join(f'<span class="linenos">{number}</span>{line}' for number, line in enumerate(lines, start=1))
+
+
+TASKS: Mapping[str, Callable[..., Any]] = {
+    "check_package": check_package,
+    "read_competition": read_competition,
+    "read_source": read_source,
+    "render_markdown": render_markdown,
+    "show_sources": show_sources,
+}

@@ -1,0 +1,133 @@
+"""Queries about re-judgings: which submissions, how far, what they would change."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Select, func, select, update
+from sqlalchemy.orm import Session
+
+from server.models.competition import Split
+from server.models.evaluation import Evaluation, EvaluationState, score_table
+from server.models.rejudging import Rejudging, RejudgingState
+from server.models.submission import Fault, Submission
+from server.rejudging.sets import Chosen, Outcome
+
+T = TypeVar("T")
+
+
+def submissions(session: Session, competition_id: str, *, split_id: str, chosen: Chosen) -> Sequence[Submission]:
+    """Return the chosen submissions that have an evaluation which counts and has ended on this split."""
+    statement = select(Submission).where(*_choice(competition_id, split_id=split_id, chosen=chosen))
+    return session.scalars(_with_evaluation(statement).order_by(Submission.received_at, Submission.id)).all()
+
+
+def how_many(session: Session, competition_id: str, *, split_id: str, chosen: Chosen) -> int:
+    """Return how many submissions `submissions` would."""
+    statement = select(func.count()).select_from(Submission)
+    return session.scalars(
+        _with_evaluation(statement.where(*_choice(competition_id, split_id=split_id, chosen=chosen)))
+    ).one()
+
+
+def _with_evaluation(statement: Select[T]) -> Select[T]:
+    return statement.join(Evaluation, Evaluation.submission_id == Submission.id)
+
+
+def _choice(competition_id: str, *, split_id: str, chosen: Chosen) -> Iterator[ColumnElement[bool]]:
+    yield Submission.competition_id == competition_id
+    yield Evaluation.finished_at.is_not(None) & Evaluation.is_current.is_(True) & (Evaluation.split_id == split_id)
+    if chosen.submission_ids is not None:
+        yield Submission.id.in_(chosen.submission_ids)
+    if chosen.team_id is not None:
+        yield Submission.team_id == chosen.team_id
+    if chosen.error_class is not None:
+        yield Evaluation.error_class == chosen.error_class
+    if chosen.received_from is not None:
+        yield Submission.received_at >= chosen.received_from
+    if chosen.received_before is not None:
+        yield Submission.received_at < chosen.received_before
+
+
+def by_id(session: Session, rejudging_id: str) -> Rejudging | None:
+    return session.get(Rejudging, rejudging_id)
+
+
+def locked(session: Session, rejudging_id: str) -> Rejudging:
+    statement = select(Rejudging).where(Rejudging.id == rejudging_id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
+def of_competition(session: Session, competition_id: str) -> Sequence[Rejudging]:
+    mine = select(Rejudging).where(Rejudging.competition_id == competition_id)
+    return session.scalars(mine.order_by(Rejudging.created_at.desc(), Rejudging.id)).all()
+
+
+def running(session: Session, competition_id: str, visibility: str) -> bool:
+    same = Rejudging.competition_id == competition_id, Rejudging.visibility == visibility
+    still = Rejudging.state == RejudgingState.RUNNING.value
+    return session.scalar(select(Rejudging.id).where(*same, still).limit(1)) is not None
+
+
+def evaluations(session: Session, rejudging_id: str) -> Sequence[Evaluation]:
+    return session.scalars(select(Evaluation).where(Evaluation.rejudging_id == rejudging_id)).all()
+
+
+def host_failed(session: Session) -> Sequence[Evaluation]:
+    """Return the evaluations of running re-judgings that failed by the host's fault."""
+    statement = (
+        select(Evaluation)
+        .join(Rejudging, Rejudging.id == Evaluation.rejudging_id)
+        .where(
+            Rejudging.state == RejudgingState.RUNNING.value,
+            Evaluation.state == EvaluationState.FAILED.value,
+            Evaluation.fault == Fault.HOST.value,
+        )
+    )
+    return session.scalars(statement.order_by(Evaluation.created_at, Evaluation.id)).all()
+
+
+def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
+    """Return old and new of every submission of a re-judging."""
+    new = _results(session, Evaluation.rejudging_id == rejudging.id, visibility=rejudging.visibility)
+    ids = list(new)
+    same_split = Split.competition_id == rejudging.competition_id, Split.visibility == rejudging.visibility
+    split_id = session.scalars(select(Split.id).where(*same_split)).one()
+    counts = Evaluation.is_current.is_(True) & (Evaluation.split_id == split_id)
+    old = _results(session, counts & Evaluation.submission_id.in_(ids), visibility=rejudging.visibility)
+    return [
+        Outcome(
+            submission_id=submission_id,
+            team_id=new[submission_id][0],
+            old_state=old[submission_id][1],
+            old_score=old[submission_id][2],
+            new_state=new[submission_id][1],
+            new_score=new[submission_id][2],
+        )
+        for submission_id in ids
+    ]
+
+
+def make_current(session: Session, rejudging: Rejudging) -> None:
+    """Let a re-judging's evaluations count, and those that they replace no longer.
+
+    What the host failed at replaces nothing: the old evaluation counts on.
+    """
+    own = (Evaluation.rejudging_id == rejudging.id) & Evaluation.fault.is_distinct_from(Fault.HOST.value)
+    rows = session.execute(select(Evaluation.submission_id, Evaluation.split_id).where(own)).all()
+    split_ids = {row[1] for row in rows}
+    replaced = Evaluation.submission_id.in_([row[0] for row in rows]) & Evaluation.split_id.in_(split_ids)
+    session.execute(update(Evaluation).where(replaced, Evaluation.is_current.is_(True)).values(is_current=False))
+    session.execute(update(Evaluation).where(own).values(is_current=True))
+
+
+def _results(session: Session, condition: object, *, visibility: str) -> dict[str, tuple[str, str, float | None]]:
+    table = score_table(visibility)
+    statement = (
+        select(Evaluation.submission_id, Submission.team_id, Evaluation.state, func.max(table.final_score))
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .outerjoin(table, table.evaluation_id == Evaluation.id)
+        .where(condition)  # type: ignore[arg-type]  # any column expression
+        .group_by(Evaluation.id, Evaluation.submission_id, Submission.team_id, Evaluation.state)
+        .order_by(Evaluation.submission_id)
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in session.execute(statement)}

@@ -1,0 +1,241 @@
+"""Scoring a set of submissions again beside the live results: previewed, then applied as one or discarded.
+
+Old scores are kept with their scorer's version. Nothing that a participant sees changes before the set is applied.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, NotFound
+from server.admin import audit
+from server.competitions import finals
+from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
+from server.db import now
+from server.evaluations import leak_budget, rerun
+from server.evaluations import repository as evaluation_repository
+from server.evaluations import service as evaluations
+from server.leaderboard import service as boards
+from server.models.account import Account
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, EvaluationState
+from server.models.rejudging import Rejudging, RejudgingState
+from server.models.submission import Fault, Stage, Submission
+from server.rejudging import repository
+from server.rejudging.sets import Chosen, Outcome
+
+Changed = Literal["scorer", "limits", "split", "host"]
+ENDED = frozenset({EvaluationState.SCORED, EvaluationState.FAILED, EvaluationState.CANCELLED})
+
+
+@dataclass(frozen=True)
+class TeamChange:
+    """What applying a re-judging does to one team on its board. None: not on the board."""
+
+    team: str
+    old_rank: int | None
+    old_score: float | None
+    new_rank: int | None
+    new_score: float | None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """How far a re-judging is, and what it would change."""
+
+    rejudging: Rejudging
+    outcomes: tuple[Outcome, ...]
+    teams: tuple[TeamChange, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        return all(outcome.new_state in ENDED for outcome in self.outcomes)
+
+
+def start(
+    session: Session,
+    competition: Competition,
+    *,
+    visibility: Visibility,
+    chosen: Chosen,
+    changed: Changed,
+    actor: Account,
+    reason: str,
+) -> Rejudging:
+    """Queue new evaluations of the chosen submissions on one split. Raises Conflict if nothing is chosen."""
+    competition = competition_repository.locked(session, competition.id)
+    if repository.running(session, competition.id, visibility.value):
+        raise Conflict(f"A re-judging on the {visibility} split runs already; apply or discard it first")
+    split = competitions.split_of(session, competition, visibility)
+    submissions = repository.submissions(session, competition.id, split_id=split.id, chosen=chosen)
+    if not submissions:
+        raise Conflict("No submission that has ended is chosen")
+    rejudging = Rejudging(
+        competition_id=competition.id,
+        visibility=visibility.value,
+        reason=reason,
+        changed=changed,
+        chosen=_as_data(chosen),
+        created_by=actor.id,
+    )
+    session.add(rejudging)
+    session.flush()
+    for submission in submissions:
+        rerun.beside(session, submission, split, rejudging_id=rejudging.id)
+    data = {"submissions": len(submissions), "changed": changed, "split": visibility.value}
+    _record(session, rejudging, "rejudging.started", actor=actor, reason=reason, data=data)
+    return rejudging
+
+
+def how_many(session: Session, competition: Competition, *, visibility: Visibility, chosen: Chosen) -> int:
+    """Return how many submissions `start` would queue."""
+    split = competitions.split_of(session, competition, visibility)
+    return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
+
+
+def of_competition(session: Session, competition: Competition) -> Sequence[Rejudging]:
+    """Return the re-judgings of a competition, the newest first."""
+    return repository.of_competition(session, competition.id)
+
+
+def get(session: Session, competition: Competition, rejudging_id: str) -> Rejudging:
+    """Return a re-judging of this competition. Raises NotFound."""
+    rejudging = repository.by_id(session, rejudging_id)
+    if rejudging is None or rejudging.competition_id != competition.id:
+        raise NotFound(f"{competition.slug} has no re-judging {rejudging_id!r}")
+    return rejudging
+
+
+def preview(session: Session, competition: Competition, rejudging: Rejudging) -> Preview:
+    """Return what applying would change, by submission and by team: score and rank on that split's board.
+
+    The new board is the one that applying makes: it is applied within a savepoint, read, and taken back.
+    """
+    found = tuple(repository.outcomes(session, rejudging))
+    visibility = Visibility(rejudging.visibility)
+    if rejudging.state != RejudgingState.RUNNING:
+        return Preview(rejudging, found, ())
+    before = _standings(boards.whole_board(session, competition, visibility))
+    savepoint = session.begin_nested()
+    try:
+        repository.make_current(session, rejudging)
+        after = _standings(boards.whole_board(session, competition, visibility))
+    finally:
+        savepoint.rollback()
+        session.expire_all()
+    return Preview(rejudging, found, _changes(before, after))
+
+
+def apply(session: Session, competition: Competition, rejudging: Rejudging, *, actor: Account) -> Rejudging:
+    """Let the new evaluations count, all at once. Raises Conflict until each has ended."""
+    competition = competition_repository.locked(session, competition.id)
+    rejudging = _running(session, rejudging)
+    evaluations = repository.evaluations(session, rejudging.id)
+    waiting = sum(evaluation.state not in ENDED for evaluation in evaluations)
+    if waiting:
+        raise Conflict(f"{waiting} evaluations of the re-judging have not ended yet")
+    found = preview(session, competition, rejudging)
+    rejudging = _running(session, rejudging)
+    repository.make_current(session, rejudging)
+    session.expire_all()
+    if rejudging.visibility == Visibility.PUBLIC:
+        for evaluation in repository.evaluations(session, rejudging.id):
+            if evaluation.is_current:
+                _show(session, evaluation)
+    rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
+    data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
+    _record(session, rejudging, "rejudging.applied", actor=actor, reason=rejudging.reason, data=data)
+    return rejudging
+
+
+def retry_host_faults(session: Session, *, max_attempts: int) -> int:
+    """Queue again what the host failed at in re-judgings that run, as often as for finals. Return how many.
+
+    max_attempts: how often one shard is tried before the host's fault ends its evaluation.
+    """
+    most = max_attempts * (finals.HOST_RETRIES + 1)
+    retried = 0
+    for evaluation in repository.host_failed(session):
+        rejudging = repository.locked(session, evaluation.rejudging_id)
+        if rejudging.state != RejudgingState.RUNNING:
+            continue
+        if evaluation_repository.most_tries_in_vain(session, evaluation.id) < most:
+            rerun.resume(session, evaluation)
+            retried += 1
+    return retried
+
+
+def discard(session: Session, rejudging: Rejudging, *, actor: Account, reason: str) -> Rejudging:
+    """Stop a re-judging; everything stays as it was."""
+    rejudging = _running(session, rejudging)
+    for evaluation in repository.evaluations(session, rejudging.id):
+        locked = evaluation_repository.lock_evaluation(session, evaluation.id)
+        evaluation_repository.cancel_open_shards(session, locked.id)
+        if locked.state not in ENDED:
+            locked.state, locked.finished_at = EvaluationState.CANCELLED.value, now()
+    rejudging.state, rejudging.ended_at = RejudgingState.DISCARDED.value, now()
+    _record(session, rejudging, "rejudging.discarded", actor=actor, reason=reason, data={})
+    return rejudging
+
+
+def _running(session: Session, rejudging: Rejudging) -> Rejudging:
+    rejudging = repository.locked(session, rejudging.id)
+    if rejudging.state != RejudgingState.RUNNING:
+        raise Conflict(f"The re-judging is {rejudging.state} already")
+    return rejudging
+
+
+def _show(session: Session, evaluation: Evaluation) -> None:
+    """Show on the submission what its evaluation, which counts now, came to."""
+    submission = session.get_one(Submission, evaluation.submission_id)
+    split = session.get_one(Split, evaluation.split_id)
+    budget = evaluations.competition_config(session, split).limits.leak_bits_per_day
+    submission.finished_at = evaluation.finished_at
+    submission.fault, submission.error_class, submission.error = (
+        evaluation.fault,
+        evaluation.error_class,
+        leak_budget.disclose(session, evaluation, submission, budget=budget),
+    )
+    if evaluation.state == EvaluationState.FAILED:
+        submission.stage = Stage.FAILED.value
+        submission.refunded = evaluation.fault != Fault.PARTICIPANT
+    else:
+        submission.stage = Stage.SCORED.value if evaluation.state == EvaluationState.SCORED else Stage.CANCELLED.value
+        submission.refunded = False
+
+
+def _standings(board: boards.Board) -> Mapping[str, tuple[str, int | None, float | None]]:
+    return {row.entry.team_id: (row.entry.team, row.rank, row.entry.score) for row in board.rows if row.entry.team_id}
+
+
+def _changes(
+    before: Mapping[str, tuple[str, int | None, float | None]],
+    after: Mapping[str, tuple[str, int | None, float | None]],
+) -> tuple[TeamChange, ...]:
+    changes = []
+    for team_id in {**before, **after}:
+        name = (before.get(team_id) or after[team_id])[0]
+        old, new = before.get(team_id, (name, None, None)), after.get(team_id, (name, None, None))
+        if old != new:
+            changes.append(TeamChange(name, old[1], old[2], new[1], new[2]))
+    return tuple(changes)
+
+
+def _as_data(chosen: Chosen) -> dict[str, Any]:
+    return {
+        name: value.isoformat() if hasattr(value, "isoformat") else value
+        for name, value in asdict(chosen).items()
+        if value is not None
+    }
+
+
+def _record(
+    session: Session, rejudging: Rejudging, action: str, *, actor: Account, reason: str, data: dict[str, Any]
+) -> None:
+    audit.record(
+        session, actor, action, competition=rejudging.competition_id, subject=rejudging.id, reason=reason, data=data
+    )

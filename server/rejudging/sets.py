@@ -1,0 +1,27 @@
+"""A set of submissions to score again, and what came of each."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How the submissions of a re-judging are chosen. None: all."""
+
+    submission_ids: tuple[str, ...] | None = None
+    team_id: str | None = None
+    error_class: str | None = None
+    received_from: datetime | None = None
+    received_before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One submission of a re-judging: the evaluation that counts, and the new one."""
+
+    submission_id: str
+    team_id: str
+    old_state: str
+    old_score: float | None
+    new_state: str
+    new_score: float | None

@@ -1,0 +1,79 @@
+"""`python -m server`: the web server's process. uvicorn, with a limit on how long a request may be in coming.
+
+Addresses are believed from configured proxies only: the application sees to that (server.main), so uvicorn must not.
+"""
+
+import argparse
+import asyncio
+import resource
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_WITHIN_S = 10.0
+SILENT_S = 30.0  # between two pieces of a body
+CHECKED_EVERY_S = 5.0
+
+
+class ImpatientHttp(HttpToolsProtocol):
+    """Ends a connection whose request does not come: the first by its opening, each by its head, or silent in its body.
+
+    uvicorn itself waits for ever for what has begun, and only ends connections that wait for a further request.
+    """
+
+    _ends_at: float | None = None
+    _check: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._ends_at = self.loop.time() + HEAD_WITHIN_S
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._check is not None:
+            self._check.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        self._ends_at = self.loop.time() + HEAD_WITHIN_S
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._ends_at = self.loop.time() + SILENT_S
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._ends_at = self.loop.time() + SILENT_S
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._ends_at = None
+        super().on_message_complete()
+
+    def _look(self) -> None:
+        """End the connection if its time is over. One timer for all its requests, since most are quick."""
+        if self._ends_at is not None and self.loop.time() > self._ends_at and not self._is_paused():
+            self.transport.close()
+            return
+        self._check = self.loop.call_later(CHECKED_EVERY_S, self._look)
+
+    def _is_paused(self) -> bool:
+        """Return whether it is we who do not read, since the application has not taken what came."""
+        return self.flow is not None and self.flow.read_paused
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(description="Lethe's web server")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--fd", type=int, help="a listening socket, instead of host and port")
+    parser.add_argument("--log-level", default="info")
+    parser.add_argument("--timeout-graceful-shutdown", type=int, default=20)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each waiting connection takes one
+    options: dict[str, Any] = vars(parser.parse_args())
+    uvicorn.run(
+        "server.main:create_app", factory=True, http=ImpatientHttp, proxy_headers=False, access_log=False, **options
+    )

@@ -1,0 +1,167 @@
+"""What the runs of a submission gave beside what the retrained models give.
+
+Forget examples are ordered by the epsilons that were stored with the score. A score that is older than these orders
+them by `separation`, the Kolmogorov-Smirnov distance between the two sets of models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load
+
+from lethe.errors import NotFound
+from server.models.competition import Split
+from server.models.evaluation import Shard
+from server.storage import Storage, split_key
+
+Array = npt.NDArray[np.float64]
+EXAMPLES = ("hardest", "median", "easiest")
+SETS = ("retain", "test")
+Rows = list[dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Of n models on S forget examples: confidences [n, S], accuracies [n], and wall times [n] in seconds.
+
+    class_accuracy: [n, 2, classes], on retain and test; None where older outputs lack it.
+    """
+
+    confidences: Array
+    retain_accuracy: Array
+    test_accuracy: Array
+    wall_time_s: Array | None = None
+    class_accuracy: npt.NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One forget example. hardness: its epsilon, or its separation where no epsilons are stored."""
+
+    name: str
+    index: int
+    hardness: float
+
+
+@dataclass(frozen=True)
+class ClassUtility:
+    """Mean accuracies on one class of one set, of the unlearned and of the retrained models."""
+
+    label: int
+    unlearned: float
+    retrained: float
+
+    @property
+    def ratio(self) -> float | None:
+        return self.unlearned / self.retrained if self.retrained else None
+
+
+@dataclass(frozen=True)
+class OutputComparison:
+    """Both sets of models, and the examples to look at. measure: what the examples are ordered by."""
+
+    unlearned: Outputs
+    retrained: Outputs
+    measure: str
+    hardness: Array  # [S]
+    examples: tuple[Example, ...]
+
+    def rows(self, name: str) -> Rows:
+        """Return one quantity of both sets of models, for a figure. name: an example's, or that of an accuracy."""
+        pairs = (("unlearned", self.unlearned), ("retrained", self.retrained))
+        if name in EXAMPLES:
+            index = next(example.index for example in self.examples if example.name == name)
+            return [_row(value, models) for models, o in pairs for value in o.confidences[:, index]]
+        if name == "hardness":
+            return [_row(value, "forget examples") for value in self.hardness]
+        return [_row(value, models) for models, outputs in pairs for value in getattr(outputs, f"{name}_accuracy")]
+
+    def run_times(self) -> Rows:
+        """Return the wall time of each run, for a figure."""
+        times = self.unlearned.wall_time_s
+        if times is None:
+            return []
+        return [{"run": run, "seconds": round(float(value), 4)} for run, value in enumerate(times, start=1)]
+
+    def utility_of_classes(self) -> dict[str, list[ClassUtility]] | None:
+        """Return the accuracies on each class of the retain and test set, None where one side's are not stored."""
+        u, r = self.unlearned.class_accuracy, self.retrained.class_accuracy
+        if u is None or r is None:
+            return None
+        means = u.mean(axis=0, dtype=np.float64), r.mean(axis=0, dtype=np.float64)
+        return {
+            name: [
+                ClassUtility(label, float(a), float(b))
+                for label, (a, b) in enumerate(zip(means[0][place], means[1][place], strict=True))
+                if not np.isnan(a + b)
+            ]
+            for place, name in enumerate(SETS)
+        }
+
+
+def decode_epsilons(stored: bytes | None) -> Array | None:
+    """Return the epsilons that a score keeps, [S], or None."""
+    return None if stored is None else np.frombuffer(stored, "<f4").astype(np.float64)
+
+
+def epsilon_rows(found: Array, name: str = "forget examples") -> Rows:
+    """Return epsilons for a figure."""
+    return [_row(value, name) for value in found]
+
+
+def compare_outputs(
+    storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, epsilon: Array | None
+) -> OutputComparison | None:
+    """Return the outputs of both sets of models, or None where they are not all stored."""
+    if not shards:
+        return None
+    keys = tuple((shard.result_key or "", shard.result_sha256 or "") for shard in shards)
+    retrained_key = f"{split_key(slug, split.visibility)}/hidden/retrained/outputs.safetensors"
+    try:
+        unlearned, retrained = _read(storage, keys, retrained_key, split.manifest_sha256 or "")
+    except NotFound:
+        return None
+    if epsilon is not None and len(epsilon) == unlearned.confidences.shape[1]:
+        return OutputComparison(unlearned, retrained, "epsilon", epsilon, _chosen(epsilon))
+    found = separations(unlearned.confidences, retrained.confidences)
+    return OutputComparison(unlearned, retrained, "separation", found, _chosen(found))
+
+
+@lru_cache(maxsize=3)  # some 40 MB each, with 512 models and 5,000 examples
+def _read(
+    storage: Storage, keys: tuple[tuple[str, str], ...], retrained_key: str, _manifest: str
+) -> tuple[Outputs, Outputs]:
+    pieces = [load(storage.read_verified(key, sha256)) for key, sha256 in keys]
+    common = set.intersection(*(set(piece) for piece in pieces)) & set(Outputs.__dataclass_fields__)
+    unlearned = Outputs(**{name: np.concatenate([piece[name] for piece in pieces]) for name in common})
+    arrays = load(storage.read(retrained_key))
+    names = ("confidences", "retain_accuracy", "test_accuracy", "class_accuracy")
+    return unlearned, Outputs(**{name: arrays[name] for name in names if name in arrays})
+
+
+def _chosen(hardness: Array) -> tuple[Example, ...]:
+    order = np.argsort(-hardness, kind="stable")
+    places = (0, len(order) // 2, len(order) - 1)
+    return tuple(
+        Example(name, int(order[place]), float(hardness[order[place]]))
+        for name, place in zip(EXAMPLES, places, strict=True)
+    )
+
+
+def separations(unlearned: Array, retrained: Array) -> Array:
+    """Return the Kolmogorov-Smirnov distance of each column: [n, S] and [m, S] to [S], in 0..1."""
+    return np.array([_distance(u, r) for u, r in zip(unlearned.T, retrained.T, strict=True)])
+
+
+def _distance(u: Array, r: Array) -> float:
+    points = np.concatenate((u, r))
+    below_u = np.searchsorted(np.sort(u), points, side="right") / len(u)
+    below_r = np.searchsorted(np.sort(r), points, side="right") / len(r)
+    return float(np.abs(below_u - below_r).max())
+
+
+def _row(value: float, models: str) -> dict[str, object]:
+    return {"value": round(float(value), 6), "models": models}

@@ -1,0 +1,107 @@
+"""One submission for its organisers: score and epsilons, runs beside retrained models, attempts, logs, comparisons."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, NotFound
+from server.evaluations import paired_test
+from server.evaluations.paired_test import Paired
+from server.leaderboard import service as leaderboards
+from server.models.competition import Competition
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
+from server.models.submission import Submission
+from server.storage import Storage
+from server.submission_analysis import repository
+from server.submission_analysis.model_outputs import Array, OutputComparison, compare_outputs, decode_epsilons
+
+MOST_SUGGESTIONS = 30
+Score = PublicScore | PrivateScore
+
+
+@dataclass(frozen=True)
+class EvaluatedSubmission:
+    """A submission on one split: the evaluation that counts and its score, if it has them."""
+
+    submission: Submission
+    visibility: Visibility
+    evaluation: Evaluation | None
+    score: Score | None
+
+    @property
+    def epsilon(self) -> Array | None:
+        """The epsilon of each forget example, [S], or None where none are stored."""
+        return decode_epsilons(self.score.epsilon) if self.score else None
+
+
+def may_see_private(competition: Competition) -> bool:
+    """Return whether the competition's organisers may see its private scores: once it has closed."""
+    return leaderboards.may_see_private(competition, organiser=True)
+
+
+def check_split(competition: Competition, visibility: Visibility) -> None:
+    """Raise NotFound for the private split of a competition that has not closed."""
+    if visibility is Visibility.PRIVATE and not may_see_private(competition):
+        raise NotFound(f"{competition.slug} has no private scores before it closes")
+
+
+def get_evaluated(
+    session: Session, competition: Competition, submission_id: str, visibility: Visibility
+) -> EvaluatedSubmission:
+    """Return a submission to the competition on one split. Raises NotFound."""
+    check_split(competition, visibility)
+    submission = repository.submission(session, competition.id, submission_id)
+    if submission is None:
+        raise NotFound(f"{competition.slug} has no submission {submission_id!r}")
+    evaluation, score = repository.current_evaluation(session, submission.id, visibility) or (None, None)
+    return EvaluatedSubmission(submission, visibility, evaluation, score)
+
+
+def get_output_comparison(
+    session: Session, storage: Storage, competition: Competition, evaluated: EvaluatedSubmission
+) -> OutputComparison | None:
+    """Return the outputs of the runs and of the retrained models, or None where they are not all stored."""
+    if evaluated.evaluation is None or evaluated.score is None:
+        return None
+    shards = repository.shards_with_results(session, evaluated.evaluation.id)
+    split = evaluated.evaluation.split
+    return compare_outputs(storage, split, competition.slug, shards, epsilon=evaluated.epsilon)
+
+
+def list_attempts(session: Session, evaluated: EvaluatedSubmission) -> Sequence[tuple[ShardAttempt, Shard]]:
+    """Return every attempt at the evaluation's shards, the earliest first."""
+    return repository.attempts(session, evaluated.evaluation.id) if evaluated.evaluation else []
+
+
+def list_logs(session: Session, submission: Submission) -> Sequence[RunLog]:
+    """Return what the first hundred runs printed, those on hidden data included: for organisers only."""
+    return repository.logs(session, submission.id)
+
+
+def suggest_comparisons(
+    session: Session, competition: Competition, evaluated: EvaluatedSubmission
+) -> Sequence[tuple[str, str]]:
+    """Return id and description of submissions to compare this one with: the board's best, the team's own."""
+    board = leaderboards.board_for(session, competition, evaluated.visibility, organiser=True)
+    best = (
+        (row.entry.submission_id, f"{row.entry.team}, {row.entry.score:.5f}")
+        for row in board.rows
+        if row.entry.submission_id
+    )
+    team = evaluated.submission.team
+    scored = repository.scored_of_team(session, team.id, evaluated.visibility, most=MOST_SUGGESTIONS)
+    own = [(submission_id, f"{team.name}, {score:.5f}, {note}") for submission_id, note, score in scored]
+    found = dict([*islice(best, MOST_SUGGESTIONS), *own])
+    found.pop(evaluated.submission.id, None)
+    return list(found.items())
+
+
+def compare(first: EvaluatedSubmission, second: EvaluatedSubmission) -> Paired:
+    """Compare two scores on one split by the paired test. Raises Conflict if they cannot be paired."""
+    if first.score is None or second.score is None:
+        raise Conflict(f"One of the submissions has no score on the {first.visibility} split")
+    replicates = first.score.replicates, second.score.replicates
+    return paired_test.compare(first.score.final_score, second.score.final_score, replicates=replicates)

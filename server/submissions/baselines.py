@@ -1,0 +1,64 @@
+"""The reference lines that a competition's file names, submitted once its splits are ready.
+
+Each is a team of its own without members: it takes no quota and no rank. What is missing is looked for again and again,
+so a file's line is submitted exactly once, whoever looks, and however often.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import structlog
+from sqlalchemy.orm import Session
+
+from lethe.competition.baseline_requests import Baseline
+from lethe.submission.package import load_package
+from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
+from server.db import Database
+from server.models.account import Account
+from server.models.competition import Competition
+from server.storage import Storage
+from server.submissions import repository
+from server.submissions.service import enter
+from server.submissions.upload_check import CheckedUpload, Upload, store_content
+from server.teams import service as teams
+
+log = structlog.get_logger()
+
+
+def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int:
+    """Submit what no competition has yet of its reference lines. Return how many. Safe to run twice, and at once."""
+    with database.read() as session:
+        competing = competition_repository.taking_baselines(session, at)
+        waiting = {competition.id: _missing(session, competition) for competition in competing}
+    return sum(
+        _submit(database, competition_id, [_stored(storage, baseline, at) for baseline in missing])
+        for competition_id, missing in waiting.items()
+        if missing
+    )
+
+
+def _missing(session: Session, competition: Competition) -> list[Baseline]:
+    wanted = competitions.file_of(competition).report.baselines
+    known = repository.baseline_messages(session, competition.id) if wanted else frozenset()
+    return [baseline for baseline in wanted if baseline.label not in known]
+
+
+def _stored(storage: Storage, baseline: Baseline, at: datetime) -> CheckedUpload:
+    """Return a reference line's code, stored. It is our own text and no stranger's, so it is parsed here."""
+    upload = Upload(f"{baseline.id}.py", baseline.source().encode(), baseline.label, received_at=at)
+    package = load_package(upload.data, upload.filename)
+    return CheckedUpload(upload, package.kind, store_content(storage, upload.data), package.entry_point.as_data())
+
+
+def _submit(database: Database, competition_id: str, uploads: Sequence[CheckedUpload]) -> int:
+    with database.write() as session:
+        competition = competition_repository.locked(session, competition_id)
+        organiser = session.get_one(Account, competition.created_by)
+        known = repository.baseline_messages(session, competition_id)
+        new = [checked for checked in uploads if checked.upload.message not in known]
+        for checked in new:
+            team = teams.add_baseline(session, competition, organiser, label=checked.upload.message)
+            enter(session, competition, team, organiser, checked, by_itself=True)
+    log.info("reference lines submitted", competition=competition.slug, submissions=len(new))
+    return len(new)

@@ -1,0 +1,141 @@
+"""Queries of the organisers' list of submissions, and the conditions of its filter."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVarTuple
+
+from sqlalchemy import ColumnElement, Select, false, func, or_, select
+from sqlalchemy.orm import Session, aliased, contains_eager, joinedload, load_only
+
+from server.accounts.look_alikes import look_alike_key
+from server.models.account import Account
+from server.models.competition import Team
+from server.models.evaluation import Evaluation, PublicScore
+from server.models.submission import Submission
+from server.submissions.list_filter import SubmissionFilter
+
+Columns = TypeVarTuple("Columns")
+SHORTEST_HASH = 8
+SHOWN = (  # of a submission on a line: a hundred of them with every column take twice as long to read
+    Submission.id,
+    Submission.message,
+    Submission.filename,
+    Submission.stage,
+    Submission.error_class,
+    Submission.disqualified_at,
+    Submission.selected,
+    Submission.received_at,
+)
+
+
+@dataclass(frozen=True)
+class ListedSubmission:
+    """A submission on a line of the list. Of the submission, only the columns SHOWN are loaded."""
+
+    submission: Submission
+    team: str
+    author: str
+    score: float | None
+
+
+def listed(
+    session: Session, competition_id: str, wanted: SubmissionFilter, *, offset: int, limit: int
+) -> list[ListedSubmission]:
+    """Return some submissions, the newest first, with their public scores.
+
+    The scores come in a second step: joined at once, every submission's would be looked up before the sorting.
+    """
+    rows = session.execute(
+        _matching(select(Submission, Team.name, Account.name), competition_id, wanted)
+        .options(load_only(*SHOWN, raiseload=True))
+        .offset(offset)
+        .limit(limit)
+    ).all()
+    scores = public_scores(session, [submission.id for submission, _, _ in rows])
+    return [ListedSubmission(submission, team, author, scores.get(submission.id)) for submission, team, author in rows]
+
+
+def complete(
+    session: Session, competition_id: str, wanted: SubmissionFilter, *, offset: int, limit: int | None
+) -> Sequence[Submission]:
+    """Return some submissions with everything that a `SubmissionView` needs, the newest first."""
+    related = (
+        joinedload(Submission.competition),
+        contains_eager(Submission.team),
+        contains_eager(Submission.account),
+    )
+    statement = _matching(select(Submission), competition_id, wanted).options(*related)
+    return session.scalars(statement.offset(offset).limit(limit)).all()
+
+
+def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, float]:
+    """Return the public scores that count, by submission id."""
+    rows = session.execute(
+        select(PublicScore.submission_id, PublicScore.final_score)
+        .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
+        .where(PublicScore.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
+    )
+    return dict(rows.all())
+
+
+def _matching(statement: Select[*Columns], competition_id: str, wanted: SubmissionFilter) -> Select[*Columns]:
+    return (
+        statement.join(Team, Team.id == Submission.team_id)
+        .join(Account, Account.id == Submission.account_id)
+        .where(Submission.competition_id == competition_id, *_conditions(wanted))
+        .order_by(Submission.received_at.desc(), Submission.id)
+    )
+
+
+def _conditions(wanted: SubmissionFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.stage:
+        found.append(Submission.stage == wanted.stage)
+    if wanted.fault:
+        found.append(Submission.fault == wanted.fault)
+    if wanted.error_class:
+        found.append(Submission.error_class == wanted.error_class)
+    if wanted.team:
+        found.append(Team.name_key.contains(look_alike_key(wanted.team), autoescape=True))
+    if wanted.only in CONDITIONS:
+        found.append(CONDITIONS[wanted.only]())
+    if wanted.text:
+        found.append(_holds(wanted.text))
+    if wanted.received_from:
+        found.append(Submission.received_at >= wanted.received_from)
+    if wanted.received_before:
+        found.append(Submission.received_at < wanted.received_before)
+    return found
+
+
+def _holds(text: str) -> ColumnElement[bool]:
+    same_file = Submission.content_sha256.startswith(text.lower(), autoescape=True)
+    return or_(
+        Submission.id == text,
+        same_file if len(text) >= SHORTEST_HASH else false(),
+        *(
+            func.lower(column).contains(text.lower(), autoescape=True)
+            for column in (Submission.message, Submission.filename, Account.name)
+        ),
+    )
+
+
+def _flagged() -> ColumnElement[bool]:
+    flags = PublicScore.details["flags"]
+    signs = or_(*(flags[name].as_boolean() for name in ("deterministic", "copied", "leaked")))
+    return select(PublicScore.evaluation_id).where(PublicScore.submission_id == Submission.id, signs).exists()
+
+
+def _repeated() -> ColumnElement[bool]:
+    other = aliased(Submission)
+    same = other.content_sha256 == Submission.content_sha256, other.competition_id == Submission.competition_id
+    return select(other.id).where(*same, other.id != Submission.id).exists()
+
+
+CONDITIONS: dict[str, Callable[[], ColumnElement[bool]]] = {
+    "selected": lambda: Submission.selected.is_(True),
+    "disqualified": lambda: Submission.disqualified_at.is_not(None),
+    "refunded": lambda: Submission.refunded.is_(True),
+    "flagged": _flagged,
+    "repeated": _repeated,
+}

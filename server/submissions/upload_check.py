@@ -1,0 +1,61 @@
+"""Checks an upload without running it, in a process that can be killed, and stores it by its content."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fastapi.concurrency import run_in_threadpool
+
+from lethe.errors import InvalidSubmission, Violation
+from lethe.submission.notebook import Mode
+from server.parsing.client import Unreadable, turns
+from server.storage import Storage, content_key
+
+FILENAME_LENGTH = 200
+MESSAGE_LENGTH = 500
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that was received whole: `received_at` is when its last byte came."""
+
+    filename: str
+    data: bytes
+    message: str
+    received_at: datetime
+
+
+@dataclass(frozen=True)
+class CheckedUpload:
+    """An upload that can be run, and lies in storage."""
+
+    upload: Upload
+    kind: str
+    content_sha256: str
+    entry_point: dict[str, object]
+
+
+async def check_and_store(
+    storage: Storage, upload: Upload, *, account_id: str, modes: Sequence[Mode] = ("function",)
+) -> CheckedUpload:
+    """Check an upload and store it. Raises InvalidSubmission, or RateLimited and HostFault if too many wait.
+
+    account_id: who sends it. modes: what the competition does with notebooks.
+
+    Needs no transaction. Content that is then refused for its quota stays until what nothing refers to is collected.
+    """
+    options = {"filename": upload.filename[-FILENAME_LENGTH:], "modes": list(modes)}
+    try:
+        package = await turns().run("check_package", upload.data, account_id=account_id, options=options)
+    except Unreadable as error:
+        raise InvalidSubmission(error.detail, violations=(Violation("file", error.detail),)) from error
+    sha256 = await run_in_threadpool(store_content, storage, upload.data)
+    return CheckedUpload(upload, package["kind"], sha256, package["entry_point"])
+
+
+def store_content(storage: Storage, data: bytes) -> str:
+    """Store `data` under its own SHA-256. Return the hash."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    storage.write(content_key(sha256), data)  # also if it is there: a fresh date keeps it from being collected
+    return sha256

@@ -1,0 +1,114 @@
+"""What the leaderboard page shows of a board: some lines of it, and all scores on one strip."""
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from markupsafe import Markup
+
+from server.cost_cache import CostCache
+from server.leaderboard.ranking import Row, RowKind
+from server.leaderboard.service import Board
+from server.web.rendering import environment
+from server.web.template_filters import score
+
+LINES = 100
+STRIP_WIDTH = 1000
+STRIP_HEADROOM = 1.05
+MOST_STRIPS = 64
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Every score as a mark on one axis. Positions lie in 0..STRIP_WIDTH; `teams` and `baselines` are SVG paths."""
+
+    top: float
+    teams: str
+    baselines: str
+    oracle: int | None
+    own: int | None
+    label: str
+
+
+_fragments: CostCache[Markup] = CostCache()
+_strips: dict[int, Strip | None] = {}  # by version: a board does not change
+
+
+def rows_html(
+    board: Board,
+    rows: tuple[Row, ...],
+    *,
+    number: int,
+    next_url: str,
+    own_team_id: str | None,
+    moves: dict[str, int] | None = None,
+) -> Markup:
+    """Return one page of lines. The lines are the same for every reader; the own one is marked afterwards."""
+    lines = board_lines(rows, number)
+    if not lines:
+        return Markup("")
+    scale = board.interval_scale
+    key = (board.version, tuple(row.entry.team_id for row in lines), number, next_url)
+    html = _fragments.get(key, lambda: _render(lines, scale=scale, next_url=next_url, moves=moves))
+    if own_team_id is None:
+        return html
+    mark = f'id="team-{own_team_id}"'
+    return Markup(str(html).replace(mark, f'{mark} data-own aria-current="true"', 1))  # noqa: S704 (our own markup)
+
+
+def _render(lines: tuple[Row, ...], *, scale: float | None, next_url: str, moves: dict[str, int] | None) -> Markup:
+    template = environment().get_template("_board_rows.html")
+    html = template.render(rows=lines, scale=scale, next_url=next_url, moves=moves)
+    return Markup(html)  # noqa: S704 (rendered with autoescape)
+
+
+def board_lines(rows: tuple[Row, ...], number: int) -> tuple[Row, ...]:
+    """Return the rows of one page, from 1."""
+    return rows[(number - 1) * LINES : number * LINES]
+
+
+def count_pages(rows: tuple[Row, ...]) -> int:
+    return max(1, ceil(len(rows) / LINES))
+
+
+def page_with_team(board: Board, team_id: str) -> int:
+    """Return the number of the page that holds the team's line."""
+    return board.places[team_id] // LINES + 1
+
+
+def make_strip(board: Board, own: Row | None) -> Strip | None:
+    """Return the strip of a board, or None if there is nothing to compare."""
+    strip = _strips.get(board.version)
+    if strip is None:
+        if len(_strips) >= MOST_STRIPS:
+            _strips.clear()
+        strip = _strips[board.version] = _strip(board)
+    if strip is None or own is None:
+        return strip
+    return replace(strip, own=_position(own.entry.score or 0.0, top=strip.top))
+
+
+def _strip(board: Board) -> Strip | None:
+    scores = [row.entry.score or 0.0 for row in board.rows]
+    if len(scores) < 2 or max(scores) <= 0:
+        return None
+    top = max(scores) * STRIP_HEADROOM
+    best = max((row.entry.score or 0.0 for row in board.rows if row.rank), default=0.0)
+    beside = f", exact retraining {score(board.oracle)}" if board.oracle is not None else ""
+    return Strip(
+        top=top,
+        teams=_marks(board, RowKind.TEAM, top=top, y=18, height=12),
+        baselines=_marks(board, RowKind.BASELINE, top=top, y=10, height=26),
+        oracle=_position(board.oracle, top=top) if board.oracle is not None else None,
+        own=None,
+        label=f"Scores of {board.teams} teams: best {score(best)}{beside}",
+    )
+
+
+def _marks(board: Board, kind: RowKind, *, top: float, y: int, height: int) -> str:
+    """Return an SVG path with a mark at every score of that kind; of those that fall together, one."""
+    places = {_position(row.entry.score or 0.0, top=top) for row in board.rows if row.entry.kind is kind}
+    return "".join(f"M{place} {y}v{height}" for place in sorted(places))
+
+
+def _position(value: float, *, top: float) -> int:
+    return round(max(0.0, value) / top * STRIP_WIDTH)

@@ -1,0 +1,120 @@
+"""What is not yet in order before a competition is prepared, opened, closed or revealed."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from server.competitions import finals, stalled_preparations
+from server.competitions import service as competitions
+from server.competitions.finals import Rescoring
+from server.dashboard import service as dashboard
+from server.db import now
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+
+S = CompetitionState
+STEPS = {
+    S.DRAFT: ("prepare", "Prepare the splits"),
+    S.PREPARING: ("prepare", "Try the failed splits again"),
+    S.READY: ("open", "Open now"),
+    S.OPEN: ("close", "Close now"),
+    S.PROVISIONAL: ("reveal", "Reveal the private leaderboard"),
+    S.FINAL: ("archive", "Archive"),
+}
+
+ON_ANY_DEVICE = ("prepare-on-any-device", "Begin again with whatever workers there are")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the list."""
+
+    text: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Checklist:
+    """The next step of a competition, and what stands in its way."""
+
+    act: str
+    label: str
+    checks: list[Check]
+    rescoring: Rescoring | None
+
+    @property
+    def ready(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+def checklist(session: Session, competition: Competition) -> Checklist:
+    """Return the next step and its checks."""
+    splits = list(competitions.splits(session, competition))
+    rescoring = finals.rescoring(session, competition) if competition.state in (S.CLOSED, S.PROVISIONAL) else None
+    act, label = STEPS.get(S(competition.state), ("", ""))
+    if competition.state == S.PREPARING and any(stalled_preparations.is_waiting(split) for split in splits):
+        act, label = ON_ANY_DEVICE
+    return Checklist(act, label, _checks(session, competition, splits, rescoring), rescoring)
+
+
+def _checks(
+    session: Session, competition: Competition, splits: list[Split], rescoring: Rescoring | None
+) -> list[Check]:
+    at = now()
+    if competition.state in (S.DRAFT, S.PREPARING):
+        return [
+            Check("The competition file is valid", ok=True),
+            Check("The end lies in the future", ok=competition.closes_at > at),
+            *(_of_split(split) for split in splits if competition.state == S.PREPARING),
+        ]
+    if competition.state == S.READY:
+        return [
+            *(_of_split(split) for split in splits),
+            Check("The end lies in the future", ok=competition.closes_at > at),
+        ]
+    if competition.state == S.OPEN:
+        unfinished = dashboard.count_unfinished(session, competition)
+        return [
+            Check("The end has come", ok=competition.closes_at <= at, detail="it closes by itself then"),
+            Check(
+                "Every submission has ended",
+                ok=not unfinished,
+                detail=f"{_still_in_progress(unfinished)}; what came before the end counts" if unfinished else "",
+            ),
+        ]
+    return _of_rescoring(rescoring) if rescoring else []
+
+
+def _of_split(split: Split) -> Check:
+    detail = split.error or (f"{split.stage}, {split.progress:.0%}" if split.state == SplitState.PREPARING else "")
+    if split.state == SplitState.PENDING:
+        detail = detail or split.stage  # what a check of it waits for
+    return Check(f"The {split.visibility} split is prepared", ok=split.state == SplitState.READY, detail=detail)
+
+
+def _of_rescoring(rescoring: Rescoring) -> list[Check]:
+    left = rescoring.finals - rescoring.scored
+    return [
+        Check(
+            "The finals are frozen",
+            ok=rescoring.is_frozen,
+            detail="" if rescoring.is_frozen else _still_in_progress(rescoring.waiting_public),
+        ),
+        Check(
+            "Every final has a private score",
+            ok=rescoring.is_frozen and left <= 0,
+            detail=f"{rescoring.scored:,} of {rescoring.finals:,}; "
+            f"{rescoring.runs_done:,} of {rescoring.runs_total:,} runs"
+            if rescoring.is_frozen
+            else "",
+        ),
+        Check(
+            "No final waits for a decision",
+            ok=not rescoring.failed,
+            detail=f"{len(rescoring.failed)} failed: decide below what becomes of them" if rescoring.failed else "",
+        ),
+    ]
+
+
+def _still_in_progress(n: int) -> str:
+    return f"{n} submission{' is' if n == 1 else 's are'} still in progress"

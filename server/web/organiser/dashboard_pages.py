@@ -1,0 +1,58 @@
+"""The organisers' dashboard, and its figures."""
+
+from dataclasses import asdict
+
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
+
+from server.competitions import service as competitions
+from server.dashboard import service
+from server.dashboard.service import Dashboard
+from server.deps import DatabaseDep, SessionDep
+from server.models.account import Account
+from server.web import sse, vega_charts
+from server.web.deps import StaffDep
+from server.web.page_router import page_router
+from server.web.rendering import figure, page, part, render
+
+router = page_router()
+
+
+@router.get("/organise")
+def dashboard_page(request: Request, session: SessionDep, viewer: StaffDep) -> Response:
+    return page(request, "organise/dashboard.html", board=_dashboard(session, viewer))
+
+
+@router.get("/organise/live")
+def dashboard_part(request: Request, session: SessionDep, viewer: StaffDep) -> Response:
+    """Send the part that changes, for a page that cannot listen."""
+    return part(request, "organise/_dashboard_live.html", board=_dashboard(session, viewer))
+
+
+@router.get("/organise/events")
+def dashboard_events(request: Request, database: DatabaseDep, viewer: StaffDep) -> Response:
+    """Stream the part that changes."""
+
+    def frame() -> sse.Frame:
+        with database.read() as session:
+            board = _dashboard(session, viewer)
+            return sse.Frame(render(request, "organise/_dashboard_live.html", board=board), is_last=False)
+
+    return sse.stream(request, frame)
+
+
+@router.get("/organise/figures/throughput.json")
+def throughput_figure(session: SessionDep, viewer: StaffDep) -> Response:
+    hours = service.runs_by_hour(session, competitions.list_organised(session, viewer))
+    return figure(vega_charts.throughput([{"hour": row.hour.isoformat(), "runs": row.runs} for row in hours]))
+
+
+@router.get("/organise/figures/failures.json")
+def failures_figure(session: SessionDep, viewer: StaffDep) -> Response:
+    days = service.failures_by_day(session, competitions.list_organised(session, viewer))
+    rows = [asdict(row) | {"day": f"{row.day:%d %b}", "fault": vega_charts.FAULT_NAMES[row.fault]} for row in days]
+    return figure(vega_charts.failures(rows))
+
+
+def _dashboard(session: Session, viewer: Account) -> Dashboard:
+    return service.get_dashboard(session, competitions.list_organised(session, viewer))

@@ -1,0 +1,196 @@
+"""Changing a competition: the file of a draft; the words, and the limits with whom they affect, of one that runs."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Form, Request, Response
+
+from lethe.competition.file import CompetitionFile, Limits
+from lethe.errors import AppError, Conflict
+from server.admin import competition_edits
+from server.admin.competition_edits import LimitsChange
+from server.competitions import replace_config
+from server.competitions import service as competitions
+from server.deps import SessionDep
+from server.web.competition_pages import competition_timeline
+from server.web.cookies import Flash
+from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.organiser.forms import needed
+from server.web.page_router import page_router
+from server.web.rendering import page, redirect
+
+router = page_router()
+
+LongText = Annotated[str, Form(max_length=100_000)]
+Short = Annotated[str, Form(max_length=500)]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One limit in the form."""
+
+    name: str
+    hint: str
+    optional: bool
+
+
+FIELDS = tuple(
+    Field(name, info.description or "", optional=type(None) in getattr(info.annotation, "__args__", ()))
+    for name, info in Limits.model_fields.items()
+)
+
+
+@router.get("/organise/{slug}/edit")
+def edit_page(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
+    if not replace_config.may_rewrite(place.competition, list(competitions.splits(session, place.competition))):
+        raise Conflict(
+            f"{place.competition.slug} is {place.competition.state}: its splits are made from its file, "
+            "which can no longer be replaced. Limits, the end and announcements can be changed"
+        )
+    return _edit(request, place, text=place.competition.source)
+
+
+@router.post("/organise/{slug}/edit")
+def edit(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    text: LongText = "",
+    act: Short = "preview",
+) -> Response:
+    """Check the file and show what participants will see, or put it in the place of the present one."""
+    text = text.replace("\r\n", "\n")
+    try:
+        if act == "preview":
+            file = replace_config.check(place.competition, text, actor=viewer)
+            return _edit(request, place, text=text, preview=file, timeline=competition_timeline(file))
+        replace_config.rewrite(session, place.competition, text, actor=viewer)
+    except AppError as error:
+        return _edit(request, place, status=error.status, text=text, error=error)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The file is replaced."))
+
+
+@router.get("/organise/{slug}/limits")
+def limits_page(request: Request, place: OrganiserPlaceDep) -> Response:
+    return _limits(request, place, values=_as_text(place.file.limits))
+
+
+async def given_limits(request: Request) -> dict[str, str]:
+    """Return what the form says of each limit, unchecked."""
+    form = await request.form()
+    return {field.name: str(form.get(field.name, ""))[:40].strip() for field in FIELDS}
+
+
+@router.post("/organise/{slug}/limits")
+def change_limits(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    given: Annotated[dict[str, str], Depends(given_limits)],
+    act: Short = "preview",
+    reason: Short = "",
+) -> Response:
+    """Show whom other limits would affect, or set them. An empty field is no limit."""
+    values = {name: value or None for name, value in given.items()}
+    try:
+        if act == "preview":
+            change = competition_edits.preview_limits(session, place.competition, values)
+            return _limits(request, place, values=given, change=change, reason=reason)
+        competition_edits.change_limits(session, place.competition, values, actor=viewer, reason=needed(reason))
+    except AppError as error:
+        return _limits(request, place, values=given, error=error, reason=reason)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The limits are changed."))
+
+
+@router.get("/organise/{slug}/words")
+def words_page(request: Request, place: OrganiserPlaceDep) -> Response:
+    return _words(request, place, _edited_description(place.file))
+
+
+@router.post("/organise/{slug}/words")
+def change_words(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    title: Short = "",
+    summary: Annotated[str, Form(max_length=2000)] = "",
+    description: LongText = "",
+    act: Short = "preview",
+    reason: Short = "",
+) -> Response:
+    """Show another description as participants will see it, or publish it."""
+    words = {"title": title.strip(), "summary": summary.strip(), "description": description.replace("\r\n", "\n")}
+    try:
+        if act == "preview":
+            file = competition_edits.described(place.competition, words)
+            return _words(request, place, words, reason=reason, preview=file, timeline=competition_timeline(file))
+        competition_edits.describe(session, place.competition, words, actor=viewer, reason=needed(reason))
+    except AppError as error:
+        return _words(request, place, words, status=error.status, reason=reason, error=error)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The description is changed."))
+
+
+def _edited_description(file: CompetitionFile) -> dict[str, str]:
+    return {"title": file.title, "summary": file.summary, "description": file.description}
+
+
+def _words(
+    request: Request, place: Place, words: dict[str, str], *, status: int = 200, reason: str = "", **context: Any
+) -> Response:
+    shown = {"error": None, "preview": None, "timeline": None, **context}
+    return page(
+        request,
+        "organise/words.html",
+        status=status,
+        place=place,
+        tab="control",
+        words=words,
+        reason=reason,
+        **shown,
+    )
+
+
+def _edit(request: Request, place: Place, *, text: str, status: int = 200, **context: Any) -> Response:
+    shown = {"error": None, "preview": None, "timeline": None, **context}
+    return page(request, "organise/edit.html", status=status, place=place, tab="control", text=text, **shown)
+
+
+def _limits(
+    request: Request,
+    place: Place,
+    *,
+    values: dict[str, str],
+    change: LimitsChange | None = None,
+    error: AppError | None = None,
+    reason: str = "",
+) -> Response:
+    wrong = (
+        {violation.field.removeprefix("limits."): violation.message for violation in error.violations} if error else {}
+    )
+    return page(
+        request,
+        "organise/limits.html",
+        status=error.status if error else 200,
+        place=place,
+        tab="control",
+        fields=FIELDS,
+        values=values,
+        change=change,
+        error=error,
+        wrong=wrong,
+        reason=reason,
+        changeable=place.competition.state in competition_edits.CHANGEABLE and place.competition.frozen_at is None,
+    )
+
+
+def _as_text(limits: Limits) -> dict[str, str]:
+    return {
+        name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in limits.model_dump().items()
+    }

@@ -1,0 +1,51 @@
+"""What organisers take away: every table of a competition, as CSV and as JSON Lines."""
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from lethe.errors import NotFound
+from server.admin import exports
+from server.admin.exports import Format, Table
+from server.admission import AdmissionDep
+from server.deps import SessionDep
+from server.leaderboard import service as leaderboards
+from server.web.deps import OrganiserPlaceDep
+from server.web.page_router import page_router
+from server.web.rendering import page
+
+router = page_router()
+
+TABLES = {
+    Table.PUBLIC_LEADERBOARD: ("Public leaderboard", "A line for each team: rank, score, interval, entries"),
+    Table.PRIVATE_LEADERBOARD: ("Private leaderboard", "The same on the private split; sealed until you reveal it"),
+    Table.SUBMISSIONS: ("Submissions", "A line for each: team, file and its SHA-256, stage, failure, choices"),
+    Table.EVALUATIONS: ("Evaluations", "A line for each, old and re-judged ones too, with every figure of its score"),
+    Table.AUDIT: ("Audit log", "Who did what, when, about what and why"),
+}
+
+
+@router.get("/organise/{slug}/exports")
+def exports_page(request: Request, place: OrganiserPlaceDep) -> Response:
+    return page(
+        request,
+        "organise/exports.html",
+        place=place,
+        tab="exports",
+        tables=TABLES,
+        formats=[(Format.CSV, "CSV"), (Format.JSONL, "JSON Lines")],
+        has_private=leaderboards.may_see_private(place.competition, organiser=True),
+    )
+
+
+@router.get("/organise/{slug}/exports/{name}")
+def download_export(name: str, session: SessionDep, place: OrganiserPlaceDep, *, admission: AdmissionDep) -> Response:
+    """Send one table, streamed. name: e.g. submissions.csv."""
+    table, _, form = name.partition(".")
+    if table not in list(Table) or form not in list(Format):
+        raise NotFound(f"There is no export {name!r}")
+    headers = {
+        "Content-Disposition": f'attachment; filename="{place.competition.slug}-{name}"',
+        "Cache-Control": "no-store",
+    }
+    pieces = exports.spooled(session, place.competition, Table(table), Format(form))
+    return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[Format(form)], headers=headers)

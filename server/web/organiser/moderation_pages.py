@@ -1,0 +1,149 @@
+"""What organisers do to submissions, teams and the competition itself: each act with a reason."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from fastapi import Form, Request, Response
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from server.admin import competition_edits, moderation
+from server.deps import SessionDep
+from server.models.account import Account
+from server.models.submission import Submission
+from server.submissions import service as submissions
+from server.teams import service as teams
+from server.web.cookies import Flash
+from server.web.deps import MemberDep, OrganiserPlaceDep
+from server.web.organiser.forms import needed, timestamp
+from server.web.page_router import page_router
+from server.web.rendering import redirect
+
+router = page_router()
+
+MOST_AT_ONCE = 200
+Reason = Annotated[str, Form(max_length=500)]
+Ids = Annotated[list[str] | None, Form(max_length=MOST_AT_ONCE)]
+Act = Callable[..., None]
+
+SUBMISSION_ACTS: dict[str, Act] = {
+    "cancel": moderation.cancel,
+    "again": partial(moderation.run_again, visibility=Visibility.PUBLIC),
+    "disqualify": moderation.disqualify,
+    "restore": moderation.restore,
+}
+DONE = {"cancel": "cancelled", "again": "queued again", "disqualify": "disqualified", "restore": "restored"}
+
+
+@router.post("/organise/{slug}/act")
+def act_on_submissions(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    submission: Ids = None,
+    act: Reason = "",
+    reason: Reason = "",
+) -> Response:
+    """Do the same to several submissions. One that does not allow it is left as it was, and named."""
+    reason = needed(reason)
+    if act not in SUBMISSION_ACTS:
+        raise InvalidInput(f"{act!r} is no act; allowed are {', '.join(SUBMISSION_ACTS)}")
+    if not submission:
+        raise InvalidInput("No submission was chosen", violations=(Violation("submission", "choose at least one"),))
+    chosen = [_of_place(session, place.competition.id, wanted, viewer) for wanted in submission]
+    refused = [words for one in chosen if (words := _try(session, one, act=act, actor=viewer, reason=reason))]
+    done = f"{len(chosen) - len(refused)} {DONE[act]}."
+    flash = Flash("warn" if refused else "good", " ".join((done, *refused[:3])))
+    return redirect(request, _back(request, place.competition.slug, chosen), flash=flash)
+
+
+@router.post("/organise/{slug}/teams/{team_id}")
+def act_on_team(
+    team_id: str,
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    act: Reason = "",
+    reason: Reason = "",
+    name: Reason = "",
+) -> Response:
+    """Disqualify a team, restore it, or give it another name."""
+    team = moderation.team_of(session, place.competition, team_id)
+    if act == "disqualify":
+        moderation.disqualify_team(session, team, actor=viewer, reason=needed(reason))
+    elif act == "restore":
+        moderation.restore_team(session, team, actor=viewer, reason=needed(reason))
+    elif act == "rename":
+        teams.rename(session, team, name=name, actor=viewer, reason=needed(reason))
+    else:
+        raise InvalidInput(f"{act!r} is no act; allowed are disqualify, restore, rename")
+    return redirect(request, f"/organise/{place.competition.slug}/teams", flash=Flash("good", f"{team.name}: done."))
+
+
+@router.post("/organise/{slug}/extend")
+def extend(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    closes_at: Reason = "",
+    reason: Reason = "",
+) -> Response:
+    """Set another end."""
+    competition_edits.extend(
+        session,
+        place.competition,
+        closes_at=timestamp(closes_at, field="closes_at"),
+        actor=viewer,
+        reason=needed(reason),
+    )
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The end is changed."))
+
+
+@router.post("/organise/{slug}/announce")
+def announce(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    title: Annotated[str, Form(max_length=200)] = "",
+    text: Annotated[str, Form(max_length=20_000)] = "",
+) -> Response:
+    """Publish an announcement on the overview page."""
+    if not title.strip() or not text.strip():
+        raise InvalidInput("An announcement needs a title and a text")
+    competition_edits.announce(session, place.competition, title=title.strip(), text=text.strip(), actor=viewer)
+    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "Announced."))
+
+
+def _of_place(session: Session, competition_id: str, submission_id: str, viewer: Account) -> Submission:
+    submission = submissions.get_own(session, submission_id, viewer)
+    if submission.competition_id != competition_id:
+        raise NotFound(f"The competition has no submission {submission_id!r}")
+    return submission
+
+
+def _try(session: Session, submission: Submission, *, act: str, actor: Account, reason: str) -> str:
+    """Carry out one act. Return why not, if not."""
+    try:
+        with session.begin_nested():
+            SUBMISSION_ACTS[act](session, submission, actor=actor, reason=reason)
+    except Conflict as error:
+        return f"{submission.id}: {error.detail}."
+    return ""
+
+
+def _back(request: Request, slug: str, chosen: list[Submission]) -> str:
+    """Return the page that the form stood on: one submission's, or the list with its filters."""
+    query = request.query_params.get("list")
+    if query is None and len(chosen) == 1:
+        return f"/organise/{slug}/submissions/{chosen[0].id}"
+    return f"/organise/{slug}/submissions" + (f"?{query}" if query and len(query) < 400 else "")

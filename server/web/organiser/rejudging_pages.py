@@ -1,0 +1,306 @@
+"""Re-judging: choosing a set, watching it, what it would change, applying or discarding it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
+
+from fastapi import Depends, Form, Request, Response
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import AppError, InvalidInput, NotFound, Violation
+from server.accounts import service as accounts
+from server.admin import audit
+from server.admin.event_filter import EventFilter
+from server.competitions import service as competitions
+from server.db import Database
+from server.deps import DatabaseDep, SessionDep
+from server.models.audit import AuditEvent
+from server.models.rejudging import Rejudging, RejudgingState
+from server.rejudging import service
+from server.rejudging.progress import get_progress, list_progress
+from server.rejudging.service import Changed, Preview, TeamChange
+from server.rejudging.sets import Chosen, Outcome
+from server.teams import service as teams
+from server.web import sse
+from server.web.cookies import Flash
+from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.failure_messages import ADVICE
+from server.web.organiser.forms import needed, timestamp
+from server.web.page_router import page_router
+from server.web.rendering import page, part, redirect, render
+
+router = page_router()
+
+Text = Annotated[str, Form(max_length=500)]
+WHICH = ("all", "team", "failure", "time")
+MOST_LINES = 100
+REASONS = {"scorer": "the scorer", "limits": "the limits", "split": "a repaired split", "host": "the host"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the form says."""
+
+    split: str = "public"
+    which: str = "all"
+    team: str = ""
+    error_class: str = ""
+    received_from: str = ""
+    received_before: str = ""
+    changed: str = "scorer"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One submission of a re-judging, old and new."""
+
+    outcome: Outcome
+    team: str
+
+    @property
+    def difference(self) -> float | None:
+        old, new = self.outcome.old_score, self.outcome.new_score
+        return None if old is None or new is None else new - old
+
+
+def chosen_form(
+    *,
+    split: Text = "public",
+    which: Text = "all",
+    team: Text = "",
+    error_class: Text = "",
+    received_from: Text = "",
+    received_before: Text = "",
+    changed: Text = "scorer",
+    reason: Text = "",
+) -> Choice:
+    """Return what the form says, unchecked."""
+    return Choice(split, which, team.strip(), error_class, received_from, received_before, changed, reason)
+
+
+@router.get("/organise/{slug}/rejudgings")
+def rejudgings_page(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
+    return _list(request, session, place, Choice())
+
+
+@router.post("/organise/{slug}/rejudgings")
+def start(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    act: Text = "count",
+    choice: Annotated[Choice, Depends(chosen_form)],
+) -> Response:
+    """Say how many submissions the form chooses, or score them again."""
+    try:
+        visibility, chosen = _checked(session, place, choice)
+        if act != "start":
+            count = service.how_many(session, place.competition, visibility=visibility, chosen=chosen)
+            return _list(request, session, place, choice, count=count)
+        with session.begin_nested():
+            made = service.start(
+                session,
+                place.competition,
+                visibility=visibility,
+                chosen=chosen,
+                changed=_changed(choice.changed),
+                actor=viewer,
+                reason=needed(choice.reason),
+            )
+    except AppError as error:
+        return _list(request, session, place, choice, error=error)
+    flash = Flash("good", "The submissions are queued. Nothing that participants see changes before you apply it.")
+    return redirect(request, f"/organise/{place.competition.slug}/rejudgings/{made.id}", flash=flash)
+
+
+@router.get("/organise/{slug}/rejudgings/{rejudging_id}")
+def rejudging_page(
+    rejudging_id: str, request: Request, session: SessionDep, place: OrganiserPlaceDep, database: DatabaseDep
+) -> Response:
+    row = service.get(session, place.competition, rejudging_id)
+    progress = get_progress(session, row)
+    running = row.state == RejudgingState.RUNNING
+    found = _preview(database, place, row) if running and progress.is_complete else None
+    ended = None if running else _end_of(session, row)
+    changes = sorted(found.teams, key=_by_new_rank) if found else []
+    return page(
+        request,
+        "organise/rejudging.html",
+        place=place,
+        tab="rejudgings",
+        row=row,
+        progress=progress,
+        author=accounts.names(session, [row.created_by]).get(row.created_by, ""),
+        team=teams.names(session, [row.chosen.get("team_id", "")]),
+        changes=changes or recorded_changes(ended),
+        moves=_moves(changes),
+        lines=_lines(session, found.outcomes) if found else [],
+        outcomes=len(found.outcomes) if found else 0,
+        most=MOST_LINES,
+        ended=ended,
+        what_changed=REASONS,
+    )
+
+
+@router.get("/organise/{slug}/rejudgings/{rejudging_id}/live")
+def rejudging_part(rejudging_id: str, request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
+    """Send the part that changes, for a page that cannot listen."""
+    row = service.get(session, place.competition, rejudging_id)
+    progress = get_progress(session, row)
+    is_last = progress.is_complete or row.state != RejudgingState.RUNNING
+    return part(request, "organise/_rejudging_live.html", is_last=is_last, row=row, progress=progress)
+
+
+@router.get("/organise/{slug}/rejudgings/{rejudging_id}/events")
+def rejudging_events(
+    rejudging_id: str, request: Request, session: SessionDep, database: DatabaseDep, place: OrganiserPlaceDep
+) -> Response:
+    """Stream the part that changes."""
+    service.get(session, place.competition, rejudging_id)
+
+    def look() -> sse.Frame:
+        with database.read() as own:
+            row = service.get(own, place.competition, rejudging_id)
+            progress = get_progress(own, row)
+            html = render(request, "organise/_rejudging_live.html", row=row, progress=progress)
+            return sse.Frame(html, is_last=progress.is_complete or row.state != RejudgingState.RUNNING)
+
+    return sse.stream(request, look)
+
+
+@router.post("/organise/{slug}/rejudgings/{rejudging_id}")
+def end(
+    rejudging_id: str,
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    viewer: MemberDep,
+    *,
+    act: Text = "",
+    reason: Text = "",
+    sure: Text = "",
+) -> Response:
+    """Apply or discard. Applying needs the box that says so."""
+    row = service.get(session, place.competition, rejudging_id)
+    if act == "apply":
+        if not sure:
+            raise InvalidInput("Confirm that the new scores apply", violations=(Violation("sure", "is missing"),))
+        service.apply(session, place.competition, row, actor=viewer)
+        done = "Applied: the new scores count."
+    elif act == "discard":
+        service.discard(session, row, actor=viewer, reason=needed(reason))
+        done = "Discarded: everything is as it was."
+    else:
+        raise InvalidInput(f"{act!r} is no act; allowed are apply, discard")
+    return redirect(request, f"/organise/{place.competition.slug}/rejudgings/{rejudging_id}", flash=Flash("good", done))
+
+
+def _list(
+    request: Request,
+    session: Session,
+    place: Place,
+    choice: Choice,
+    *,
+    count: int | None = None,
+    error: AppError | None = None,
+) -> Response:
+    rows = service.of_competition(session, place.competition)
+    context: dict[str, Any] = {
+        "rows": rows,
+        "progress": list_progress(session, rows),
+        "authors": accounts.names(session, [row.created_by for row in rows]),
+        "choice": choice,
+        "count": count,
+        "error": error,
+        "error_classes": sorted({*ADVICE, "worker-lost"}),
+        "what_changed": REASONS,
+    }
+    status = error.status if error else 200
+    return page(request, "organise/rejudgings.html", status=status, place=place, tab="rejudgings", **context)
+
+
+def _checked(session: Session, place: Place, choice: Choice) -> tuple[Visibility, Chosen]:
+    """Return the split and the set that the form chooses. Raises InvalidInput naming the field."""
+    if choice.split not in list(Visibility):
+        raise _wrong("split", "needs public or private", choice.split)
+    visibility = Visibility(choice.split)
+    if choice.which == "all":
+        return visibility, Chosen()
+    if choice.which == "team":
+        try:
+            team = teams.get_by_name(session, place.competition, choice.team)
+        except NotFound as error:
+            raise _wrong("team", "no team of the competition has this name", choice.team) from error
+        return visibility, Chosen(team_id=team.id)
+    if choice.which == "failure":
+        if not choice.error_class:
+            raise _wrong("error_class", "needs a class of failure", "")
+        return visibility, Chosen(error_class=choice.error_class)
+    if choice.which == "time":
+        return visibility, _within(choice)
+    raise _wrong("which", f"needs one of {', '.join(WHICH)}", choice.which)
+
+
+def _within(choice: Choice) -> Chosen:
+    if not choice.received_from and not choice.received_before:
+        raise _wrong("received_from", "needs a beginning, an end or both", "")
+    return Chosen(
+        received_from=timestamp(choice.received_from, field="received_from") if choice.received_from else None,
+        received_before=timestamp(choice.received_before, field="received_before") if choice.received_before else None,
+    )
+
+
+def _changed(text: str) -> Changed:
+    for allowed in get_args(Changed):
+        if text == allowed:
+            return allowed  # type: ignore[no-any-return]  # one of the literals
+    raise _wrong("changed", f"needs one of {', '.join(get_args(Changed))}", text)
+
+
+def _wrong(field: str, allowed: str, value: str) -> InvalidInput:
+    return InvalidInput("The set cannot be made", violations=(Violation(field, allowed, value[:60]),))
+
+
+def _preview(database: Database, place: Place, row: Rejudging) -> Preview:
+    """Return what applying would change. It is tried and taken back, in a transaction that may write."""
+    with database.write() as session:
+        competition = competitions.of_id(session, place.competition.id)
+        return service.preview(session, competition, service.get(session, competition, row.id))
+
+
+def _lines(session: Session, outcomes: Sequence[Outcome]) -> list[Line]:
+    """Return the submissions that change most, what ends otherwise than before first."""
+    names = teams.names(session, sorted({outcome.team_id for outcome in outcomes}))
+    lines = [Line(outcome, names.get(outcome.team_id, "")) for outcome in outcomes]
+    lines.sort(key=lambda line: (line.outcome.old_state == line.outcome.new_state, -abs(line.difference or 0.0)))
+    return lines[:MOST_LINES]
+
+
+def _by_new_rank(change: TeamChange) -> tuple[float, float]:
+    return change.new_rank or math.inf, change.old_rank or math.inf
+
+
+def _moves(changes: Sequence[TeamChange]) -> dict[str, int]:
+    """Return how many teams rise, fall and stay; one that is on no board counts as the last of it."""
+    ranks = [(change.old_rank or math.inf, change.new_rank or math.inf) for change in changes]
+    return {
+        "rise": sum(new < old for old, new in ranks),
+        "fall": sum(new > old for old, new in ranks),
+        "stay": sum(new == old for old, new in ranks),
+    }
+
+
+def _end_of(session: Session, row: Rejudging) -> AuditEvent | None:
+    """Return the event of applying or discarding, which keeps what that changed."""
+    wanted = EventFilter(competition_id=row.competition_id, action=f"rejudging.{row.state}", subject=row.id)
+    return next(iter(audit.events(session, wanted, limit=1)), None)
+
+
+def recorded_changes(event: AuditEvent | None) -> Sequence[Mapping[str, Any]]:
+    """Return the changes to teams that were recorded when a re-judging was applied."""
+    return event.data.get("teams", []) if event else []

@@ -1,0 +1,157 @@
+"""The analysis of one submission, and its comparison with another one, on either split."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request, Response
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, NotFound
+from server.competitions.split_report import find_split_report
+from server.deps import SessionDep, StorageDep
+from server.models.submission import Submission
+from server.submission_analysis import service
+from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
+from server.submission_analysis.service import EvaluatedSubmission
+from server.web import vega_charts
+from server.web.deps import OrganiserPlaceDep
+from server.web.failure_messages import describe_failure
+from server.web.organiser.code_view import highlighted_files
+from server.web.page_router import page_router
+from server.web.rendering import figure, page
+
+router = page_router()
+
+HISTOGRAMS = {
+    "retain": "accuracy on the retain set",
+    "test": "accuracy on the test set",
+    "hardness": "separation of unlearned and retrained models",
+    **dict.fromkeys(EXAMPLES, "logit-scaled confidence"),
+}
+
+
+def evaluated_submission(
+    submission_id: str, session: SessionDep, place: OrganiserPlaceDep, split: Visibility = Visibility.PUBLIC
+) -> EvaluatedSubmission:
+    """Return the submission in the address on the chosen split. Raises NotFound."""
+    return service.get_evaluated(session, place.competition, submission_id, split)
+
+
+EvaluatedDep = Annotated[EvaluatedSubmission, Depends(evaluated_submission)]
+
+
+@router.get("/organise/{slug}/submissions/{submission_id}")
+def analysis_page(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    *,
+    storage: StorageDep,
+    evaluated: EvaluatedDep,
+) -> Response:
+    competition, submission = place.competition, evaluated.submission
+    comparison = service.get_output_comparison(session, storage, competition, evaluated)
+    report = find_split_report(storage, competition, evaluated.visibility) if comparison else None
+    return page(
+        request,
+        "organise/submission.html",
+        place=place,
+        tab="submissions",
+        s=submission,
+        seen=evaluated,
+        query=_query(evaluated),
+        evaluation=evaluated.evaluation,
+        score=evaluated.score,
+        epsilon_stored=evaluated.epsilon is not None,
+        attempts=service.list_attempts(session, evaluated),
+        logs=service.list_logs(session, submission),
+        files=highlighted_files(storage, submission),
+        failure=describe_failure(submission, evaluation=evaluated.evaluation),
+        depth=comparison,
+        class_names=report.class_names if report else [],
+        may_see_private=service.may_see_private(competition),
+        others=service.suggest_comparisons(session, competition, evaluated) if evaluated.score else [],
+    )
+
+
+@router.get("/organise/{slug}/submissions/{submission_id}/figures/{name}.json")
+def analysis_figure(
+    name: str, session: SessionDep, place: OrganiserPlaceDep, *, storage: StorageDep, evaluated: EvaluatedDep
+) -> Response:
+    if name == "epsilon" and evaluated.epsilon is not None:
+        return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon)))
+    comparison = service.get_output_comparison(session, storage, place.competition, evaluated)
+    if comparison and name == "time":
+        return figure(vega_charts.time_of_runs(comparison.run_times()))
+    if comparison is None or name not in HISTOGRAMS:
+        raise NotFound(f"There is no figure {name!r} of this submission")
+    return figure(vega_charts.histogram(comparison.rows(name), title=HISTOGRAMS[name]))
+
+
+@router.get("/organise/{slug}/submissions/{submission_id}/compare")
+def comparison_page(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    *,
+    evaluated: EvaluatedDep,
+    other: Annotated[str, Query(max_length=40)] = "",
+) -> Response:
+    """Show two submissions side by side, and whether the paired test tells them apart."""
+    wanted = other.strip()
+    second = None
+    if wanted:
+        try:
+            second = service.get_evaluated(session, place.competition, wanted, evaluated.visibility)
+        except NotFound:
+            second = None
+    missing = bool(wanted) and second is None
+    return page(
+        request,
+        "organise/comparison.html",
+        status=404 if missing else 200,
+        place=place,
+        tab="submissions",
+        seen=evaluated,
+        second=second,
+        query=_query(evaluated),
+        wanted=wanted,
+        missing=missing,
+        others=service.suggest_comparisons(session, place.competition, evaluated),
+        both_have_epsilons=second is not None and evaluated.epsilon is not None and second.epsilon is not None,
+        **_paired(evaluated, second),
+    )
+
+
+@router.get("/organise/{slug}/submissions/{submission_id}/compare/{other}/{name}.json")
+def comparison_figure(
+    other: str, name: str, session: SessionDep, place: OrganiserPlaceDep, evaluated: EvaluatedDep
+) -> Response:
+    second = service.get_evaluated(session, place.competition, other, evaluated.visibility)
+    a, b = evaluated.epsilon, second.epsilon
+    if a is None or b is None or len(a) != len(b):
+        raise NotFound("One of the submissions has no epsilons on this split")
+    names = (_label(evaluated.submission), _label(second.submission))
+    if name == "epsilon":
+        return figure(vega_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])]))
+    if name == "examples":
+        rows = [{"example": index, "x": float(x), "y": float(y)} for index, (x, y) in enumerate(zip(a, b, strict=True))]
+        return figure(vega_charts.pairs(rows, x=f"epsilon of {names[0]}", y=f"epsilon of {names[1]}"))
+    raise NotFound(f"There is no figure {name!r} of two submissions")
+
+
+def _query(evaluated: EvaluatedSubmission) -> str:
+    """Return the query that links carry to stay on the split that is looked at."""
+    return "?split=private" if evaluated.visibility is Visibility.PRIVATE else ""
+
+
+def _paired(first: EvaluatedSubmission, second: EvaluatedSubmission | None) -> dict[str, Any]:
+    if second is None or first.score is None or second.score is None:
+        return {"result": None, "refusal": ""}
+    try:
+        return {"result": service.compare(first, second), "refusal": ""}
+    except Conflict as error:
+        return {"result": None, "refusal": error.detail}
+
+
+def _label(submission: Submission) -> str:
+    return f"{submission.team.name} {submission.id[:6]}"

@@ -1,0 +1,95 @@
+"""Routes of pages: an expected error becomes its own page, and a missing log-in a way to the log-in page."""
+
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from lethe.errors import AppError, NotAuthenticated
+from server.problem_details import as_app_error
+from server.web.compression import compressed
+from server.web.csrf import check_csrf
+from server.web.page_cache import anonymous_pages
+from server.web.rendering import local_path, page
+from server.web.security import HEADERS
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """A route whose AppErrors are shown to a person."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_for_people(request: Request) -> Response:
+            return compressed(request, await _shown_to_people(handle, request))
+
+        return handle_for_people
+
+
+class PublicPageRoute(APIRoute):
+    """A page that is the same for everybody who is not logged in: it is kept, and `KeptPages` answers with it."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_for_people(request: Request) -> Response:
+            key = anonymous_pages.key(request)
+            started = time.perf_counter()
+            response = await _shown_to_people(handle, request)
+            if key:
+                cost_s = time.perf_counter() - started
+                anonymous_pages.keep(key, response, path_params=request.path_params, cost_s=cost_s)
+            return compressed(request, response)
+
+        return handle_for_people
+
+
+async def _shown_to_people(handle: Handler, request: Request) -> Response:
+    try:
+        return await handle(request)
+    except NotAuthenticated:
+        return to_login(request)
+    except (AppError, RequestValidationError, OperationalError, PoolTimeout) as error:
+        return error_page(request, as_app_error(error))
+
+
+def page_router(*, checks_csrf: bool = True, is_public: bool = False) -> APIRouter:
+    """Return a router for pages: outside the API's description, forms checked.
+
+    is_public: what is shown without a log-in is the same for everybody, and may be kept briefly.
+    """
+    dependencies = [Depends(check_csrf)] if checks_csrf else []
+    route_class = PublicPageRoute if is_public else PageRoute
+    return APIRouter(route_class=route_class, include_in_schema=False, dependencies=dependencies)
+
+
+def error_page(request: Request, error: AppError) -> Response:
+    """Return the page that says what was wrong, and what can be done."""
+    request_id = getattr(request.state, "request_id", "") if error.status >= 500 else ""
+    shown = {"error": error, "back": _came_from(request), "request_id": request_id}
+    response = page(request, "error.html", status=error.status, **shown)
+    response.headers.update(HEADERS)  # what failed unexpectedly is answered outside of what adds them
+    return response
+
+
+def _came_from(request: Request) -> str:
+    """Return the page of this server whose form or link led here; empty if there is none, or it is this one."""
+    came_from = urlsplit(request.headers.get("referer", ""))
+    is_ours = came_from.netloc == request.url.netloc and came_from.path != request.url.path
+    return local_path(came_from._replace(scheme="", netloc="").geturl(), default="") if is_ours else ""
+
+
+def to_login(request: Request) -> Response:
+    """Send the reader to the log-in page, and back afterwards."""
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    back = target if request.method in ("GET", "HEAD") else "/"
+    return RedirectResponse(f"/login?next={quote(back, safe='')}", status_code=303)

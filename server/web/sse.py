@@ -1,0 +1,60 @@
+"""Live parts of pages as server-sent events. A stream ends when nothing more will change, or after a while: the
+browser then connects again, so that no connection holds up a restart for long. Without a stream the page polls.
+
+Between two looks a stream holds neither a connection to the database nor a thread.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from server.admission import Admission
+
+LOOK_EVERY_S = 1.0
+LONGEST_S = 60.0
+SPREAD = 0.25  # of the longest time, so that streams that began together do not end together
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A part of a page as it is now. After the last one nothing will change."""
+
+    html: str
+    is_last: bool
+
+
+def stream(request: Request, look: Callable[[], Frame]) -> StreamingResponse:
+    """Answer with a stream that sends the part whenever it has changed.
+
+    look: opens its own session and ends it. It runs in a thread, once a second; less often where many look.
+    """
+    return StreamingResponse(_events(request, look), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _events(request: Request, look: Callable[[], Frame]) -> AsyncIterator[bytes]:
+    shown = ""
+    admission: Admission = request.app.state.admission
+    until = time.monotonic() + LONGEST_S * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 (spreads ends)
+    while time.monotonic() < until:
+        if await request.is_disconnected():
+            return
+        # What is seen first comes in its turn, as a page does; what follows may wait.
+        frame = await (admission.look(look) if shown else admission.run(look))
+        if frame.html != shown:
+            shown = frame.html
+            yield _message(frame.html)
+        if frame.is_last:
+            yield b"event: end\ndata: end\n\n"
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _message(html: str) -> bytes:
+    lines = "".join(f"data: {line}\n" for line in html.splitlines())
+    return f"{lines}\n".encode()

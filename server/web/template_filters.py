@@ -1,0 +1,65 @@
+"""How values are written on pages: scores, shares, times, sizes."""
+
+from datetime import UTC, datetime, timedelta
+
+from markupsafe import Markup, escape
+
+from server.datetime_format import duration, in_words, relative
+from server.db import now
+
+
+def score(value: float | None) -> str:
+    """Write a score with the digits that tell teams apart."""
+    return "–" if value is None else f"{value:.5f}"
+
+
+def share(value: float | None) -> str:
+    """Write a share as per cent."""
+    return "–" if value is None else f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %"
+
+
+def fraction(value: float) -> str:
+    """Write a share that somebody has set as per cent, with all the digits that it was given."""
+    return f"{100 * value:.6g} %"
+
+
+def exact(timestamp: datetime) -> str:
+    """Write a time in full, in UTC."""
+    return f"{timestamp.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(timestamp: datetime | None) -> Markup:
+    """Return a <time> that reads relatively and shows the exact time on hover; a script keeps it right."""
+    if timestamp is None:
+        return Markup("–")
+    return _time(timestamp, "relative", title=exact(timestamp), text=relative(timestamp))
+
+
+def when(timestamp: datetime | None) -> Markup:
+    """Return a <time> that reads exactly; a script turns it into the reader's own zone."""
+    if timestamp is None:
+        return Markup("–")
+    return _time(timestamp, "exact", title=relative(timestamp), text=in_words(timestamp))
+
+
+def countdown(timestamp: datetime) -> Markup:
+    """Return a <time> that counts down to `timestamp`."""
+    left_s = max(0.0, (timestamp - now()) / timedelta(seconds=1))
+    return _time(timestamp, "countdown", title=exact(timestamp), text=duration(left_s))
+
+
+def _time(timestamp: datetime, kind: str, *, title: str, text: str) -> Markup:
+    """Return a <time> of parts that need no escaping: they are words of ours and digits, and a list has hundreds."""
+    written = timestamp.isoformat(timespec="seconds")
+    return Markup(f'<time datetime="{written}" title="{title}" data-time="{kind}">{text}</time>')  # noqa: S704
+
+
+def size(n_bytes: int) -> str:
+    if n_bytes < 1024:
+        return f"{n_bytes} B"
+    return f"{n_bytes / 1024:.1f} KiB" if n_bytes < 1 << 20 else f"{n_bytes / (1 << 20):.1f} MiB"
+
+
+def count(value: int, word: str) -> Markup:
+    """Write a number and its noun."""
+    return escape(f"{value:,} {word}{'' if value == 1 else 's'}")

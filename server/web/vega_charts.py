@@ -1,0 +1,215 @@
+"""Figures as Vega-Lite specifications. The browser draws them without `eval`, in the theme of the page."""
+
+from typing import Any
+
+BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
+BOARDS = ("public", "private")
+MOVES = ("rose", "fell", "stayed")
+LINE_PX = 17  # of a name on the slope chart
+FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
+
+
+def _altair() -> Any:
+    import altair  # noqa: PLC0415 (takes a second, and most pages have no figure)
+
+    return altair
+
+
+def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Runs done in each hour. rows: hour (ISO), runs."""
+    alt = _altair()
+    top = max([1, *(row["runs"] for row in rows)])  # of nothing but zeros no axis can be made
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(cornerRadiusTopLeft=2, cornerRadiusTopRight=2)
+        .encode(
+            x=alt.X("hour:T", title=None, axis=alt.Axis(format="%H:%M", tickCount=8, grid=False)),
+            y=alt.Y(
+                "runs:Q",
+                title="runs an hour",
+                scale=alt.Scale(domain=[0, top], nice=True),
+                axis=alt.Axis(tickCount=4, tickMinStep=1, format="~s"),
+            ),
+            tooltip=[alt.Tooltip("hour:T", format="%d %b %H:%M"), "runs:Q"],
+        )
+    )
+    return _sized(chart, height=160)
+
+
+def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Failures of each day, by whose fault they were. rows: day, fault, count."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "day:O",
+                sort=None,
+                title=None,
+                axis=alt.Axis(labelAngle=0, grid=False, labelOverlap="greedy", labelSeparation=8),
+            ),
+            y=alt.Y("count:Q", title="failures", axis=alt.Axis(tickCount=4, format="d")),
+            color=alt.Color("fault:N", title="fault", legend=alt.Legend(orient="top")),
+            tooltip=["day:O", "fault:N", "count:Q"],
+        )
+    )
+    return _sized(chart, height=160)
+
+
+def score_over_time(
+    rows: list[dict[str, Any]], *, teams: list[str], own: str | None, oracle: float | None
+) -> dict[str, Any]:
+    """Best score so far of some teams, as steps. rows: at (ISO), team, score; teams: their names, best first."""
+    alt = _altair()
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X(
+            "at:T",
+            title=None,
+            axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy", labelSeparation=8),
+        ),
+        y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
+        color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12)),
+        tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
+    )
+    lines = base.mark_line(interpolate="step-after").encode(
+        strokeWidth=alt.condition(alt.datum.team == (own or ""), alt.value(3.5), alt.value(1.5))
+    )
+    points = base.mark_point(filled=True, size=44, opacity=1).encode(shape=alt.Shape("team:N", title=None, sort=teams))
+    if oracle is None:
+        return _sized(alt.layer(lines, points), height=240)
+    mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
+    rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
+    word = mark.mark_text(align="left", dx=4, dy=-6, text="exact retraining").encode(y="score:Q", x=alt.value(0))
+    return _sized(alt.layer(lines, points, rule, word), height=240)
+
+
+def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Public and private rank of each team, joined by a line. rows: team, board, rank, own (yes: the reader's).
+
+    On either side the teams stand in the order of their ranks with a line's height for each, so that no name covers
+    another however far apart the ranks lie; the rank is written beside the name.
+    """
+    alt = _altair()
+    is_own = alt.datum.own == "yes"
+    base = alt.Chart(alt.Data(values=_placed(rows))).encode(
+        x=alt.X(
+            "board:N",
+            sort=list(BOARDS),
+            title=None,
+            scale=alt.Scale(type="point", padding=0.8),  # space for the names
+            axis=alt.Axis(labelAngle=0, grid=False, orient="top", domain=False, ticks=False),
+        ),
+        y=alt.Y("place:Q", scale=alt.Scale(reverse=True, zero=False, nice=False, padding=8), axis=None),
+        detail="team:N",
+        tooltip=["team:N", "board:N", "rank:Q", "moved:N"],
+    )
+    thick = alt.condition(is_own, alt.value(3.5), alt.value(1.5))
+    clear = alt.condition(is_own, alt.value(1), alt.value(0.75))
+    moved = alt.Color("moved:N", title=None, scale=alt.Scale(domain=list(MOVES)), legend=alt.Legend(orient="top"))
+    layers = [
+        base.mark_line().encode(strokeWidth=thick, opacity=clear, color=moved),
+        base.mark_circle(size=36).encode(opacity=clear, color=moved),
+    ]
+    for board, align, dx in (("public", "right", -8), ("private", "left", 8)):
+        for own, weight in (("no", "normal"), ("yes", "bold")):
+            names = base.mark_text(
+                align=align, dx=dx, fontSize=11, fontWeight=weight, limit=alt.expr("0.3 * width - 12")
+            ).transform_filter((alt.datum.board == board) & (alt.datum.own == own))
+            layers.append(names.encode(text="label:N"))
+    return _sized(alt.layer(*layers), height=max(160, LINE_PX * len(rows) // 2))
+
+
+def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with place (from 1 on each board), label and moved (`rose`, `fell` or `stayed`)."""
+    ranks = {(row["board"], row["team"]): row["rank"] for row in rows}
+    placed = []
+    for board in BOARDS:
+        here = sorted((row for row in rows if row["board"] == board), key=lambda row: (row["rank"], row["team"]))
+        for place, row in enumerate(here, start=1):
+            before, after = (ranks[name, row["team"]] for name in BOARDS)
+            label = f"{row['rank']}  {row['team']}"
+            moved = "rose" if after < before else "fell" if after > before else "stayed"
+            placed.append({**row, "place": place, "label": label, "moved": moved})
+    return placed
+
+
+def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict[str, Any]:
+    """One quantity of the unlearned and of the retrained models. rows: value, models."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(opacity=0.62, binSpacing=0)
+        .encode(
+            x=alt.X("value:Q", bin=alt.Bin(maxbins=bins), title=title, axis=BIN_AXIS),
+            y=alt.Y("count():Q", stack=None, title="count", axis=alt.Axis(tickCount=4)),
+            color=alt.Color("models:N", title=None, legend=alt.Legend(orient="top")),
+        )
+    )
+    return _sized(chart, height=170)
+
+
+def epsilons(rows: list[dict[str, Any]], *, bins: int = 40) -> dict[str, Any]:
+    """How the epsilons of the forget examples are spread. rows: value (nats), models (whose they are)."""
+    alt = _altair()
+    several = len({row["models"] for row in rows}) > 1
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(opacity=0.62 if several else 0.9, binSpacing=1)
+        .encode(
+            x=alt.X(
+                "value:Q",
+                bin=alt.Bin(maxbins=bins),
+                title="epsilon, nats",
+                axis=BIN_AXIS,
+            ),
+            y=alt.Y("count():Q", stack=None, title="forget examples", axis=alt.Axis(tickCount=4, format="d")),
+            tooltip=[alt.Tooltip("value:Q", bin=alt.Bin(maxbins=bins), title="epsilon"), "count():Q"],
+        )
+    )
+    if several:
+        chart = chart.encode(color=alt.Color("models:N", title=None, sort=None, legend=alt.Legend(orient="top")))
+    return _sized(chart, height=190)
+
+
+def time_of_runs(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Wall time of each run. rows: run (from 1), seconds."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_circle(size=16, opacity=0.7)
+        .encode(
+            x=alt.X("run:Q", title="run", scale=alt.Scale(nice=False), axis=alt.Axis(format="d", grid=False)),
+            y=alt.Y("seconds:Q", title="seconds", axis=alt.Axis(tickCount=4)),
+            tooltip=["run:Q", alt.Tooltip("seconds:Q", format=".2f")],
+        )
+    )
+    return _sized(chart, height=170)
+
+
+def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
+    """One quantity of two submissions, a point an example, and the line of equal values. rows: example, x, y."""
+    alt = _altair()
+    end = max((value for row in rows for value in (row["x"], row["y"])), default=1.0) or 1.0
+    points = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_circle(size=22, opacity=0.55)
+        .encode(
+            x=alt.X("x:Q", title=x, axis=alt.Axis(tickCount=5)),
+            y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
+            tooltip=[
+                alt.Tooltip("example:Q", title="forget example"),
+                alt.Tooltip("x:Q", format=".3f", title=x),
+                alt.Tooltip("y:Q", format=".3f", title=y),
+            ],
+        )
+    )
+    equal = alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": end, "y": end}]))
+    diagonal = equal.mark_line(strokeDash=[5, 4], strokeWidth=1, opacity=0.8).encode(x="x:Q", y="y:Q")
+    return _sized(alt.layer(diagonal, points), height=300)
+
+
+def _sized(chart: Any, *, height: int) -> dict[str, Any]:
+    """Return the specification, as wide as its place on the page."""
+    sized = chart.properties(width="container", height=height)
+    return {**sized.to_dict(), "background": "transparent", "config": {"view": {"stroke": None}}}

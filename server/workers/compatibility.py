@@ -1,0 +1,68 @@
+"""Whether a worker fits a split, and if not, why: scores are only comparable if every run was made alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.workers import repository
+from server.workers.repository import ReadySplit
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker says of itself.
+
+    memory_mib: what one of its runs may use. isolates_runs: whether it refuses runs that share a process.
+    """
+
+    name: str
+    device: str
+    memory_mib: int
+    versions: dict[str, Any]
+    isolates_runs: bool = False
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The splits that a worker may serve, and why it may not serve the others."""
+
+    splits: tuple[str, ...]
+    refusals: dict[str, str] = field(default_factory=dict)
+
+
+def fitting(
+    session: Session, facts: WorkerFacts, *, competitions: Sequence[str] | None = None, public_only: bool = False
+) -> Fitting:
+    """Compare a worker with every prepared split, of some competitions only if those are given."""
+    refusals: dict[str, str] = {}
+    splits: list[str] = []
+    for split in repository.ready_splits(session, competitions, public_only=public_only):
+        reason = refusal(facts, split)
+        if reason is None:
+            splits.append(split.split_id)
+        else:
+            refusals[split.split_id] = reason
+    return Fitting(tuple(splits), refusals)
+
+
+def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
+    """Return why the worker may not serve the split, or None if it may."""
+    name = f"The {split.visibility} split of {split.slug}"
+    if split.device is not None and facts.device != split.device:
+        return f"{name} was prepared on {split.device}, this worker computes on {facts.device}: they round differently"
+    if facts.memory_mib < split.memory_mib:
+        return f"{name} allows a run {split.memory_mib} MiB of memory, this worker has {facts.memory_mib} MiB for one"
+    if facts.isolates_runs and facts.device == "cuda" and split.isolation == "shard":
+        return f"{name} lets a shard's runs share a process, which this worker's LETHE_SANDBOX_REQUIRED refuses"
+    prepared, installed = split.versions.get("torch"), facts.versions.get("torch")
+    wanted = minor_version(prepared)
+    if prepared is not None and wanted != minor_version(installed):
+        return f"{name} was prepared with torch {prepared}, this worker has {installed}: install {wanted}"
+    return None
+
+
+def minor_version(version: object) -> str:
+    """Return major.minor: a release that only fixes bugs computes the same."""
+    return ".".join(str(version).split("+", maxsplit=1)[0].split(".")[:2])

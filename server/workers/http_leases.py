@@ -1,0 +1,185 @@
+"""Workers that reach this instance over HTTP alone: the same queue, leases and attempts as for all others.
+
+Each is known by its token and a name that it chooses, so that no token reaches another's workers or shards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from lethe.errors import Conflict, NotAuthenticated, NotFound, Violation
+from server.config import Settings
+from server.evaluations import leases
+from server.evaluations.leases import ClaimedShard, Failure
+from server.models.worker import Worker, WorkerState, WorkerToken
+from server.workers import repository, tokens
+from server.workers import service as workers
+from server.workers.compatibility import Fitting, WorkerFacts, fitting
+
+HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
+MOST_WORKERS = 2000  # processes that are started again and again have new names
+Logs = Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a worker that was accepted goes by."""
+
+    lease_s: float
+    heartbeat_s: float
+    poll_s: float
+    refusals: tuple[str, ...]
+    fits_none: bool
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A shard, or none, and why splits refuse this worker."""
+
+    shard: ClaimedShard | None
+    refusals: tuple[str, ...]
+
+
+def register(session: Session, settings: Settings, token: WorkerToken, facts: WorkerFacts) -> Terms:
+    """Make a worker known, or known again, and what it is, also where no split takes it: organisers see why.
+
+    Raises Conflict where the token has too many.
+    """
+    named = replace(facts, name=_full_name(token, facts.name))
+    if repository.worker(session, named.name) is None and repository.count_workers(session, token.id) >= MOST_WORKERS:
+        raise Conflict(f"A token has at most {MOST_WORKERS} workers within a week; make another token")
+    fit = _fitting(session, token, named)
+    workers.report(session, named, fit, token_id=token.id)
+    reasons = tuple(fit.refusals.values())
+    return Terms(
+        lease_s=settings.lease_s,
+        heartbeat_s=max(settings.heartbeat_s, settings.lease_s / HEARTBEATS_PER_LEASE),
+        poll_s=settings.sweep_interval_s,
+        refusals=reasons,
+        fits_none=bool(reasons) and not fit.splits,
+    )
+
+
+def require_accepted(terms: Terms) -> Terms:
+    """Return the terms of a worker that some split takes, or may once it is prepared. Raises Conflict."""
+    if terms.fits_none:
+        reasons = tuple(Violation("worker", reason) for reason in terms.refusals)
+        listed = "; ".join(terms.refusals)
+        raise Conflict(f"This worker fits no split that it may serve. {listed}", violations=reasons)
+    return terms
+
+
+def claim(session: Session, settings: Settings, token: WorkerToken, name: str) -> Claim:
+    """Give the fairest shard that the worker fits; the one that it holds, if it holds one: an answer may be lost.
+
+    Raises NotFound for a worker that is not registered.
+    """
+    require_valid(session, token)
+    worker = _worker(session, token, name)
+    if worker.state != WorkerState.ACTIVE.value:
+        return Claim(None, ())
+    facts = _facts(worker)
+    fit = _fitting(session, token, facts)
+    workers.report(session, facts, fit, token_id=token.id)
+    shard = leases.held_by(session, worker.name) or leases.claim(
+        session, worker=worker.name, lease_s=settings.lease_s, splits=fit.splits
+    )
+    return Claim(shard, tuple(fit.refusals.values()))
+
+
+def set_state(session: Session, token: WorkerToken, name: str, state: WorkerState) -> None:
+    """Say that the worker takes nothing new, or has ended. Raises NotFound."""
+    worker = _worker(session, token, name)
+    facts = _facts(worker)
+    workers.report(session, facts, Fitting((), dict(worker.refusals)), state=state, token_id=token.id)
+
+
+def held(session: Session, token: WorkerToken, name: str, *, shard_id: int, attempt: int) -> ClaimedShard:
+    """Return the shard of an attempt of this worker. Raises NotFound for any other."""
+    found = leases.held(session, shard_id, attempt=attempt, worker=_full_name(token, name))
+    if found is None:
+        raise NotFound(f"The worker {name} has made no attempt {attempt} at shard {shard_id}")
+    return found
+
+
+def require_current(session: Session, shard: ClaimedShard) -> ClaimedShard:
+    """Return the shard if the attempt still holds it. Raises NotFound: its files are the holder's alone."""
+    if not leases.is_current(session, shard):
+        raise NotFound(f"Attempt {shard.attempt} no longer holds shard {shard.shard_id}")
+    return shard
+
+
+def n_forget(session: Session, shard: ClaimedShard) -> int:
+    """Return how many examples the forget set of the shard's split has."""
+    return repository.n_forget_of_shard(session, shard.shard_id)
+
+
+def heartbeat(session: Session, settings: Settings, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
+    return leases.heartbeat(
+        session, shard, lease_s=settings.lease_s, runs_done=min(runs_done, shard.n_runs), wall_time_s=wall_time_s
+    )
+
+
+def close(
+    session: Session,
+    shard: ClaimedShard,
+    logs: Logs = (),
+    *,
+    result_key: str | None = None,
+    result_sha256: str | None = None,
+    wall_time_s: float,
+) -> bool:
+    """Close the shard. As in each of the following steps, what was done before is True once more."""
+    if leases.close(session, shard, result_key=result_key, result_sha256=result_sha256, wall_time_s=wall_time_s):
+        leases.keep_logs(session, shard, logs)
+        return True
+    return leases.outcome(session, shard) == "done"
+
+
+def fail(session: Session, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+    if leases.fail(session, shard, failure, runs_done=runs_done):
+        leases.keep_logs(session, shard, logs)
+        return True
+    return leases.outcome(session, shard) == "failed"
+
+
+def give_back(session: Session, settings: Settings, shard: ClaimedShard, *, reason: str, runs_done: int) -> bool:
+    limit = settings.max_attempts
+    back = leases.give_back(session, shard, reason=reason, runs_done=runs_done, max_attempts=limit)
+    return back or leases.outcome(session, shard) in ("given-back", "failed")
+
+
+def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
+    return leases.hand_over(session, shard, runs_done=runs_done) or leases.outcome(session, shard) == "given-back"
+
+
+def end_if_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
+    if leases.is_over_time(session, shard) and leases.fail_over_time(session, shard, runs_done=runs_done):
+        return True
+    return leases.outcome(session, shard) == "failed"
+
+
+def require_valid(session: Session, token: WorkerToken) -> None:
+    """Raise NotAuthenticated if the token was revoked just now; else no revocation comes before the commit."""
+    if not tokens.still_holds(session, token.id):
+        raise NotAuthenticated("The worker token was revoked")
+
+
+def _fitting(session: Session, token: WorkerToken, facts: WorkerFacts) -> Fitting:
+    return fitting(session, facts, competitions=[token.competition.slug], public_only=token.public_only)
+
+
+def _worker(session: Session, token: WorkerToken, name: str) -> Worker:
+    worker = repository.worker(session, _full_name(token, name))
+    if worker is None:
+        raise NotFound(f"There is no worker {name!r} with this token; register first")
+    return worker
+
+
+def _facts(worker: Worker) -> WorkerFacts:
+    return WorkerFacts(worker.name, worker.device, worker.memory_mib, worker.versions)
+
+
+def _full_name(token: WorkerToken, name: str) -> str:
+    return f"{token.id}/{name}"

@@ -1,0 +1,75 @@
+"""The outputs that a remote worker sends for its runs, checked before anything is kept of them."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from lethe.errors import InvalidInput, Violation
+from server.evaluations import leases
+from server.evaluations.leases import ClaimedShard
+
+MOST_CLASSES = 10_000
+HEADER_BYTES = 64 << 10
+RUN_COLUMNS = ("retain_accuracy", "test_accuracy", "wall_time_s")
+CLASS_ACCURACY = "class_accuracy"
+
+
+@dataclass(frozen=True)
+class CheckedResult:
+    """Outputs of the right form, and where they are kept."""
+
+    sha256: str
+    wall_time_s: float
+
+    def key(self, shard: ClaimedShard) -> str:
+        """Return where they lie: named by content too, so that nothing sent later can take their place."""
+        return f"{leases.result_key(shard).removesuffix('.safetensors')}-{self.sha256[:16]}.safetensors"
+
+
+def most_bytes(shard: ClaimedShard, *, n_forget: int) -> int:
+    """Return how large the outputs of the shard's runs can be."""
+    numbers = shard.n_runs * (n_forget + len(RUN_COLUMNS))
+    return 8 * numbers + 4 * shard.n_runs * 2 * MOST_CLASSES + HEADER_BYTES
+
+
+def check(data: bytes, shard: ClaimedShard, *, n_forget: int) -> CheckedResult:
+    """Return the outputs if they are what the shard's runs can have given. Raises InvalidInput."""
+    try:
+        arrays = load(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise _wrong("is a safetensors file of the runs' outputs", f"cannot be read: {error}") from error
+    expected = {"confidences": (shard.n_runs, n_forget)} | dict.fromkeys(RUN_COLUMNS, (shard.n_runs,))
+    shapes = {name: array.shape for name, array in arrays.items() if name != CLASS_ACCURACY}
+    if shapes != expected:
+        raise _wrong(f"holds arrays of the shapes {expected}", f"has {shapes}")
+    if any(arrays[name].dtype != np.float64 for name in expected):
+        raise _wrong("holds float64 numbers", f"has {sorted({str(arrays[name].dtype) for name in expected})}")
+    if not all(np.isfinite(arrays[name]).all() for name in expected):
+        raise _wrong("holds finite numbers", "has others")
+    if any(not _within_one(arrays[name]) for name in ("retain_accuracy", "test_accuracy")):
+        raise _wrong("holds accuracies from 0 to 1", "has others")
+    if (arrays["wall_time_s"] < 0).any():
+        raise _wrong("holds times of 0 s and more", "has a negative one")
+    _check_classes(arrays.get(CLASS_ACCURACY), n_runs=shard.n_runs)
+    return CheckedResult(hashlib.sha256(data).hexdigest(), float(arrays["wall_time_s"].sum()))
+
+
+def _check_classes(array: np.ndarray | None, *, n_runs: int) -> None:
+    if array is None:
+        return
+    if array.dtype != np.float32 or array.ndim != 3 or array.shape[:2] != (n_runs, 2):
+        raise _wrong(f"holds {CLASS_ACCURACY} as float32 of shape ({n_runs}, 2, classes)", f"has {array.shape}")
+    given = array[~np.isnan(array)]  # a class that a set has no image of has no accuracy
+    if array.shape[2] > MOST_CLASSES or not _within_one(given):
+        raise _wrong(f"holds {CLASS_ACCURACY} from 0 to 1 of at most {MOST_CLASSES} classes", "has others")
+
+
+def _within_one(array: np.ndarray) -> bool:
+    return bool(((array >= 0.0) & (array <= 1.0)).all())
+
+
+def _wrong(allowed: str, found: str) -> InvalidInput:
+    return InvalidInput(f"The result {allowed}; this one {found}", violations=(Violation("result", allowed),))

@@ -1,0 +1,45 @@
+"""A rolling upgrade: the next version's migration while this version's web server and workers are busy."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from alembic import command
+
+from server import migrate
+from tests.faults.cluster import Cluster, Score, code, wait_until
+from tests.faults.forked import Process
+from tests.faults.test_services import scored_like
+from tests.test_upgrade import with_next_version
+
+
+def test_next_versions_migration_under_running_work(
+    cluster: Cluster, worker: Process, undisturbed: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_next_version(monkeypatch, tmp_path / "next")
+    before = cluster.submit("upgraded", code(pause=0.3, note="before the migration"))
+    wait_until(lambda: cluster.runs_done("upgraded", before) >= 1)
+    is_over = threading.Event()
+    failed: list[Exception] = []
+
+    def read() -> None:
+        while not is_over.wait(0.1):
+            try:
+                cluster.person("reader").leaderboard("tiny")
+            except Exception as error:
+                failed.append(error)
+
+    reader = threading.Thread(target=read)
+    cluster.person("reader")
+    reader.start()
+    try:
+        migrate.upgrade(cluster.settings.resolved_database_url)
+        during = cluster.submit("upgraded-after", code(note="after the migration"))
+        scored_like(cluster, "upgraded", before, undisturbed)
+        scored_like(cluster, "upgraded-after", during, undisturbed)
+    finally:
+        is_over.set()
+        reader.join()
+        worker.stop()
+        command.downgrade(migrate.alembic_config(cluster.settings.resolved_database_url), "-1")
+    assert failed == []

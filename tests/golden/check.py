@@ -1,0 +1,124 @@
+"""Recompute the golden values in a folder: `python -m tests.golden.check DIR`.
+
+Prints one line per value, "bits" or the largest relative difference. Exit status 1 if a value is beyond its tolerance
+or cannot be recomputed, 2 if the folder holds no set.
+
+Tolerances: exact where DIR/VERIFIED.txt says "bits" and for integers and words; rtol 2e-5 and atol 2e-6 for what
+is published in float32; rtol and atol 1e-12 for the rest.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.golden.golden_set import Arrays, GoldenSet
+from tests.golden.sets import SETS
+
+FLOAT32_TOLERANCE = (2e-5, 2e-6)
+FLOAT64_TOLERANCE = (1e-12, 1e-12)
+EXACT = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One value: what to print about it, and whether it is within its tolerance."""
+
+    set_name: str
+    value_name: str
+    verdict: str
+    within: bool
+
+
+def compare_folder(folder: Path) -> list[Comparison]:
+    """Return the comparison of every value of every `*.npz` in the folder, sorted by file."""
+    exact = _verified_bits(folder)
+    return [line for path in sorted(folder.glob("*.npz")) for line in compare_file(path, exact=exact)]
+
+
+def compare_file(path: Path, *, exact: frozenset[tuple[str, str]] = frozenset()) -> Iterator[Comparison]:
+    """Yield the comparison of every `out_` value of one file; `exact` holds (set, value) that must agree to the bit."""
+    name = path.stem
+    if name not in SETS:
+        yield Comparison(name, "*", "no function recomputes this set", within=False)
+        return
+    with np.load(path, allow_pickle=False) as file:
+        stored = {key: file[key] for key in file.files}
+    given = {key.removeprefix("in_"): value for key, value in stored.items() if key.startswith("in_")}
+    expected = {key.removeprefix("out_"): value for key, value in stored.items() if key.startswith("out_")}
+    yield from _compare_set(name, SETS[name], given, expected, exact)
+
+
+def _compare_set(
+    name: str, golden: GoldenSet, given: Arrays, expected: Arrays, exact: frozenset[tuple[str, str]]
+) -> Iterator[Comparison]:
+    try:
+        computed: Mapping[str, Any] = golden.recompute(given)
+    except Exception as error:
+        yield Comparison(name, "*", f"{type(error).__name__}: {error}", within=False)
+        return
+    for value_name, value in expected.items():
+        if value_name not in computed:
+            yield Comparison(name, value_name, "not recomputed", within=False)
+            continue
+        if (name, value_name) in exact:
+            tolerance = EXACT
+        else:
+            tolerance = FLOAT32_TOLERANCE if value_name in golden.float32 else FLOAT64_TOLERANCE
+        yield _compare_value(name, value_name, np.asarray(computed[value_name]), value, tolerance)
+
+
+def _compare_value(
+    name: str, value_name: str, computed: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: tuple[float, float]
+) -> Comparison:
+    if computed.shape != expected.shape:
+        return Comparison(name, value_name, f"shape {computed.shape}, not {expected.shape}", within=False)
+    if expected.dtype.kind not in "fc":
+        same = bool(np.array_equal(computed, expected))
+        return Comparison(name, value_name, "bits" if same else "differs", within=same)
+    # a published float32 is compared with the recomputed value in float32: it cannot hold more
+    if np.array_equal(computed.astype(expected.dtype), expected, equal_nan=True):
+        return Comparison(name, value_name, "bits", within=True)
+    computed, expected = computed.astype(np.float64), expected.astype(np.float64)
+    rtol, atol = tolerance
+    within = bool(np.allclose(computed, expected, rtol=rtol, atol=atol, equal_nan=True))
+    return Comparison(name, value_name, f"rel {_largest_relative_difference(computed, expected):.1e}", within=within)
+
+
+def _largest_relative_difference(computed: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
+    same = (computed == expected) | (np.isnan(computed) & np.isnan(expected))
+    scale = np.maximum(np.abs(expected), np.finfo(np.float64).tiny)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.max(np.where(same, 0.0, np.abs(computed - expected) / scale)))
+
+
+def _verified_bits(folder: Path) -> frozenset[tuple[str, str]]:
+    listing = folder / "VERIFIED.txt"
+    if not listing.exists():
+        return frozenset()
+    rows = (line.split() for line in listing.read_text().splitlines())
+    return frozenset((row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "bits")
+
+
+def main(arguments: list[str]) -> int:
+    """Print the comparison of the folder named by the only argument; return the exit status."""
+    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+        print("usage: python -m tests.golden.check DIR   (a folder of NAME.npz files)", file=sys.stderr)
+        return 2
+    lines = compare_folder(Path(arguments[0]))
+    if not lines:
+        print(f"{arguments[0]} holds no .npz file", file=sys.stderr)
+        return 2
+    for line in lines:
+        print(f"{line.set_name:28} {line.value_name:36} {line.verdict}{'' if line.within else '   BEYOND TOLERANCE'}")
+    beyond = sum(not line.within for line in lines)
+    print(f"{len(lines)} values, {sum(line.verdict == 'bits' for line in lines)} to the bit, {beyond} beyond tolerance")
+    return 1 if beyond else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Golden values of the methods' losses and weight operations: what recomputes each set.
+
+Each function takes the inputs (keys without `in_`) and returns the values (keys without `out_`), for any seed and size.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lethe.methods import bad_teacher, cfw, fcs, kde, prmq, scrub, ssd, text_losses
+from tests.golden.golden_set import Arrays, GoldenSet
+
+ROUNDED_IN_FLOAT32 = {
+    "method_losses": frozenset(
+        {
+            "fcs_uniform_kl",
+            "fcs_contrastive_T1_15",
+            "cfw_weighted_ce",
+            "prmq_loss",
+            "kde_kl_T5",
+            "kde_soft_ce_T5",
+            "bt_loss_T1",
+            "scrub_distill_kl_T2",
+            "npo_beta0_1",
+            "dpo_beta0_1",
+            "simnpo_beta4_5",
+            "wga_beta1",
+            "retain_kl",
+        }
+    ),
+    "ssd_dampening": frozenset({"full_importance", "forget_importance", "weights"}),
+}
+
+
+def method_losses(arrays: Arrays) -> Mapping[str, Any]:
+    given = {name: torch.from_numpy(np.asarray(values)) for name, values in arrays.items()}
+    losses = image_losses(given) | language_losses(given)
+    return {name: loss.numpy() for name, loss in losses.items()}
+
+
+def image_losses(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    student, teacher, labels = given["student"], given["teacher"], given["labels"]
+    weights = torch.full((student.shape[1],), cfw.OTHERS)
+    weights[0] = 1.0  # the published weights are for data whose largest class is the first
+    return {
+        "fcs_uniform_kl": fcs.uniform_loss(student),
+        "fcs_contrastive_T1_15": fcs.contrastive_loss(student, given["retain_outputs"]),
+        "cfw_weighted_ce": cfw.weighted_loss(student, labels, weights),
+        "prmq_loss": prmq.certainty_loss(student, teacher, labels, given["prmq_class_weights"]),
+        "kde_kl_T5": kde.soft_kl(student, teacher),
+        "kde_soft_ce_T5": kde.soft_cross_entropy(student, teacher),
+        "bt_loss_T1": bad_teacher.two_teacher_loss(student, teacher, given["bad_teacher"], given["is_forget"]),
+        "scrub_distill_kl_T2": scrub.distillation(student, teacher),
+    }
+
+
+def language_losses(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    logits, reference, labels = given["lm_logits"], given["lm_reference"], given["lm_labels"]
+    chosen = labels.roll(1, dims=0)  # another sequence's answer, preferred over the one to forget
+    own, other = text_losses.sequence_nll(logits, labels), text_losses.sequence_nll(reference, labels)
+    own_chosen = text_losses.sequence_nll(logits, chosen)
+    other_chosen = text_losses.sequence_nll(reference, chosen)
+    n_tokens = (labels[:, 1:] != text_losses.IGNORED).sum(1)
+    return {
+        "batch_nll": own,
+        "npo_beta0_1": text_losses.npo_loss(own, other, beta=0.1),
+        "dpo_beta0_1": text_losses.dpo_loss(own_chosen, other_chosen, own, other, beta=0.1),
+        "simnpo_beta4_5": text_losses.simnpo_loss(own, n_tokens, beta=4.5),
+        "wga_beta1": text_losses.weighted_ascent_loss(logits, labels, beta=1.0),
+        "retain_kl": text_losses.retain_kl(logits, reference),
+    }
+
+
+class Perceptron(nn.Module):
+    """The network of the set: one hidden layer of tanh, its weights given in one vector."""
+
+    def __init__(self, weights: Tensor, *, n_inputs: int, n_classes: int) -> None:
+        super().__init__()
+        n_hidden = (len(weights) - n_classes) // (n_inputs + 1 + n_classes)
+        self.hidden = nn.Linear(n_inputs, n_hidden)
+        self.output = nn.Linear(n_hidden, n_classes)
+        nn.utils.vector_to_parameters(weights.clone(), self.parameters())
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.output(functional.tanh(self.hidden(x)))
+        return logits
+
+
+def ssd_dampening(arrays: Arrays) -> Mapping[str, Any]:
+    x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
+    net = Perceptron(torch.from_numpy(arrays["weights"]), n_inputs=x.shape[1], n_classes=int(y.max()) + 1)
+    n_forget, size = int(arrays["n_forget"]), int(arrays["batch"])
+    full = ssd.importance(net, zip(torch.split(x, size), torch.split(y, size), strict=True))
+    forget = ssd.importance(net, zip(torch.split(x[:n_forget], size), torch.split(y[:n_forget], size), strict=True))
+    for parameter, whole, part in zip(net.parameters(), full, forget, strict=True):
+        ssd.dampen(parameter, whole, part, alpha=float(arrays["alpha"]), factor=float(arrays["lambda"]))
+    return {
+        "full_importance": torch.cat([tensor.flatten() for tensor in full]).numpy(),
+        "forget_importance": torch.cat([tensor.flatten() for tensor in forget]).numpy(),
+        "weights": nn.utils.parameters_to_vector(net.parameters()).detach().numpy(),
+    }
+
+
+METHOD_SETS: dict[str, GoldenSet] = {
+    "method_losses": GoldenSet(method_losses, float32=ROUNDED_IN_FLOAT32["method_losses"]),
+    "ssd_dampening": GoldenSet(ssd_dampening, float32=ROUNDED_IN_FLOAT32["ssd_dampening"]),
+}

@@ -1,0 +1,98 @@
+"""What a benchmark file asks for, and what is wrong with one."""
+
+import pytest
+
+from lethe.benchmark.estimate import estimate
+from lethe.benchmark.plan import read_plan, with_recipe
+from lethe.errors import InvalidCompetitionFile
+from lethe.reports.benchmark_file import InvalidBenchmarkFile, parse_benchmark
+from tests.lethe.benchmark.conftest import BENCHMARK
+
+
+def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, tmp_path):
+    path = write_benchmark()
+    path.write_text(path.read_text() + '[[cell]]\nname = "again"\ncompetition = "tiny_competition.toml"\n')
+    first, second = read_plan(path).cells
+    assert first.key == second.key
+    assert first.name != second.name
+
+
+@pytest.mark.parametrize(
+    "override",
+    ['network = { name = "mlp", hidden = [13] }', "training = { epochs = 5 }", 'recipe = "cutmix"'],
+)
+def test_an_override_changes_the_key(write_benchmark, override):
+    path = write_benchmark()
+    path.write_text(path.read_text() + f'[[cell]]\nname = "b"\ncompetition = "tiny_competition.toml"\n{override}\n')
+    first, second = read_plan(path).cells
+    assert first.key != second.key
+
+
+def test_a_cell_takes_options_of_its_network(write_benchmark):
+    path = write_benchmark()
+    path.write_text(path.read_text() + 'network = { name = "mlp", hidden = [7] }\n')
+    (cell,) = read_plan(path).cells
+    assert cell.competition.network.options == {"hidden": [7]}
+    assert cell.competition.n_models == 4
+
+
+def test_constants_become_part_of_a_method(write_benchmark):
+    method = read_plan(write_benchmark()).methods[1]
+    assert method.label == "finetune LR=0.05"
+    assert "LR = 0.05" in method.files["unlearning.py"]
+
+
+def test_early_stop_halves_the_epochs():
+    assert with_recipe({"epochs": 7, "milestones": [2, 5]}, "early-stop") == {"epochs": 4, "milestones": [2]}
+    assert with_recipe({"epochs": 8}, "both") == {"epochs": 4, "mixing": "cutmix"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"original"', '"finetun"', "there is no method 'finetun'; there are finetune"),
+        ("LR = 0.05", "RATE = 0.05", "no constant 'RATE'"),
+        ("LR = 0.05", 'LR = "fast"', "LR must be a finite number"),
+        ('"accuracy_gap"', '"acuracy_gap"', "no metric is called 'acuracy_gap'"),
+        ("n_models = 4", "n_models = 4\nseeds = 3", "seeds must be 1 or n_models"),
+        ("n_models = 4", "n_models = 4\nmodels = 3", "models: Extra inputs"),
+        ('"original"', '"original", "original"', "method 'original' is there twice"),
+        ("[[cell]]", '[tables]\ngroups = ["klom"]\n[[cell]]', "'klom', which is not among metrics"),
+    ],
+)
+def test_a_wrong_value_is_named(old, new, said):
+    with pytest.raises(InvalidBenchmarkFile) as caught:
+        parse_benchmark(BENCHMARK.replace(old, new, 1))
+    assert said in caught.value.detail
+
+
+def test_a_missing_competition_file_names_its_cell(write_benchmark):
+    path = write_benchmark()
+    path.write_text(path.read_text().replace("tiny_competition", "other"))
+    with pytest.raises(InvalidBenchmarkFile, match=r"cell 1 \(other.toml\): the competition file cannot be read"):
+        read_plan(path)
+
+
+def test_a_wrong_override_names_its_cell(write_benchmark):
+    path = write_benchmark()
+    path.write_text(path.read_text() + "training = { epochs = 0 }\n")
+    with pytest.raises(InvalidCompetitionFile, match=r"cell 1 .*\n.*training\.epochs"):
+        read_plan(path)
+
+
+def test_a_missing_method_file_is_named(write_benchmark):
+    path = write_benchmark()
+    (path.parent / "broken.py").unlink()
+    with pytest.raises(InvalidBenchmarkFile, match=r"method file .*broken\.py cannot be read"):
+        read_plan(path)
+
+
+def test_the_estimate_counts_equal_cells_once(write_benchmark):
+    path = write_benchmark()
+    alone = estimate(read_plan(path))
+    path.write_text(path.read_text() + '[[cell]]\nname = "again"\ncompetition = "tiny_competition.toml"\n')
+    both = estimate(read_plan(path))
+    assert len(both.cells) == 2
+    assert (both.runs, both.time_s) == (alone.runs, alone.time_s)
+    assert alone.runs == 12
+    assert alone.time_s > 0

@@ -1,0 +1,72 @@
+"""`lethe benchmark`: validate, status, table, plot, report and check on a benchmark that was run."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lethe.cli import benchmark_commands
+from lethe.errors import InvalidInput
+from tests.lethe.benchmark.conftest import finished  # noqa: F401  a fixture of another folder
+
+runner = CliRunner()
+
+
+def invoke(*arguments):
+    app = typer.Typer()
+    benchmark_commands.register_commands(app)
+    return runner.invoke(app, ["benchmark", *map(str, arguments)])
+
+
+def test_validate_counts_runs(finished):  # noqa: F811
+    found = json.loads(invoke("validate", finished[0], "--json").stdout)
+    assert found["runs"] == 12
+    assert found["cells"][0]["models"] == 9
+
+
+def test_status_names_every_failure(finished):  # noqa: F811
+    path, out = finished
+    found = json.loads(invoke("status", path, "--out", out, "--json").stdout)
+    assert found["left"] == 0
+    assert found["failures"][0].startswith("tiny, broken: F: run 0: exception (")
+
+
+def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
+    path, out = finished
+    result = invoke("run", path, "--out", out, "--sandbox", "none")
+    assert result.exit_code == 0
+    assert "nothing" in result.stdout
+
+
+def test_tables_come_from_the_folder_alone(finished):  # noqa: F811
+    lines = invoke("table", finished[1], "--groups", "--format", "csv").stdout.splitlines()
+    assert lines[0].startswith("Method,retdev G1")
+    assert {line.split(",")[0] for line in lines[1:4]} == {"original", "finetune LR=0.05", "broken"}
+
+
+def test_an_unknown_format_is_refused(finished):  # noqa: F811
+    result = invoke("table", finished[1], "--format", "pdf")
+    assert isinstance(result.exception, InvalidInput)
+    assert result.exception.detail == "there is no format 'pdf'; there are md, csv, latex, json"
+
+
+def test_a_plot_is_written(finished, tmp_path):  # noqa: F811
+    assert invoke("plot", finished[1], "pareto", tmp_path / "p.svg").exit_code == 0
+    assert (tmp_path / "p.svg").read_text().count("<svg") == 1
+
+
+def test_check_reads_a_report(finished, tmp_path):  # noqa: F811
+    assert invoke("report", finished[1], "--page", tmp_path / "r.html").exit_code == 0
+    result = invoke("check", tmp_path / "r.html", "--json")
+    found = json.loads(result.stdout)
+    broken = [each for each in found if each["hard"] and each["holds"] is False]
+    assert result.exit_code == (benchmark_commands.FAILED if broken else 0)
+    assert any(each["holds"] is True for each in found)
+
+
+@pytest.mark.parametrize("command", ["table", "check", "report"])
+def test_a_folder_without_results_is_refused(command, tmp_path):
+    result = invoke(command, tmp_path)
+    assert isinstance(result.exception, InvalidInput)
+    assert "holds no benchmark's results" in result.exception.detail

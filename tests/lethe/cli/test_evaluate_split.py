@@ -1,0 +1,37 @@
+"""`lethe evaluate --split`: checkpoints against the references of a prepared split."""
+
+import json
+from pathlib import Path
+
+import safetensors.torch
+from typer.testing import CliRunner
+
+from lethe.cli.main import build_app
+from lethe.evaluation.inference import load_original
+
+
+def run(*words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(build_app(), ["evaluate", *words])
+    return found.exit_code, found.output
+
+
+def test_original_models_are_as_far_as_the_original_reference(prepared: Path, tmp_path: Path) -> None:
+    for number in range(5):
+        safetensors.torch.save_file(load_original(prepared), tmp_path / f"model-{number}.safetensors")
+    status, output = run("--split", str(prepared), "--models", str(tmp_path), "-m", "klom", "--json")
+    assert status == 0, output
+    found = json.loads(output)["metrics"]["klom"]
+    assert found["result"]["value"] == found["original"]["value"]
+    assert found["oracle"]["value"] > 0
+
+
+def test_split_without_models_is_refused(prepared: Path) -> None:
+    status, output = run("--split", str(prepared))
+    assert status == 1
+    assert "--models" in output
+
+
+def test_missing_retrained_models_are_named(tmp_path: Path) -> None:
+    status, output = run("--unlearned", str(tmp_path / "u.npz"))
+    assert status == 1
+    assert "--retrained" in output

@@ -1,0 +1,111 @@
+"""`lethe methods`: list, show, submit, stitch, run."""
+
+import json
+import zipfile
+from contextlib import contextmanager
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lethe.cli import methods_commands
+from lethe.errors import InvalidInput, NotFound
+from lethe.methods.catalogue import method_ids, method_source
+
+runner = CliRunner()
+
+
+def invoke(*arguments):
+    app = typer.Typer()
+    methods_commands.register_commands(app)
+    return runner.invoke(app, ["methods", *map(str, arguments)])
+
+
+class RecordingClient:
+    def __init__(self):
+        self.sent = []
+
+    def submit(self, slug, path, *, message):
+        self.sent.append((slug, path.name, path.read_text(), message))
+        return {"id": "abc", "quota": {}}
+
+
+@pytest.fixture
+def client(monkeypatch):
+    recording = RecordingClient()
+
+    @contextmanager
+    def connected(url):
+        yield recording
+
+    monkeypatch.setattr(methods_commands, "connected", connected)
+    return recording
+
+
+def test_list_names_every_method():
+    listed = json.loads(invoke("list", "--json").stdout)
+    assert [method["id"] for method in listed] == list(method_ids())
+    text = invoke("list").stdout
+    assert all(method_id in text for method_id in method_ids())
+
+
+def test_show_tells_what_a_method_does_and_its_ranges():
+    text = invoke("show", "scrub").stdout
+    assert "SCRUB: move away from the original network" in text
+    assert "for each retain batch: step on GAMMA * ce" in text
+    assert "log(1e-05, 0.1)" in text
+    assert json.loads(invoke("show", "scrub", "--json").stdout)["id"] == "scrub"
+
+
+def test_show_code_prints_the_file_with_settings():
+    assert invoke("show", "ssd", "--code").stdout == method_source("ssd")
+    assert "\nALPHA = 3.0  #" in invoke("show", "ssd", "--set", "ALPHA=3").stdout
+
+
+def test_show_of_an_unknown_method_is_refused():
+    assert isinstance(invoke("show", "nothing").exception, NotFound)
+
+
+def test_submit_sends_the_rendered_file(client):
+    result = invoke("submit", "finetune", "-c", "digits", "--set", "LR=0.25", "--set", "EPOCHS=2")
+    assert result.exit_code == 0, result.output
+    slug, name, text, message = client.sent[0]
+    assert (slug, name, message) == ("digits", "finetune.py", "finetune LR=0.25 EPOCHS=2")
+    assert "\nLR = 0.25  #" in text
+    assert "\nEPOCHS = 2  #" in text
+
+
+def test_submit_refuses_a_wrong_setting_before_it_connects(client):
+    assert isinstance(invoke("submit", "finetune", "-c", "digits", "--set", "LR=x").exception, InvalidInput)
+    assert client.sent == []
+
+
+def test_stitch_writes_an_archive(tmp_path):
+    out = tmp_path / "stitched.zip"
+    result = json.loads(invoke("stitch", "msg", "cfw", "-o", out, "--match-lr", "--json").stdout)
+    assert result["kind"] == "phases"
+    with zipfile.ZipFile(out) as archive:
+        assert "loss_scale" in archive.read("unlearning.py").decode()
+
+
+def test_run_prints_measures_of_a_split(prepared):
+    result = invoke("run", "finetune", "--split", prepared, "--set", "LR=0.1", "-n", "2", "--json")
+    facts = json.loads(result.stdout)
+    assert len(facts["runs"]) == 2
+    assert facts["runs"][0]["distance"] > 0
+
+
+def test_tune_finds_settings_on_a_split(prepared, tmp_path):
+    path = tmp_path / "study.json"
+    result = invoke(
+        "tune", "finetune", "--split", prepared, "-n", "2", "--budget-s", "0.001", "--study", path, "--json"
+    )
+    assert result.exit_code == 0, result.exception
+    found = json.loads(result.stdout)
+    assert set(found["best"]["settings"]) == {"LR", "EPOCHS", "WEIGHT_DECAY"}
+    assert json.loads(path.read_text())["trials"] == [found["best"]]
+
+
+def test_tune_refuses_an_unknown_search(prepared):
+    error = invoke("tune", "finetune", "--split", prepared, "--search", "genetic").exception
+    assert "random, grid, optuna" in str(error)

@@ -1,0 +1,48 @@
+"""What the competition file refuses because two of its sections do not fit together."""
+
+import pytest
+
+from lethe.competition.file import Splits, parse_competition
+from lethe.errors import InvalidCompetitionFile
+
+TOML = """
+slug = "small"
+title = "Small"
+opens_at = 2026-01-01T00:00:00Z
+closes_at = 2026-02-01T00:00:00Z
+[dataset]
+name = "digits"
+[network]
+name = "mlp"
+[training]
+epochs = 1
+learning_rate = 0.1
+[metric]
+setup = "{setup}"
+[submissions]
+modes = {modes}
+"""
+
+
+@pytest.mark.parametrize("modes", ['["notebook"]', '["function", "notebook"]'])
+def test_reuse_n_n_with_notebook_mode_is_refused(modes: str) -> None:
+    with pytest.raises(InvalidCompetitionFile, match='take "notebook" out of submissions') as refused:
+        parse_competition(TOML.format(setup="reuse-n-n", modes=modes))
+    assert 'metric.setup "reuse-n-n"' in refused.value.detail
+
+
+@pytest.mark.parametrize(("setup", "modes"), [("reuse-n-n", '["function"]'), ("reuse-n-1", '["function", "notebook"]')])
+def test_either_alone_is_taken(setup: str, modes: str) -> None:
+    assert parse_competition(TOML.format(setup=setup, modes=modes)).metric.setup == setup
+
+
+@pytest.mark.parametrize("setup", ["full", "bootstrap", "reuse"])
+def test_unsupported_setup_error_names_the_supported_ones(setup: str) -> None:
+    with pytest.raises(InvalidCompetitionFile, match="'reuse-n-1' or 'reuse-n-n'"):
+        parse_competition(TOML.format(setup=setup, modes='["function"]'))
+
+
+def test_missing_seed_is_drawn_at_random() -> None:
+    seeds = {Splits().seed for _ in range(100)}
+    assert len(seeds) == 100
+    assert max(seed.bit_length() for seed in seeds) > 100

@@ -1,0 +1,40 @@
+"""[report]: which metrics a competition may ask for."""
+
+import pytest
+from pydantic import ValidationError
+
+from tests.lethe.conftest import competition
+
+
+def refusal(**report: object) -> str:
+    with pytest.raises(ValidationError) as caught:
+        competition(report=report)
+    return str(caught.value)
+
+
+def test_levels_are_those_that_the_metrics_need() -> None:
+    assert competition().report.capture_levels == ()
+    assert competition(report={"metrics": ["retdev"]}).report.capture_levels == (1,)
+    asked = competition(report={"metrics": ["targeted_error", {"id": "klom", "bins": 10}]})
+    assert 3 in asked.report.capture_levels
+    assert asked.report.metrics[1].parameters == {"bins": 10}
+
+
+def test_given_level_includes_those_below() -> None:
+    assert competition(report={"capture": 2}).report.capture_levels == (1, 2)
+
+
+def test_unknown_metric_is_refused_with_near_names() -> None:
+    assert "klom" in refusal(metrics=["klomm"])
+
+
+def test_wrong_parameter_is_refused_by_name() -> None:
+    assert "colour" in refusal(metrics=[{"id": "klom", "colour": 3}])
+
+
+def test_metric_of_several_submissions_is_refused() -> None:
+    assert "several submissions" in refusal(metrics=["hardness"])
+
+
+def test_metric_that_needs_a_probe_is_refused() -> None:
+    assert "level 4" in refusal(metrics=["relearn_time"])

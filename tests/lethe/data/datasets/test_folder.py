@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lethe.competition.file import Dataset
+from lethe.data.datasets.registry import open_dataset
+from lethe.data.errors import InvalidDataset
+
+
+def paint(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (8, 8)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(4):
+        paint(tmp_path / "pictures" / f"{number}.png", (10 * number, 20, 30), size=(12, 6))
+    (tmp_path / "images.csv").write_text(
+        "path,label,who,set,age\n"
+        "pictures/0.png,dog,ann,train,3\npictures/1.png,cat,bob,train,4\n"
+        "pictures/2.png,cat,ann,train,5\npictures/3.png,dog,cyd,test,6\n"
+    )
+    return tmp_path
+
+
+def options(folder: Path, **more: object) -> Dataset:
+    return Dataset(name="folder", options={"root": str(folder), "cache": str(folder / "cache"), "size": 8, **more})
+
+
+def test_folder_reads_pictures_labels_persons_and_test_rows(folder: Path) -> None:
+    dataset = open_dataset(options(folder, person_column="who", test_column="set", extra_columns=["age"]))
+    assert dataset.images.shape == (4, 3, 8, 8)
+    assert dataset.images[:, 0, 3, 3].tolist() == [0, 10, 20, 30]
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.labels.tolist() == [1, 0, 0, 1]
+    assert dataset.persons.tolist() == [0, 1, 0, 2]
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False, False, False, True]
+    assert dataset.columns["age"].tolist() == [3, 4, 5, 6]
+
+
+def test_pictures_are_memory_mapped_and_decoded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = open_dataset(options(folder))
+    assert isinstance(first.images, np.memmap)
+    monkeypatch.setattr("lethe.data.datasets.image_files.decode_picture", lambda *_, **__: pytest.fail("again"))
+    assert np.array_equal(open_dataset(options(folder)).images, first.images)
+
+
+def test_a_changed_picture_is_decoded_again(folder: Path) -> None:
+    open_dataset(options(folder))
+    paint(folder / "pictures/0.png", (200, 0, 0), size=(30, 30))
+    assert open_dataset(options(folder)).images[0, 0, 0, 0] == 200
+
+
+def test_grey_pictures_have_one_channel(folder: Path) -> None:
+    assert open_dataset(options(folder, channels=1)).input_shape == (1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("path,label\n../secret.png,a\n", "outside"),
+        ("path,label\npictures/9.png,a\n", "does not exist"),
+        ("path,klass\npictures/0.png,a\n", "no column 'label': it has path, klass"),
+        ("path,label\npictures/0.png,\n", "line 2: column 'label' is empty"),
+        ("path,label\n", "no rows"),
+        ("path,label\nimages.csv,a\n", "cannot be read as an image"),
+        ("path,label\npictures/0.png,a\npictures/0.png,b\n", "path 'pictures/0.png' occurs twice"),
+        ("path,label\ndeep.png,a\n", r"deep.png has more than 8 bits a pixel \(mode I;16\)"),
+        ("path,label\nbroken.png,a\n", "broken.png cannot be read as an image"),
+    ],
+)
+def test_a_wrong_table_is_named(folder: Path, table: str, message: str) -> None:
+    Image.fromarray(np.full((8, 8), 3000, np.uint16)).save(folder / "deep.png")
+    whole = (folder / "pictures/0.png").read_bytes()
+    (folder / "broken.png").write_bytes(whole[:40] + b"\0" * 30 + whole[70:])
+    (folder / "images.csv").write_text(table)
+    with pytest.raises(InvalidDataset, match=message):
+        open_dataset(options(folder))
+
+
+def test_names_are_text_and_numbers_are_in_their_order(folder: Path) -> None:
+    (folder / "images.csv").write_text(
+        "path,label,who,set\npictures/0.png,10,007,TRAIN\npictures/1.png,9,7,val\n"
+        "pictures/2.png,9,NA,train\npictures/3.png,10,nan,Test\n"
+    )
+    dataset = open_dataset(options(folder, person_column="who", test_column="set"))
+    assert dataset.class_names == ("9", "10")
+    assert dataset.labels.tolist() == [1, 0, 0, 1]
+    assert len(set(dataset.persons.tolist())) == 4
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False, False, False, True]
+
+
+def test_a_set_that_is_neither_test_nor_training_is_named(folder: Path) -> None:
+    (folder / "images.csv").write_text("path,label,set\npictures/0.png,a,train\npictures/1.png,b,held-out\n")
+    with pytest.raises(InvalidDataset, match="line 3: set is 'held-out', which says neither test nor training"):
+        open_dataset(options(folder, test_column="set"))
+
+
+def test_a_missing_folder_says_what_to_put_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataset, match="Put there: a CSV with columns path, label"):
+        open_dataset(options(tmp_path))
+
+
+@pytest.fixture
+def kaggle(tmp_path: Path) -> Path:
+    rows = {
+        "retain": [("1-0", 0, 20, 7), ("1-1", 3, 40, 8)],
+        "forget": [("2-0", 0, 22, 9)],
+        "validation": [("2-1", 9, 70, 7)],
+    }
+    for name, pictures in rows.items():
+        lines = ["image_id,age_group,age,person_id", *(",".join(map(str, row)) for row in pictures)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    for number, place in enumerate(("1/0", "1/1", "2/0", "2/1")):
+        paint(tmp_path / "images" / f"{place}.png", (number, 0, 0), size=(32, 32))
+    return tmp_path
+
+
+def test_kaggle_layout_is_read_in_the_order_of_its_tables(kaggle: Path) -> None:
+    dataset = open_dataset(Dataset(name="kaggle", options={"root": str(kaggle), "cache": str(kaggle / "cache")}))
+    assert dataset.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+    assert dataset.labels.tolist() == [0, 3, 0, 9]
+    assert dataset.persons.tolist() == [0, 1, 2, 0]
+    assert dataset.n_classes == 10
+    assert (dataset.input_scale, dataset.input_shift) == (1.0, 0.0)
+
+
+def test_kaggle_refuses_an_image_id_that_is_a_path(kaggle: Path) -> None:
+    (kaggle / "forget.csv").write_text("image_id,age_group,age,person_id\n../a-b,0,1,1\n")
+    with pytest.raises(InvalidDataset, match="must have the form a-b"):
+        open_dataset(Dataset(name="kaggle", options={"root": str(kaggle)}))

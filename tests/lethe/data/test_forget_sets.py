@@ -1,0 +1,116 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lethe.competition.file import ForgetSet
+from lethe.data.errors import InvalidSplit
+from lethe.data.forget_sets import Drawn, draw_forget_set
+from tests.lethe.data.test_partition import toy
+
+TRAIN = np.arange(80)
+
+
+def draw(
+    *, visibility: Any = "public", taken: tuple[int, ...] = (), seed: int = 0, persons: int = 25, **forget: Any
+) -> Drawn:
+    return draw_forget_set(
+        toy(persons=persons),
+        TRAIN,
+        np.array(taken, dtype=np.int64),
+        ForgetSet(**forget),
+        visibility=visibility,
+        generator=np.random.default_rng(seed),
+    )
+
+
+def test_class_skew_draws_the_heavy_class_more_often() -> None:
+    counts = sum(
+        np.bincount(draw(by="random", fraction=0.1, class_skew={"0": 9.0}, seed=seed).indices % 4, minlength=4)
+        for seed in range(40)
+    )
+    share = counts[0] / counts.sum()
+    assert 0.55 < share < 0.85  # 9 / 12 at first, less as the class is used up
+
+
+def test_weight_zero_is_never_drawn() -> None:
+    assert not (draw(by="random", fraction=0.5, class_skew={"2": 0.0}).indices % 4 == 2).any()
+
+
+def test_more_than_can_be_drawn_is_an_error() -> None:
+    skew = {"0": 0.0, "1": 0.0, "2": 0.0}
+    with pytest.raises(InvalidSplit, match="40 images are to be forgotten, but only 20 can be drawn"):
+        draw(by="random", fraction=0.5, class_skew=skew)
+
+
+@pytest.mark.parametrize("skew", [{"4": 1.0}, {"blue": 1.0}])
+def test_unknown_class_in_skew_is_named(skew: dict[str, float]) -> None:
+    with pytest.raises(InvalidSplit, match=r"allowed are 0\.\.3"):
+        draw(by="random", fraction=0.1, class_skew=skew)
+
+
+def test_a_negative_weight_is_named() -> None:
+    with pytest.raises(InvalidSplit, match=r"class 1 must be >= 0, was -2\.0"):
+        draw(by="random", fraction=0.1, class_skew={"1": -2.0})
+
+
+def test_by_person_takes_all_of_a_persons_training_images() -> None:
+    drawn = draw(by="person", fraction=0.1)
+    persons = set(drawn.indices % 25)
+    assert set(drawn.indices) == {i for i in TRAIN if i % 25 in persons}
+
+
+def test_by_person_smaller_than_any_person_is_an_error() -> None:
+    with pytest.raises(InvalidSplit, match="allows 8 images, but the smallest person has 40"):
+        draw(by="person", fraction=0.1, persons=2)
+
+
+def test_persons_already_taken_are_not_drawn_again() -> None:
+    drawn = draw(by="person", fraction=0.5, taken=(0, 1, 2))
+    assert not set(drawn.indices % 25) & {0, 1, 2}
+
+
+def test_by_class_forgets_each_visibilitys_own_classes() -> None:
+    forget = {"by": "class", "classes": (1,), "private_classes": (2,)}
+    assert set(draw(**forget).indices % 4) == {1}
+    assert len(draw(**forget).indices) == 20
+    assert set(draw(visibility="private", **forget).indices % 4) == {2}
+
+
+def test_by_class_needs_private_classes() -> None:
+    with pytest.raises(InvalidSplit, match="private_classes must name"):
+        draw(visibility="private", by="class", classes=(1,))
+
+
+def test_by_ids_takes_these_rows() -> None:
+    assert list(draw(by="ids", ids=(7, 3)).indices) == [3, 7]
+
+
+def test_by_ids_names_a_row_outside_training() -> None:
+    with pytest.raises(InvalidSplit, match="1 of 2 forget ids are not in this split's training set, the first is 95"):
+        draw(by="ids", ids=(3, 95))
+
+
+def test_interclass_confusion_swaps_labels_of_the_forget_set() -> None:
+    drawn = draw(by="interclass-confusion", fraction=0.2, classes=(0, 1))
+    labels = toy().labels
+    changed = np.flatnonzero(drawn.labels != labels)
+    assert np.array_equal(changed, drawn.indices)
+    assert len(drawn.indices) == 16
+    assert np.array_equal(drawn.labels[changed], 1 - labels[changed])
+    assert (labels[changed] == 0).sum() == 8
+
+
+@pytest.mark.parametrize("classes", [(), (1,), (1, 1), (0, 1, 2)])
+def test_interclass_confusion_needs_two_classes(classes: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidSplit, match="needs two classes"):
+        draw(by="interclass-confusion", classes=classes)
+
+
+def test_iid_confusion_gives_every_image_another_class() -> None:
+    drawn = draw(by="iid-confusion", fraction=0.2)
+    labels = toy().labels
+    changed = np.flatnonzero(drawn.labels != labels)
+    assert np.array_equal(changed, drawn.indices)
+    assert len(changed) == 16
+    assert np.ptp(np.bincount(labels[changed], minlength=toy().n_classes)) <= 1

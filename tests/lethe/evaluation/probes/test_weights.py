@@ -1,0 +1,53 @@
+import pytest
+import torch
+from torch import nn
+
+from lethe.evaluation.probes.weights import parameter_arrays, weight_distances
+from lethe.metrics.invalid_input import InvalidMetricInput
+
+
+def network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def states(*seeds: int) -> list[dict[str, torch.Tensor]]:
+    return [network(seed).state_dict() for seed in seeds]
+
+
+def test_buffers_are_no_parameters():
+    arrays = parameter_arrays(states(1)[0], network(0))
+    assert set(arrays) == {"0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"}
+
+
+def test_distances_equal_those_of_the_parameter_vectors():
+    first, second = network(1), network(2)
+    found = weight_distances(first, unlearned=[first.state_dict()], retrained=[second.state_dict()])
+    vectors = [torch.cat([p.detach().double().flatten() for p in net.parameters()]) for net in (first, second)]
+    assert found["unlearned_retrained"].tolist() == pytest.approx([float((vectors[0] - vectors[1]).norm())])
+    assert set(found) == {"unlearned_retrained"}
+
+
+def test_original_and_oracle_give_the_scale():
+    found = weight_distances(
+        network(0), unlearned=states(1, 2), retrained=states(3, 4), original=states(5), oracle=states(6, 7)
+    )
+    assert set(found) == {"unlearned_retrained", "original_retrained", "retrained_oracle"}
+    assert all(values.shape == (2,) and (values > 0).all() for values in found.values())
+
+
+def test_half_precision_weights_are_read():
+    half = {name: value.half() for name, value in states(1)[0].items()}
+    assert weight_distances(network(0), unlearned=[half], retrained=[half])["unlearned_retrained"].tolist() == [0.0]
+
+
+def test_unequal_numbers_of_models_are_refused():
+    with pytest.raises(InvalidMetricInput, match="as many models"):
+        weight_distances(network(0), unlearned=states(1, 2), retrained=states(3))
+
+
+def test_state_dict_without_a_parameter_is_refused():
+    state = states(1)[0]
+    del state["2.bias"]
+    with pytest.raises(InvalidMetricInput, match=r"lacks the parameter 2\.bias"):
+        parameter_arrays(state, network(0))

@@ -1,0 +1,181 @@
+"""Arrays of a language model: losses against a plain loop, generation against one that reads everything each time."""
+
+import numpy as np
+import pytest
+import torch
+
+from lethe.data.answer_batches import pad_answers
+from lethe.data.question_answers import QuestionAnswer
+from lethe.data.text_errors import InvalidLanguageModel, InvalidText
+from lethe.evaluation.answer_losses import answer_logits, answer_losses, answer_statistics, sequence_losses
+from lethe.evaluation.generation import generate_greedily
+from lethe.evaluation.gradient_norms import gradient_norms
+from lethe.evaluation.language_model_weights import check_returned_weights
+from lethe.evaluation.text import confidences, question_arrays, stack_runs, token_arrays, tokenize_questions
+from lethe.networks.llama import Llama
+from lethe.training.causal_lm import FineTuning, fine_tune
+from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, tiny_network, tokens_of
+
+ANSWERS = [tokens_of(person, " ".join(["lives"] * (i % 3) + ["in", "Rome"])) for i, person in enumerate(PERSONS)]
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Llama:
+    network = tiny_network()
+    recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
+    fine_tune(network, [tokens_of(person) for person in PERSONS], recipe, seed=0, padding_id=1)
+    return network.eval()
+
+
+def plain_statistics(network: Llama, tokens: tuple[int, ...], start: int) -> tuple[list[float], list[bool]]:
+    with torch.no_grad():
+        log_p = network(torch.tensor([tokens]))[0].log_softmax(-1)
+    places = range(start, len(tokens))
+    return [float(log_p[t - 1, tokens[t]]) for t in places], [int(log_p[t - 1].argmax()) == tokens[t] for t in places]
+
+
+def test_answer_losses_equal_a_plain_loop() -> None:
+    network = tiny_network()
+    expected = [-np.mean(plain_statistics(network, one.tokens, one.answer_start)[0]) for one in ANSWERS]
+    for batch_size in (1, 3, 8):
+        assert answer_losses(network, ANSWERS, padding_id=1, batch_size=batch_size) == pytest.approx(expected, abs=1e-5)
+
+
+def test_answer_statistics_equal_a_plain_loop(learnt: Llama) -> None:
+    found = answer_statistics(learnt, ANSWERS, padding_id=1, batch_size=3)
+    for row, one in enumerate(ANSWERS):
+        log_p, correct = plain_statistics(learnt, one.tokens, one.answer_start)
+        n = one.answer_tokens
+        assert found.n_tokens[row] == n
+        assert found.loss[row] == pytest.approx(-np.mean(log_p), abs=1e-5)
+        assert found.token_log_probability[row, : n - 1] == pytest.approx(log_p[:-1], abs=1e-5)
+        assert found.token_correct[row, : n - 1].tolist() == correct[:-1]
+        assert not found.token_log_probability[row, n - 1 :].any()
+
+
+def test_vocabulary_moments_are_of_log_p() -> None:
+    network, one = tiny_network(), ANSWERS[0]
+    found = answer_statistics(network, [one], padding_id=1)
+    with torch.no_grad():
+        log_p = network(torch.tensor([one.tokens]))[0, one.answer_start - 1].double().log_softmax(-1)
+    mean = float((log_p.exp() * log_p).sum())
+    assert found.token_mean[0, 0] == pytest.approx(mean, abs=1e-5)
+    assert found.token_variance[0, 0] == pytest.approx(float((log_p.exp() * (log_p - mean) ** 2).sum()), abs=1e-5)
+
+
+def test_gradient_norms_equal_the_loss_per_step(learnt: Llama) -> None:
+    network, step = tiny_network(), 1e-4
+    norms = gradient_norms(network, ANSWERS[:2], padding_id=1)
+    before = answer_losses(network, ANSWERS[:1], padding_id=1)[0]
+    logits, labels, _ = answer_logits(network, pad_answers(ANSWERS[:1], padding_id=1))
+    torch.nn.functional.cross_entropy(logits, labels).backward()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.sub_(step * parameter.grad / norms[0])
+    assert (before - answer_losses(network, ANSWERS[:1], padding_id=1)[0]) / step == pytest.approx(norms[0], rel=0.05)
+    known = [tokens_of(person) for person in PERSONS]
+    assert gradient_norms(learnt, known, padding_id=1).max() < gradient_norms(tiny_network(), known, padding_id=1).min()
+
+
+def test_sequence_losses_count_labels() -> None:
+    logits = torch.zeros(1, 4, 5)
+    loss, n_tokens = sequence_losses(logits, torch.tensor([[-100, -100, 3, 1]]))
+    assert loss.tolist() == pytest.approx([2 * np.log(5)])
+    assert n_tokens.tolist() == [2]
+
+
+def plain_generation(network: Llama, prompt: list[int], n_tokens: int) -> list[int]:
+    tokens: list[int] = []
+    with torch.no_grad():
+        while len(tokens) < n_tokens and len(prompt) + len(tokens) < CONTEXT:
+            following = int(network(torch.tensor([prompt + tokens]))[0, -1].argmax())
+            if following == 1:
+                break
+            tokens.append(following)
+    return tokens
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+@pytest.mark.parametrize("seed", [None, 0, 3])
+def test_generation_equals_a_plain_loop(learnt: Llama, batch_size: int, seed: int | None) -> None:
+    network = learnt if seed is None else tiny_network(seed)
+    prompts = [list(one.tokens[: one.answer_start + i % 3]) for i, one in enumerate(ANSWERS)]
+    found = generate_greedily(network, prompts, end_id=1, max_new_tokens=9, batch_size=batch_size)
+    assert found == [plain_generation(network, prompt, 9) for prompt in prompts]
+
+
+def test_generation_stops_at_the_context(learnt: Llama) -> None:
+    prompt = [2] * (CONTEXT - 2)
+    assert len(generate_greedily(learnt, [prompt, [0] * CONTEXT], end_id=99, max_new_tokens=5)[1]) == 0
+    assert len(generate_greedily(learnt, [prompt], end_id=99, max_new_tokens=5)[0]) == 2
+
+
+def test_question_arrays_of_a_learnt_model(learnt: Llama) -> None:
+    tokenizer = WordTokenizer()
+    questions = tokenize_questions("forget", PERSONS, tokenizer, context=CONTEXT)
+    arrays, generated = question_arrays(learnt, questions, tokenizer, max_new_tokens=8)
+    assert generated == [person.answer for person in PERSONS]
+    assert arrays["forget_rouge_recall"].tolist() == [1.0] * 8
+    assert arrays["forget_answer_loss"].max() < 0.2
+    assert arrays["forget_wrong_loss"].shape == (8, 2)
+    assert (arrays["forget_paraphrased_loss"] > arrays["forget_answer_loss"]).all()
+    own, shared = token_arrays(learnt, questions, tokenizer)
+    assert own["forget_token_correct"].all()
+    assert shared["forget_answer_tokens"].tolist() == [5] * 8
+    assert stack_runs([arrays, arrays])["forget_wrong_loss"].shape == (2, 8, 2)
+
+
+def test_question_arrays_of_no_questions(learnt: Llama) -> None:
+    tokenizer = WordTokenizer()
+    arrays, generated = question_arrays(learnt, tokenize_questions("world_facts", [], tokenizer, context=9), tokenizer)
+    assert generated == []
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "world_facts_answer_loss": (0,),
+        "world_facts_paraphrased_loss": (0,),
+        "world_facts_wrong_loss": (0, 1),
+        "world_facts_rouge_recall": (0,),
+    }
+
+
+def test_questions_need_equal_numbers_of_wrong_answers() -> None:
+    other = QuestionAnswer(PERSONS[0].question, PERSONS[0].answer)
+    with pytest.raises(InvalidText, match=r"forget questions have \[0, 2\] wrong answers"):
+        tokenize_questions("forget", [PERSONS[1], other], WordTokenizer(), context=CONTEXT)
+
+
+def test_confidence_is_higher_for_learnt_answers(learnt: Llama) -> None:
+    answers = [tokens_of(person) for person in PERSONS]
+    known, unknown = (confidences(answer_losses(net, answers, padding_id=1)) for net in (learnt, tiny_network()))
+    assert known.min() > 1 > unknown.max()
+
+
+def test_returned_weights_may_change_in_value() -> None:
+    check_returned_weights(tiny_network(0).state_dict(), tiny_network(1).state_dict())
+
+
+def test_returned_vocabulary_must_not_change() -> None:
+    weights = tiny_network().state_dict()
+    returned = {**weights, "embedding.weight": weights["embedding.weight"][:-1]}
+    with pytest.raises(InvalidLanguageModel, match="a vocabulary of 29 tokens, the original 30"):
+        check_returned_weights(weights, returned)
+
+
+def test_returned_head_must_stay_tied() -> None:
+    weights = tiny_network().state_dict()
+    head = weights["embedding.weight"].clone()
+    check_returned_weights(weights, {**weights, "head.weight": head}, tied=["head.weight"])
+    with pytest.raises(InvalidLanguageModel, match=r"head\.weight and embedding\.weight are one tensor"):
+        check_returned_weights(weights, {**weights, "head.weight": head + 1}, tied=["head.weight"])
+
+
+def test_returned_weights_must_be_complete_and_finite() -> None:
+    weights = tiny_network().state_dict()
+    lacking = {name: tensor for name, tensor in weights.items() if name != "norm.weight"}
+    with pytest.raises(InvalidLanguageModel, match=r"lacks norm\.weight"):
+        check_returned_weights(weights, lacking)
+    with pytest.raises(InvalidLanguageModel, match="has adapter, which the original has not"):
+        check_returned_weights(weights, {**weights, "adapter": torch.zeros(1)})
+    with pytest.raises(InvalidLanguageModel, match=r"norm\.weight is torch\.float16"):
+        check_returned_weights(weights, {**weights, "norm.weight": weights["norm.weight"].half()})
+    with pytest.raises(InvalidLanguageModel, match=r"norm\.weight holds a number that is not finite"):
+        check_returned_weights(weights, {**weights, "norm.weight": weights["norm.weight"] * np.inf})

@@ -1,0 +1,173 @@
+"""What the methods with a teacher, and those for the removal of a class, claim to do happens."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lethe.methods import bad_teacher, boundary_shrink, duck, scrub, unsir
+from tests.lethe.methods.tiny_data import accuracy, make_problem, mean_entropy, mean_loss, outputs
+
+
+def set_all(monkeypatch, module, **values):
+    for name, value in values.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def test_scrub_moves_the_forget_outputs_away_from_the_teacher(monkeypatch, trained):
+    distances = []
+    for max_steps in (0, 3):
+        problem = trained()
+        teacher = copy.deepcopy(problem.net)
+        set_all(monkeypatch, scrub, MAX_STEPS=max_steps, EPOCHS=3, LR=0.2, REWIND=False, DECAY_AT=())
+        torch.manual_seed(0)
+        scrub.unlearning(problem.net, *problem.data)
+        student, target = outputs(problem.net, problem.forget)[0], outputs(teacher, problem.forget)[0]
+        distances.append(float(scrub.distillation(student, target)))
+    assert distances[1] > 3 * distances[0]
+
+
+def test_scrub_keeps_the_retain_set(monkeypatch, trained):
+    problem = trained()
+    set_all(monkeypatch, scrub, LR=0.02, REWIND=False)
+    scrub.unlearning(problem.net, *problem.data)
+    assert accuracy(problem.net, problem.retain) > 0.9
+
+
+def test_scrub_rewinds_to_the_nearest_forget_error(trained):
+    problem = trained()
+    states = [{name: tensor + shift for name, tensor in problem.before.items()} for shift in (0.0, 1.0, 2.0)]
+    target = scrub.error(problem.net, problem.validation)
+    checkpoints = list(zip([target + 0.3, target - 0.02, target + 0.1], states, strict=True))
+    scrub.rewind(problem.net, checkpoints, problem.forget, problem.validation)
+    assert torch.equal(problem.net.state_dict()["1.weight"], states[1]["1.weight"])
+
+
+def test_scrub_error_counts_only_the_classes_asked_for(trained):
+    problem = trained()
+    with torch.no_grad():
+        problem.net[-1].bias.copy_(torch.tensor([1e6, 0, 0, 0]))  # everything is called class 0
+    assert scrub.error(problem.net, problem.validation, torch.tensor([0])) == 0.0
+    assert scrub.error(problem.net, problem.validation, torch.tensor([1, 2])) == 1.0
+
+
+def test_scrub_lowers_the_learning_rate_in_steps(monkeypatch, trained):
+    rates = []
+    monkeypatch.setattr(scrub, "set_lr", lambda optimizer, lr: rates.append(lr))
+    scrub.unlearning(trained().net, *trained().data)
+    assert rates == pytest.approx([5e-4, 5e-4, 5e-4, 5e-5, 5e-6])
+
+
+def test_bad_teacher_makes_the_forget_set_less_certain(monkeypatch, trained):
+    problem = trained()
+    set_all(monkeypatch, bad_teacher, LR=0.01, EPOCHS=40)
+    bad_teacher.unlearning(problem.net, *problem.data)
+    assert mean_entropy(problem.net, problem.forget) > 2 * mean_entropy(problem.net, problem.retain)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "resnet20", "vit"])
+def test_bad_teacher_is_drawn_again_entirely(kind):
+    net = make_problem(kind).net
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(7.0)
+    bad_teacher.reinitialise(net)
+    assert all((parameter != 7.0).all() for parameter in net.parameters())
+
+
+def test_bad_teacher_uses_the_stated_share_of_the_retain_set(trained):
+    problem = trained()
+    seen = list(bad_teacher.mixed(problem.net, problem.retain, problem.forget, share=0.25))
+    is_forget = torch.cat([flags for _, _, flags, _ in seen])
+    assert (int((~is_forget).sum()), int(is_forget.sum())) == (24, 24)
+    assert is_forget[:16].any()
+    assert not is_forget[:16].all()
+
+
+def test_mixed_batches_hold_the_examples_that_they_name(trained):
+    problem = trained()
+    for images, labels, is_forget, index in bad_teacher.mixed(problem.net, problem.retain, problem.forget):
+        for row in range(len(labels)):
+            dataset = (problem.forget if is_forget[row] else problem.retain).dataset
+            sample = dataset[int(index[row])]
+            assert torch.equal(sample["image"], images[row])
+            assert sample["age_group"] == labels[row]
+
+
+def test_boundary_shrink_labels_are_wrong_ones(trained):
+    problem = trained()
+    for sample in problem.forget:
+        nearest = boundary_shrink.nearest_wrong(problem.net, sample["image"], sample["age_group"])
+        assert (nearest != sample["age_group"]).all()
+
+
+def test_boundary_shrink_takes_the_class_across_the_boundary():
+    net = nn.Linear(2, 3, bias=False)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[1.0, 0.0], [0.9, 0.5], [-1.0, 0.0]]))
+    images, labels = torch.tensor([[1.0, 0.0], [2.0, 0.1]]), torch.tensor([0, 0])
+    assert boundary_shrink.nearest_wrong(net, images, labels).tolist() == [1, 1]
+
+
+def test_boundary_shrink_forgets_without_the_retain_set(monkeypatch, trained, unread):
+    problem = trained()
+    monkeypatch.setattr(boundary_shrink, "LR", 0.02)
+    boundary_shrink.unlearning(problem.net, unread, problem.forget, unread)
+    assert accuracy(problem.net, problem.forget) < 0.5
+
+
+def test_unsir_noise_is_worse_for_its_class_than_plain_noise(trained):
+    problem = trained()
+    example, labels = next(iter(problem.retain))["image"], torch.arange(4).repeat(8)
+    torch.manual_seed(0)
+    worst = unsir.worst_noise(problem.net, example, labels)
+    plain = example.mean() + example.std() * torch.randn_like(worst)
+    losses = [functional.cross_entropy(problem.net(images), labels).item() for images in (worst, plain)]
+    assert losses[0] > 1.5 * losses[1]
+
+
+def test_unsir_erases_the_class_of_the_forget_set(trained):
+    problem = trained()
+    unsir.erase(problem.net, *problem.data, {})
+    assert mean_loss(problem.net, problem.forget) > 3 * mean_loss(trained().net, problem.forget)
+
+
+def test_unsir_repairs(monkeypatch, trained):
+    problem = trained()
+    monkeypatch.setattr(unsir, "REPAIR_EPOCHS", 10)
+    unsir.unlearning(problem.net, *problem.data)
+    assert accuracy(problem.net, problem.retain) > 0.7
+
+
+def test_duck_distance_is_to_the_nearest_wrong_centroid():
+    centres = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    features, labels = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 0])
+    assert float(duck.distance_to_wrong(features, labels, centres)) == pytest.approx((1.0 + 0.0) / 2)
+
+
+def test_duck_centroids_are_mean_inputs_of_the_last_layer(trained):
+    problem = trained()
+    with duck.ClassifierInputs(problem.net) as features:
+        centres = duck.centroids(problem.net, problem.retain, features)
+    dataset = problem.retain.dataset
+    hidden = problem.net[2](problem.net[1](problem.net[0](dataset.inputs(slice(None)))))
+    expected = torch.stack([hidden[dataset.stored.labels == label].mean(0) for label in range(4)])
+    torch.testing.assert_close(centres, expected.detach())
+
+
+def test_duck_pulls_forget_features_away_from_their_class(monkeypatch, trained):
+    problem = trained()
+    set_all(monkeypatch, duck, LR=0.01, EPOCHS=10)
+    monkeypatch.setattr(duck, "accuracy", lambda net, loader: float(loader is problem.forget))
+    duck.unlearning(problem.net, *problem.data)
+    assert accuracy(problem.net, problem.forget) < accuracy(problem.net, problem.retain) - 0.3
+
+
+def test_duck_stops_once_forget_accuracy_is_down_to_validation(monkeypatch, trained):
+    epochs = []
+    monkeypatch.setattr(duck, "accuracy", lambda net, loader: 0.5)
+    monkeypatch.setattr(duck, "one_epoch", lambda *given: epochs.append(given))
+    duck.unlearning(trained().net, *trained().data)
+    assert len(epochs) == 1

@@ -1,0 +1,45 @@
+"""A method on a prepared split, in a process of its own. Each start costs seconds: what needs none is beside."""
+
+import pytest
+from safetensors.torch import load_file
+
+from lethe.errors import InvalidInput
+from lethe.methods.local_run import run_on_split
+from lethe.methods.rendering import render
+from lethe.methods.stitching import stitch
+
+
+def test_runs_on_a_split_are_measured_and_kept(prepared, tmp_path):
+    files = {"langevin.py": render("langevin", {"EPOCHS": 1, "SIGMA": 0.1})}
+    done = run_on_split(files, prepared, runs=2, weights_dir=tmp_path / "models")
+    first, second = (load_file(tmp_path / "models" / f"unlearned_{run}.safetensors") for run in range(2))
+    original = load_file(prepared / "visible" / "original_model.safetensors")
+    squares = [
+        sum(float((model[name] - original[name]).square().sum()) for name in original) for model in (first, second)
+    ]
+    assert [run["distance"] ** 2 for run in done.runs] == pytest.approx(squares, rel=1e-4)
+    assert any((first[name] != second[name]).any() for name in original)
+    assert all(0 <= run["forget_accuracy"] <= 1 and run["wall_time_s"] > 0 for run in done.runs)
+    facts = done.as_json()
+    assert facts["run_time_efficiency"] == done.retraining_time_s / done.median("wall_time_s")
+
+
+def test_stitched_files_run_on_a_split(prepared):
+    assert run_on_split(stitch("random_label", "langevin").files, prepared).runs[0]["distance"] > 0
+
+
+def test_a_failing_method_is_one_sentence(prepared):
+    files = {"ct.py": render("ct", {})}
+    with pytest.raises(InvalidInput, match="the method failed: ValueError: ct transposes square convolution kernels"):
+        run_on_split(files, prepared)
+
+
+def test_a_method_that_does_not_end_is_stopped(prepared):
+    files = {"slow.py": "import time\ndef unlearning(*given):\n    time.sleep(600)\n"}
+    with pytest.raises(InvalidInput, match="did not end within 3 s"):
+        run_on_split(files, prepared, timeout_s=3)
+
+
+def test_a_folder_without_a_manifest_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="is no prepared split"):
+        run_on_split({}, tmp_path)

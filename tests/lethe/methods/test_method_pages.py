@@ -1,0 +1,34 @@
+"""The generated pages are those of the files as they are."""
+
+import importlib.util
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "method_pages.py"
+
+
+def load_script():
+    spec = importlib.util.spec_from_file_location("method_pages", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_are_current():
+    assert load_script().outdated() == []
+
+
+def test_an_altered_page_is_noticed(monkeypatch, tmp_path):
+    script = load_script()
+    monkeypatch.setattr(script, "FOLDER", tmp_path)
+    assert script.main([]) == 0
+    (tmp_path / "scrub.md").write_text("something else")
+    (tmp_path / "gone.md").write_text("of no method")
+    assert script.outdated() == ["gone.md", "scrub.md"]
+    assert script.main(["--check"]) == 1
+
+
+def test_page_holds_what_the_file_says():
+    text = load_script().pages()["ssd.md"]
+    assert "where f > ALPHA * full" in text
+    assert "| `ALPHA` | `10.0` | `log(1, 100)` |" in text
+    assert "give the same weights" in text

@@ -1,0 +1,44 @@
+"""Which values a search tries."""
+
+import pytest
+
+from lethe.errors import InvalidInput
+from lethe.methods.catalogue import Range
+from lethe.methods.search_space import grid_settings, random_settings, ranges_of
+
+RANGES = {
+    "LR": Range("log", (1e-4, 1.0)),
+    "SHARE": Range("uniform", (0.0, 1.0)),
+    "EPOCHS": Range("int", (1, 4)),
+    "REWIND": Range("choice", (False, True)),
+}
+
+
+def test_random_values_lie_in_their_ranges_and_fill_them():
+    drawn = [random_settings(RANGES, seed=0, trial=trial) for trial in range(300)]
+    assert all(1e-4 <= settings["LR"] <= 1.0 for settings in drawn)
+    assert 0.4 < sum(settings["LR"] < 1e-2 for settings in drawn) / 300 < 0.6  # half of the decades
+    assert {settings["EPOCHS"] for settings in drawn} == {1, 2, 3, 4}
+    assert {settings["REWIND"] for settings in drawn} == {False, True}
+
+
+def test_trial_is_the_same_wherever_a_search_is_taken_up():
+    first, again, other = (random_settings(RANGES, seed=0, trial=trial) for trial in (7, 7, 8))
+    assert first == again != other
+
+
+def test_grid_holds_ends_and_every_choice_once():
+    grid = list(grid_settings(RANGES, points=3))
+    assert len(grid) == 3 * 3 * 3 * 2
+    assert len({tuple(settings.values()) for settings in grid}) == len(grid)
+    assert sorted({settings["LR"] for settings in grid}) == pytest.approx([1e-4, 1e-2, 1.0])
+    assert {settings["EPOCHS"] for settings in grid} == {1, 2, 4}
+
+
+def test_whole_numbers_are_not_tried_twice_on_a_fine_grid():
+    assert len(list(grid_settings({"EPOCHS": Range("int", (1, 3))}, points=10))) == 3
+
+
+def test_method_without_ranges_cannot_be_tuned():
+    with pytest.raises(InvalidInput, match="original has no constant with a search range"):
+        ranges_of("original")

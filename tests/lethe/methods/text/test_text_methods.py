@@ -1,0 +1,161 @@
+"""Every text method on invented persons: it stands alone, changes the network, forgets, and has the published loss."""
+
+import ast
+import copy
+import inspect
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from lethe.data.answer_batches import AnswerDataset, answer_loader
+from lethe.evaluation.answer_losses import answer_losses
+from lethe.evaluation.language_model_weights import check_returned_weights
+from lethe.methods import text
+from lethe.networks.llama import Llama
+from lethe.training.causal_lm import FineTuning, fine_tune
+from tests.support.tiny_language import PERSONS, REFUSAL, tiny_network, tokens_of
+
+FOLDER = Path(text.__file__).parent
+METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+FORGET, RETAIN = PERSONS[6:], PERSONS[:6]
+WITHOUT_RETAIN = {"ga", "task_vector", "undial"}
+LEARNING_RATE = 3e-3
+FASTER = {"idk": 1e-2, "rmu": 5e-2}  # a few words to learn; few layers to turn
+
+
+def module_of(method: str) -> ModuleType:
+    return import_module(f"lethe.methods.text.{method}")
+
+
+def loader(persons: tuple, *, refusals: bool = False) -> DataLoader:
+    answers = [tokens_of(person) for person in persons]
+    other = [tokens_of(person, REFUSAL) for person in persons] if refusals else []
+    return answer_loader(AnswerDataset(answers, other), batch_size=2, padding_id=1, seed=0)
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Llama:
+    network = tiny_network()
+    recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
+    fine_tune(network, [tokens_of(person) for person in PERSONS], recipe, seed=0, padding_id=1)
+    return network.eval()
+
+
+def unlearnt(method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> Llama:
+    module, network = module_of(method), copy.deepcopy(learnt)
+    monkeypatch.setattr(module, "LR", FASTER.get(method, LEARNING_RATE))
+    monkeypatch.setattr(module, "EPOCHS", epochs)
+    torch.manual_seed(0)
+    module.unlearning(network, loader(RETAIN), loader(FORGET, refusals=True), loader(RETAIN))
+    return network
+
+
+def probabilities(network: Llama, persons: tuple) -> np.ndarray:
+    return np.exp(-answer_losses(network, [tokens_of(person) for person in persons], padding_id=1))
+
+
+def test_all_methods_are_there() -> None:
+    expected = "dpo ga graddiff idk kl_min npo rmu simnpo task_vector undial"
+    assert expected.split() == METHODS
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_method_forgets_and_returns_a_whole_network(
+    method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = unlearnt(method, learnt, monkeypatch)
+    check_returned_weights(learnt.state_dict(), network.state_dict())
+    assert not network.training
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert probabilities(learnt, FORGET).min() > 0.8
+    assert probabilities(network, FORGET).mean() < 0.75 * probabilities(learnt, FORGET).mean()
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - WITHOUT_RETAIN - {"rmu"}))
+def test_method_keeps_more_than_ascent(method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = probabilities(unlearnt(method, learnt, monkeypatch), RETAIN).mean()
+    assert kept > probabilities(unlearnt("ga", learnt, monkeypatch), RETAIN).mean()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_method_imports_torch_and_the_standard_library_alone(method: str) -> None:
+    tree = ast.parse(inspect.getsource(module_of(method)))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= {"torch", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_method_describes_itself(method: str) -> None:
+    module = module_of(method)
+    doc = inspect.getdoc(module) or ""
+    for section in ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "Needs"):
+        assert re.search(rf"^{section}:", doc, re.MULTILINE), section
+    ranges = re.findall(
+        r"^(\w+) = .*# lethe: tune (\w+) = (?:log|uniform|int|choice)\(", inspect.getsource(module), re.M
+    )
+    assert {"LR", "EPOCHS"} <= {name for name, _ in ranges}
+    assert all(name == tuned for name, tuned in ranges)
+
+
+@pytest.mark.parametrize("method", ["idk", "dpo"])
+def test_method_says_that_refusals_are_missing(method: str, learnt: Llama) -> None:
+    with pytest.raises(KeyError, match="forget batches hold refusals"):
+        module_of(method).unlearning(copy.deepcopy(learnt), loader(RETAIN), loader(FORGET), loader(RETAIN))
+
+
+def test_rmu_trains_chosen_layers_alone(learnt: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = unlearnt("rmu", learnt, monkeypatch, epochs=1)
+    changed = {
+        name for name, tensor in network.state_dict().items() if not torch.equal(tensor, learnt.state_dict()[name])
+    }
+    assert changed == {"blocks.0.down.weight", "blocks.1.down.weight"}
+
+
+class Given(torch.nn.Module):
+    """A network that returns the logits it is given, whatever it reads."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = torch.nn.Parameter(logits)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.logits
+
+
+def test_losses_equal_the_published_ones() -> None:
+    path = Path(__file__).parents[3] / "golden" / "lab" / "method_losses.npz"
+    if not path.exists():
+        pytest.skip("tests/golden/lab has no method_losses.npz")
+    with np.load(path) as golden:
+        own, reference, labels = (torch.from_numpy(golden[f"in_lm_{n}"]) for n in ("logits", "reference", "labels"))
+        expected = {name: golden[f"out_{name}"] for name in ("npo_beta0_1", "dpo_beta0_1", "simnpo_beta4_5")}
+        expected |= {name: golden[f"out_{name}"] for name in ("batch_nll", "retain_kl")}
+    batch = {"input_ids": labels, "attention_mask": torch.ones_like(labels), "labels": labels}
+    npo, dpo, simnpo, kl_min = (module_of(name) for name in ("npo", "dpo", "simnpo", "kl_min"))
+    nll, original = (npo.sequence_nll(Given(logits), batch) for logits in (own, reference))
+    # the published set prefers another sequence's labels to the sequence's own
+    other = {**batch, "labels": labels.roll(1, dims=0)}
+    preferred = [dpo.sequence_nll(Given(logits), other) for logits in (own, reference)]
+    found = {
+        "batch_nll": nll,
+        "npo_beta0_1": npo.npo_loss(nll, original),
+        "dpo_beta0_1": dpo.dpo_loss(preferred[1] - preferred[0], original - nll),
+        "simnpo_beta4_5": simnpo.simnpo_loss(nll, simnpo.n_tokens(batch)),
+        "retain_kl": kl_min.retain_kl(own, reference),
+    }
+    for name, loss in found.items():
+        assert loss.detach().numpy() == pytest.approx(expected[name], rel=2e-5, abs=2e-6), name
+
+
+def test_dpo_without_a_gain_is_log_two() -> None:
+    zero = torch.zeros(3)
+    assert float(module_of("dpo").dpo_loss(zero, zero)) == pytest.approx(2 / 0.1 * np.log(2))

@@ -1,0 +1,122 @@
+"""Tiny data and networks for the methods: four classes of 8x8 pictures, each a pattern with noise."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lethe.networks.builders import build
+from lethe.runtime.data_loaders import ImageSet, InMemoryDataset, ShuffledLoader
+
+N_CLASSES, SIDE = 4, 8
+SIZES = {"retain": 96, "forget": 24, "validation": 48}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "mlp": {"name": "mlp", "options": {"hidden": [48]}},
+    "small_cnn": {"name": "small_cnn", "options": {"widths": [4, 8]}},
+    "resnet20": {"name": "resnet20"},
+    "resnet18": {"name": "resnet18", "options": {"stem": "small"}},
+    "all_cnn": {"name": "all_cnn", "options": {"width": 4}},
+    "vit": {"name": "vit", "options": {"width": 12, "depth": 2, "heads": 3}},
+}
+
+Loss = Callable[[nn.Module, "ShuffledLoader"], float]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method is called with, and the weights that the network had."""
+
+    net: nn.Module
+    retain: ShuffledLoader
+    forget: ShuffledLoader
+    validation: ShuffledLoader
+    before: Mapping[str, Tensor]
+
+    @property
+    def data(self) -> tuple[ShuffledLoader, ShuffledLoader, ShuffledLoader]:
+        return self.retain, self.forget, self.validation
+
+
+def network_description(kind: str) -> dict[str, Any]:
+    channels = 3 if kind == "resnet18" else 1
+    shape = [channels, SIDE, SIDE]
+    return {**NETWORKS[kind], "input_shape": shape, "n_classes": N_CLASSES, "input_scale": 1 / 128, "input_shift": -1.0}
+
+
+def make_problem(
+    kind: str,
+    *,
+    sizes: Mapping[str, int] = SIZES,
+    epochs: int = 0,
+    lr: float = 0.003,
+    seed: int = 0,
+    batch_size: int = 16,
+) -> Problem:
+    """Return a network of this kind, trained for some epochs on retain and forget set, and its data."""
+    description = network_description(kind)
+    generator = torch.Generator().manual_seed(seed)
+    patterns = torch.randint(98, 158, (N_CLASSES, *description["input_shape"]), generator=generator)
+    loaders = {
+        name: ShuffledLoader(draw_set(patterns, size, generator, description), batch_size)
+        for name, size in sizes.items()
+    }
+    torch.manual_seed(seed)
+    net = build(description)
+    if epochs:
+        train(net, [loaders["retain"], loaders["forget"]], epochs, lr)
+    net.train()
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    return Problem(net, loaders["retain"], loaders["forget"], loaders["validation"], before)
+
+
+def draw_set(
+    patterns: Tensor, size: int, generator: torch.Generator, description: Mapping[str, Any]
+) -> InMemoryDataset:
+    """Return `size` noisy pictures; the first class is the largest."""
+    labels = torch.randint(0, N_CLASSES + 2, (size,), generator=generator) % (N_CLASSES + 1) % N_CLASSES
+    noise = torch.randint(-98, 99, (size, *patterns.shape[1:]), generator=generator)
+    images = (patterns[labels] + noise).clamp(0, 255).to(torch.uint8)
+    stored = ImageSet(images, labels, torch.arange(size), torch.arange(size))
+    return InMemoryDataset(stored, description)
+
+
+def train(net: nn.Module, loaders: list[ShuffledLoader], epochs: int, lr: float) -> None:
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+    net.train()
+    for _ in range(epochs):
+        for loader in loaders:
+            for sample in loader:
+                optimizer.zero_grad()
+                functional.cross_entropy(net(sample["image"]), sample["age_group"]).backward()
+                optimizer.step()
+
+
+@torch.no_grad()
+def outputs(net: nn.Module, loader: ShuffledLoader) -> tuple[Tensor, Tensor]:
+    """Return logits [n, C] and labels [n] in stored order, in evaluation mode."""
+    net.eval()
+    dataset: InMemoryDataset = loader.dataset
+    return net(dataset.inputs(slice(None))), dataset.stored.labels
+
+
+def mean_loss(net: nn.Module, loader: ShuffledLoader) -> float:
+    return float(functional.cross_entropy(*outputs(net, loader)))
+
+
+def accuracy(net: nn.Module, loader: ShuffledLoader) -> float:
+    logits, labels = outputs(net, loader)
+    return float((logits.argmax(1) == labels).float().mean())
+
+
+def mean_entropy(net: nn.Module, loader: ShuffledLoader) -> float:
+    logits, _ = outputs(net, loader)
+    return float(-(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean())
+
+
+def changed(problem: Problem) -> set[str]:
+    """Return the names of the tensors that are not what they were."""
+    state = problem.net.state_dict()
+    return {name for name, tensor in problem.before.items() if not torch.equal(tensor, state[name])}

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.metrics.literal_attacks import threshold_accuracy
+from lethe.metrics.class_threshold_attack import Scored, attack_accuracy, best_threshold
+from lethe.metrics.classwise_attack import classwise_accuracies
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.softmax import softmax
+
+SETTINGS = {"feature": "confidence", "repetitions": 5, "exchanged": None, "seed": 0}
+LABELS = np.repeat([0, 1, 2], 12)
+
+
+def probabilities(seed: int, labels: np.ndarray, *, n_models: int = 3, pull: float = 0.0) -> np.ndarray:
+    logits = np.random.default_rng(seed).normal(0, 1, (n_models, labels.size, 4))
+    logits[:, np.arange(labels.size), labels] += pull
+    return softmax(logits)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 6))
+def test_accuracy_equals_a_loop_over_values(seed, n_classes, n_levels):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 30, 4)
+    labels = [rng.integers(0, n_classes, size) for size in sizes]
+    values = [rng.integers(0, n_levels, size) / n_levels - 0.5 for size in sizes]
+    found = attack_accuracy(*(Scored(v, y) for v, y in zip(values, labels, strict=True)), n_classes=n_classes)
+    assert found[1] == threshold_accuracy(values, labels, n_classes)
+
+
+def test_first_of_equal_thresholds_wins():
+    assert best_threshold(np.array([3.0, 2.0]), np.array([1.0, 2.5])) == (3.0, 0.75)
+
+
+def test_empty_side_has_threshold_zero():
+    assert best_threshold(np.array([1.0]), np.zeros(0)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("feature", ["confidence", "entropy", "modified_entropy"])
+def test_members_that_stand_out_are_found(feature):
+    forget, test = probabilities(1, LABELS, pull=12.0), probabilities(2, LABELS)
+    assert classwise_accuracies(forget, test, LABELS, LABELS, **SETTINGS | {"feature": feature}).min() > 0.85
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_order_of_examples_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, 50)
+    labels[:3] = 0, 1, 2
+    forget, test = probabilities(seed, LABELS), probabilities(seed + 1, labels)
+    a, b = rng.permutation(LABELS.size), rng.permutation(labels.size)
+    mixed = classwise_accuracies(forget[:, a], test[:, b], LABELS[a], labels[b], **SETTINGS)
+    assert mixed.tolist() == classwise_accuracies(forget, test, LABELS, labels, **SETTINGS).tolist()
+
+
+def test_other_classes_of_the_test_set_take_no_part():
+    labels = np.append(LABELS, [3] * 20)
+    test = probabilities(3, labels)
+    forget = probabilities(4, LABELS)
+    alone = classwise_accuracies(forget, test[:, :36], LABELS, LABELS, **SETTINGS)
+    assert classwise_accuracies(forget, test, LABELS, labels, **SETTINGS).tolist() == alone.tolist()
+
+
+def test_exchanged_test_labels_take_the_label_of_the_forget_set():
+    swapped = np.array([1, 0, 2])[LABELS]
+    forget, test = probabilities(5, LABELS), probabilities(6, LABELS)
+    by_hand = classwise_accuracies(forget, test, swapped, swapped, **SETTINGS)
+    assert (
+        classwise_accuracies(forget, test, swapped, LABELS, **SETTINGS | {"exchanged": (0, 1)}).tolist()
+        == by_hand.tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("forget_labels", "test_labels", "message"),
+    [
+        (LABELS[:-1], LABELS, "forget labels must have shape"),
+        (LABELS, LABELS + 2, r"within 0\.\.3"),
+        (LABELS, LABELS / 1.0, "whole class numbers"),
+        (LABELS, np.full(36, 3), "needs 2 forget and 2 test examples"),
+    ],
+)
+def test_bad_labels_are_refused_with_a_sentence(forget_labels, test_labels, message):
+    with pytest.raises(InvalidMetricInput, match=message):
+        classwise_accuracies(probabilities(7, LABELS), probabilities(8, LABELS), forget_labels, test_labels, **SETTINGS)
+
+
+def test_rows_that_are_no_probabilities_are_refused():
+    with pytest.raises(InvalidMetricInput, match=r"sum to 0\.5"):
+        classwise_accuracies(0.5 * probabilities(9, LABELS), probabilities(9, LABELS), LABELS, LABELS, **SETTINGS)

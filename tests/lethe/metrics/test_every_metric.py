@@ -1,0 +1,135 @@
+"""What holds for every metric of the registry whose arrays the made-up models have."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.metrics import Inputs, Scope, evaluate, metrics
+from lethe.metrics.registry import Feature
+from tests.lethe.metrics import synthetic
+
+SINGLE = [entry for entry in metrics().values() if entry.scope == Scope.SUBMISSION]
+COMPUTABLE = [entry.id for entry in SINGLE if not synthetic.inputs().missing(entry)]
+PER_MODEL = ("N", "k")
+
+
+def draws_by_position(metric_id: str) -> bool:
+    """Return whether positions are part of an attack's seed, so that their order matters."""
+    features = [need.array for need in metrics()[metric_id].needs.values() if isinstance(need.array, Feature)]
+    return any(feature.by_run or "svc" in feature.name for feature in features)
+
+
+ORDERLESS = [metric_id for metric_id in COMPUTABLE if not draws_by_position(metric_id)]
+
+
+@cache
+def plain_value(metric_id: str) -> float:
+    return value_of(synthetic.inputs(), metric_id)
+
+
+def value_of(inputs: Inputs, metric_id: str) -> float:
+    found = evaluate(inputs, [metric_id])[metric_id]
+    assert found.result is not None, found.not_computed
+    return found.result.value
+
+
+def reordered(arrays: synthetic.Arrays, size: int, order: list[int]) -> synthetic.Arrays:
+    """Return the arrays with every axis of this length put in another order."""
+    changed = {}
+    for name, values in arrays.items():
+        changed[name] = values
+        for axis in [axis for axis, length in enumerate(np.shape(values)) if length == size]:
+            changed[name] = np.take(changed[name], order, axis=axis)
+    return changed
+
+
+def test_metrics_of_images_are_all_computable():
+    assert {"klom", "miau", "tow", "zrf", "mia_loss", "accuracy_gap", "relearn_time", "nomus"} <= set(COMPUTABLE)
+    assert len(COMPUTABLE) >= 31
+
+
+@pytest.mark.parametrize("metric_id", COMPUTABLE)
+def test_metric_has_oracle_and_original_beside_it(metric_id):
+    found = evaluate(synthetic.inputs(), [metric_id])[metric_id]
+    assert found.not_computed == ""
+    assert found.reference_notes == ()
+    for result in (found.result, found.oracle, found.original):
+        assert result is not None
+        assert isinstance(result.value, float)
+        low, high = found.metric.bounds
+        assert low - 1e-12 <= result.value <= high + 1e-12
+
+
+@pytest.mark.parametrize("metric_id", COMPUTABLE)
+def test_metric_is_the_same_twice(metric_id):
+    first, second = (evaluate(synthetic.inputs(), [metric_id])[metric_id].result for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert (first.value, first.interval) == (second.value, second.interval)
+
+
+@settings(max_examples=3)
+@given(order=st.permutations(range(synthetic.N_MODELS)))
+@pytest.mark.parametrize("metric_id", ORDERLESS)
+def test_metric_ignores_the_order_of_runs(metric_id, order):
+    all_sides = {name: reordered(arrays, len(order), order) for name, arrays in synthetic.sides().items()}
+    changed = value_of(synthetic.inputs(**all_sides), metric_id)
+    assert changed == pytest.approx(plain_value(metric_id), rel=1e-12, abs=1e-12)
+
+
+@settings(max_examples=3)
+@given(order=st.permutations(range(synthetic.N_FORGET)))
+@pytest.mark.parametrize("metric_id", ORDERLESS)
+def test_metric_ignores_the_order_of_examples(metric_id, order):
+    all_sides = {name: reordered(arrays, len(order), order) for name, arrays in synthetic.sides().items()}
+    shared = reordered(synthetic.split_arrays(), len(order), order)
+    changed = value_of(Inputs(**all_sides, shared=shared), metric_id)
+    assert changed == pytest.approx(plain_value(metric_id), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "metric_id",
+    [
+        metric_id
+        for metric_id in COMPUTABLE
+        if metrics()[metric_id].ideal is not None and metric_id != "epsilon_histogram"
+    ],
+)
+def test_retrained_models_against_themselves_are_ideal(metric_id):
+    same = synthetic.inputs(unlearned=synthetic.sides()["retrained"])
+    assert value_of(same, metric_id) == pytest.approx(metrics()[metric_id].ideal, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric_id", COMPUTABLE)
+def test_missing_arrays_are_named_with_their_level(metric_id):
+    found = evaluate(Inputs({}, {}, {}, {}), [metric_id])[metric_id]
+    assert found.result is None
+    assert "is missing (capture level" in found.not_computed
+
+
+@pytest.mark.parametrize("metric_id", COMPUTABLE)
+def test_nan_is_named_with_its_side(metric_id):
+    broken = {name: with_nan(values) for name, values in synthetic.sides()["unlearned"].items()}
+    found = evaluate(synthetic.inputs(unlearned=broken), [metric_id])[metric_id]
+    assert found.result is None
+    assert "unlearned" in found.not_computed
+    assert "nan at" in found.not_computed
+
+
+def with_nan(values: np.ndarray) -> np.ndarray:
+    """Return a copy with one NaN, away from the first model and example."""
+    changed = np.array(values, np.float64)
+    changed[(1,) * changed.ndim] = math.nan
+    return changed
+
+
+@pytest.mark.parametrize("metric_id", [metric_id for metric_id in COMPUTABLE if metrics()[metric_id].paired])
+def test_unequal_numbers_of_paired_models_are_refused(metric_id):
+    fewer = synthetic.side_arrays(5, n_models=synthetic.N_MODELS - 1)
+    found = evaluate(synthetic.inputs(unlearned=fewer), [metric_id])[metric_id]
+    assert found.result is None
+    assert "unequal numbers of models" in found.not_computed

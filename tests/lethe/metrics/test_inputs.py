@@ -1,0 +1,91 @@
+"""Arrays by side: stored, derived, counted, missing."""
+
+import numpy as np
+import pytest
+
+from lethe.metrics import Inputs, InvalidMetricInput, MissingArray, Side, metric
+from lethe.metrics.registry import Feature
+
+
+def test_derived_array_follows_from_stored_ones():
+    inputs = Inputs({"confidences": np.zeros((2, 3))})
+    assert inputs.array(Side.UNLEARNED, "forget_loss") == pytest.approx(np.full((2, 3), np.log(2.0)))
+
+
+def test_derived_array_follows_from_derived_ones():
+    logits = np.zeros((1, 2, 3))
+    logits[0, :, 1] = 5.0
+    inputs = Inputs({"forget_logits": logits}, shared={"forget_labels": np.array([1, 0])})
+    assert inputs.array(Side.UNLEARNED, "forget_accuracy").tolist() == [0.5]
+
+
+def test_stored_array_goes_before_a_derived_one():
+    inputs = Inputs({"confidences": np.zeros((1, 1)), "forget_loss": np.array([[7.0]])})
+    assert inputs.array(Side.UNLEARNED, "forget_loss").tolist() == [[7.0]]
+
+
+def test_labels_may_lie_in_the_file_of_any_side():
+    inputs = Inputs({}, {"forget_labels": np.array([1])})
+    assert inputs.array(Side.SHARED, "forget_labels").tolist() == [1]
+
+
+def test_numbers_of_models_and_classes_are_counted():
+    inputs = Inputs({"forget_logits": np.zeros((2, 3, 4))}, {"confidences": np.zeros((5, 3))})
+    assert inputs.array(Side.SHARED, "n_models") == 5
+    assert inputs.array(Side.SHARED, "n_classes") == 4
+
+
+def test_single_original_stands_for_as_many_copies():
+    inputs = Inputs({}, {"test_accuracy": np.zeros(3)}, original={"test_accuracy": np.array([0.25])})
+    assert inputs.array(Side.ORIGINAL, "test_accuracy").tolist() == [0.25] * 3
+
+
+def test_missing_array_says_its_level_and_how_to_get_it():
+    with pytest.raises(
+        MissingArray, match=r"`test_logits` of the retrained models is missing \(capture level 2\)"
+    ) as e:
+        Inputs({}, {}).array(Side.RETRAINED, "test_logits")
+    assert (e.value.array, e.value.level, e.value.side) == ("test_logits", 2, "retrained")
+    assert "capture" in e.value.how
+
+
+def test_missing_side_is_named():
+    with pytest.raises(MissingArray, match="give the arrays of the original models"):
+        Inputs({}).array(Side.ORIGINAL, "test_accuracy")
+
+
+def test_missing_lists_every_array_once():
+    missing = Inputs({"confidences": np.zeros((2, 3))}, {}).missing(metric("klom"))
+    assert [(error.side, error.array) for error in missing] == [("retrained", "forget_margins")]
+
+
+def test_feature_is_computed_once_per_side_and_parameters():
+    calls = []
+
+    def function(losses, *, seed):
+        calls.append(seed)
+        return losses.mean(axis=1)
+
+    feature = Feature("counted", function, ("forget_loss",), parameters=("seed",))
+    inputs = Inputs({"forget_loss": np.ones((2, 3))})
+    for seed in (1, 1, 2):
+        inputs.feature(Side.UNLEARNED, feature, {"seed": seed, "other": 0})
+    assert calls == [1, 2]
+
+
+def test_array_of_another_shape_is_refused_by_name():
+    with pytest.raises(InvalidMetricInput, match=r"unlearned `forget_loss` must have shape \(models, examples\)"):
+        Inputs({"forget_loss": np.ones(3)}).array(Side.UNLEARNED, "forget_loss")
+
+
+def test_file_that_is_no_archive_is_named(tmp_path):
+    path = tmp_path / "u.npz"
+    path.write_text("no archive")
+    with pytest.raises(InvalidMetricInput, match=r"unlearned file .*u.npz cannot be read"):
+        Inputs.from_files(unlearned=path)
+
+
+def test_file_with_one_array_is_refused(tmp_path):
+    np.save(tmp_path / "u.npy", np.zeros(3))
+    with pytest.raises(InvalidMetricInput, match="holds one array"):
+        Inputs.from_files(unlearned=tmp_path / "u.npy")

@@ -1,0 +1,50 @@
+"""KLOM by hand, against a literal transcription, and where it is not defined."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.metrics import literal
+from lethe.metrics.klom import binned_divergence, klom, klom_closed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_divergence_is_the_transcriptions_to_the_bit(seed):
+    rng = np.random.default_rng(seed)
+    u, r = rng.normal(0.5, 2.0, (40, 7)), rng.normal(0.0, 1.0, (30, 7))
+    assert binned_divergence(u, r).tolist() == literal.klom(u, r).tolist()
+
+
+def test_divergence_by_hand():
+    # two bins on [0, 2]; the greatest margin, 2, is outside the last bin as published
+    u, r = np.array([[0.0], [1.5], [2.0], [1.5]]), np.array([[0.0], [0.5], [1.0], [1.0]])
+    by_hand = 0.5 * math.log(0.5 / (1 / 3)) + 0.5 * math.log(0.5 / (2 / 3))
+    assert binned_divergence(u, r, bins=2)[0] == pytest.approx(by_hand)
+    closed = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
+    assert binned_divergence(u, r, bins=2, closed=True)[0] == pytest.approx(closed)
+
+
+def test_equal_margins_everywhere_have_no_divergence():
+    assert binned_divergence(np.ones((3, 1)), np.ones((4, 1))).tolist() == [0.0]
+
+
+def test_margins_beyond_the_clip_count_as_the_clip():
+    u, r = np.array([[0.0], [500.0]]), np.array([[0.0], [100.0]])
+    assert binned_divergence(u, r).tolist() == [0.0]
+
+
+def test_example_without_a_value_is_noted_and_left_out():
+    u, r = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[2.0, 0.0], [2.0, 1.0]])
+    found = klom(u, r)
+    assert math.isnan(found.per_example[0])
+    assert found.value == 0.0
+    assert found.table["undefined"] == 1
+    assert "1 examples have no divergence" in found.notes[0]
+    assert klom_closed(u, r).table["undefined"] == 0
+
+
+def test_value_is_the_95th_percentile():
+    rng = np.random.default_rng(0)
+    found = klom(rng.normal(size=(20, 50)), rng.normal(size=(20, 50)))
+    assert found.value == np.percentile(found.per_example, 95)

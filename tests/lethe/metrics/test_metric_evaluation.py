@@ -1,0 +1,141 @@
+"""Evaluation: intervals, parameters, sentences in place of values, comparisons, JSON."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lethe.metrics import Inputs, InvalidMetricInput, UnknownMetric, evaluate
+from lethe.metrics.comparison import compare
+from lethe.metrics.metric_json import comparison_as_json, evaluations_as_json
+from lethe.metrics.resampling import interval_of_models, interval_of_runs, kept_models
+from tests.lethe.metrics import synthetic
+
+WIDE = (-np.inf, np.inf)
+
+
+def test_half_of_the_models_stay():
+    for kept in kept_models(9, n_resamples=5, seed=0):
+        assert kept.size == 5
+        assert np.unique(kept).size == 5
+
+
+def test_interval_of_a_mean_has_the_classical_width():
+    runs = np.random.default_rng(0).normal(size=200)
+    low, high = interval_of_runs(runs.mean(), runs, n_resamples=2000, seed=0, bounds=WIDE)
+    assert (high - low) / 2.0 == pytest.approx(1.96 * runs.std(ddof=1) / np.sqrt(200), rel=0.1)
+
+
+def test_interval_ends_at_the_bounds():
+    runs = np.array([0.0, 0.0, 0.0, 0.1, 1.0])
+    low, high = interval_of_runs(runs.mean(), runs, n_resamples=50, seed=0, bounds=(0.0, 1.0))
+    assert low == 0.0
+    assert high <= 1.0
+
+
+def test_three_runs_have_no_interval():
+    assert interval_of_runs(0.0, np.zeros(3), n_resamples=50, seed=0, bounds=WIDE) is None
+
+
+def test_paired_sides_keep_the_same_models():
+    kept = []
+
+    def metric_of(halves):
+        kept.append([half.tolist() for half in halves])
+        return 0.0
+
+    for paired in (True, False):
+        interval_of_models(0.0, metric_of, sizes=(9, 9), paired=paired, n_resamples=4, seed=0, bounds=WIDE)
+    assert all(first == second for first, second in kept[:4])
+    assert any(first != second for first, second in kept[4:])
+
+
+def test_value_lies_in_its_interval():
+    found = evaluate(synthetic.inputs(), ["klom", "accuracy_gap", "tow"])
+    for evaluation in found.values():
+        low, high = evaluation.result.interval
+        assert low <= evaluation.result.value <= high
+
+
+def test_parameters_reach_metric_and_attack():
+    inputs = synthetic.inputs()
+    found = evaluate(inputs, [("klom", {"bins": 3}), ("mia_loss", {"n_splits": 2})])
+    plain = evaluate(inputs, ["klom", "mia_loss"])
+    assert found["klom"].parameters.bins == 3
+    assert found["klom"].result.value != plain["klom"].result.value
+    assert found["mia_loss"].result.value != plain["mia_loss"].result.value
+
+
+@pytest.mark.parametrize("parameters", [{"bin": 3}, {"bins": 0}, {"bins": "many"}])
+def test_wrong_parameter_is_named(parameters):
+    with pytest.raises(InvalidMetricInput, match=r"metric klom: parameter `bins?`"):
+        evaluate(synthetic.inputs(), [("klom", parameters)])
+
+
+def test_unknown_metric_stops_the_evaluation():
+    with pytest.raises(UnknownMetric):
+        evaluate(synthetic.inputs(), ["klom", "no_such_metric"])
+
+
+def test_fault_of_one_metric_stops_no_other():
+    broken = synthetic.sides()["unlearned"] | {"test_accuracy": np.full(synthetic.N_MODELS, 2.0)}
+    found = evaluate(synthetic.inputs(unlearned=broken), ["tow", "klom"])
+    assert "within [0, 1], not 2.0 at model 0" in found["tow"].not_computed
+    assert found["klom"].result is not None
+
+
+def test_fault_of_a_reference_leaves_the_value():
+    found = evaluate(Inputs(**{k: v for k, v in synthetic.sides().items() if k != "oracle"}), ["klom"])["klom"]
+    assert found.result is not None
+    assert found.oracle is None
+    assert "no value of the oracle models" in found.reference_notes[0]
+
+
+def test_metric_of_several_submissions_points_to_compare():
+    assert "lethe compare" in evaluate(synthetic.inputs(), ["hardness"])["hardness"].not_computed
+
+
+def test_original_that_is_the_submission_scores_as_the_original():
+    original = synthetic.sides()["original"]
+    copies = {name: np.repeat(values, 8, axis=0) for name, values in original.items() if np.shape(values)[0] == 1}
+    found = evaluate(synthetic.inputs(unlearned=original | copies), ["klom", "miau", "mia_loss"])
+    for evaluation in found.values():
+        assert evaluation.result.value == evaluation.original.value
+
+
+def two_submissions():
+    return {"a": synthetic.inputs(), "b": synthetic.inputs(unlearned=synthetic.side_arrays(9, known=4.0))}
+
+
+def test_comparison_has_values_correlation_and_tests():
+    found = compare(two_submissions(), ["klom", "tow", "epsilon_correlation", "hardness", "miau_gradual"])
+    assert found.evaluations["b"]["klom"].result.value > found.evaluations["a"]["klom"].result.value
+    assert set(found.together) == {"epsilon_correlation", "hardness"}
+    assert "cells of a benchmark" in found.not_computed["miau_gradual"]
+    assert found.tests["tow"].arrays["p_value"][0, 1] < 0.05
+
+
+def test_comparison_of_one_submission_is_refused():
+    with pytest.raises(InvalidMetricInput, match="at least 2 submissions"):
+        compare({"a": synthetic.inputs()}, ["klom"])
+
+
+def test_comparison_across_splits_is_refused():
+    other = synthetic.inputs(retrained=synthetic.side_arrays(11))
+    with pytest.raises(InvalidMetricInput, match="a and b have other retrained models"):
+        compare({"a": synthetic.inputs(), "b": other}, ["klom"])
+
+
+def test_json_has_references_and_no_nan():
+    text = json.dumps(evaluations_as_json(evaluate(synthetic.inputs(), ["klom", "hardness"])), allow_nan=False)
+    stored = json.loads(text)["metrics"]
+    assert {"value", "interval", "per_run"} <= set(stored["klom"]["oracle"])
+    assert "per_example" not in stored["klom"]["result"]
+    assert stored["hardness"]["result"] is None
+
+
+def test_json_of_examples_and_comparisons():
+    found = evaluations_as_json(evaluate(synthetic.inputs(), ["klom"]), examples=True)
+    assert len(found["metrics"]["klom"]["result"]["per_example"]) == synthetic.N_FORGET
+    together = comparison_as_json(compare(two_submissions(), ["klom", "epsilon_correlation"]))
+    assert json.loads(json.dumps(together, allow_nan=False))["together"]["epsilon_correlation"]["arrays"]

@@ -1,0 +1,165 @@
+"""Metrics by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lethe.metrics import InvalidMetricInput
+from lethe.metrics.accuracy_gap import accuracy_gap
+from lethe.metrics.activation_l2 import activation_l2
+from lethe.metrics.aus import aus
+from lethe.metrics.average_gap import average_gap
+from lethe.metrics.average_gap_mia import average_gap_mia
+from lethe.metrics.entropy_histogram import entropy_counts, entropy_histogram
+from lethe.metrics.epsilon_correlation import epsilon_correlation
+from lethe.metrics.epsilon_histogram import epsilon_histogram
+from lethe.metrics.hardness import hardness
+from lethe.metrics.js_to_retrained import js_to_retrained
+from lethe.metrics.mia_gap import mia_gap
+from lethe.metrics.mubench_harmonic_mean import mubench_harmonic_mean
+from lethe.metrics.nomus import nomus
+from lethe.metrics.output_histograms import output_histograms
+from lethe.metrics.relearn_time import relearn_time
+from lethe.metrics.residual_knowledge import residual_knowledge
+from lethe.metrics.tow import tow
+from lethe.metrics.zrf import zrf_per_model
+from lethe.metrics.zrf_published import zrf_published_per_model
+
+ACCURACIES = {
+    "unlearned_forget": [0.9, 0.7],
+    "unlearned_retain": [1.0, 0.9],
+    "unlearned_test": [0.8, 0.8],
+    "retrained_forget": [0.8, 0.6],
+    "retrained_retain": [1.0, 1.0],
+    "retrained_test": [0.8, 0.7],
+}
+
+
+def test_accuracy_gap_keeps_the_sign():
+    found = accuracy_gap([0.5, 0.7], [0.8])
+    assert found.value == pytest.approx(0.2)
+    assert found.table["difference"] == pytest.approx(-0.2)
+
+
+def test_average_gap_is_in_percentage_points():
+    assert average_gap(**ACCURACIES).value == pytest.approx((10.0 + 5.0 + 5.0) / 3.0)
+
+
+def test_average_gap_with_attack_has_four_parts():
+    found = average_gap_mia(**ACCURACIES, unlearned_mia=[0.5], retrained_mia=[0.9])
+    assert found.value == pytest.approx((10.0 + 5.0 + 5.0 + 40.0) / 4.0)
+
+
+def test_tug_of_war_multiplies_per_run():
+    assert tow(**ACCURACIES).per_run == pytest.approx([0.9, 0.9 * 0.9 * 0.9])
+
+
+def test_aus_by_target():
+    assert aus([0.5], [0.7], [0.8]).value == pytest.approx(0.9 / 1.2)
+    assert aus([0.5], [0.7], [0.8], target="zero").value == pytest.approx(0.9 / 1.5)
+
+
+def test_mia_gap_is_of_the_means():
+    assert mia_gap([0.5, 0.7], [0.7, 0.5, 0.6]).value == pytest.approx(0.0)
+
+
+def test_nomus_of_a_useless_attack():
+    assert nomus([0.8], [0.5]).value == pytest.approx(0.9)
+    assert nomus([0.8], [1.0]).value == pytest.approx(0.4)
+
+
+def test_harmonic_mean_of_nothing_is_zero():
+    assert mubench_harmonic_mean([0.0], [0.5], [1.0], 2).value == 0.0
+    with pytest.raises(InvalidMetricInput, match="at least 2 classes, not 1"):
+        mubench_harmonic_mean([0.5], [0.5], [0.5], 1)
+
+
+def test_opposite_predictions_are_farthest_apart():
+    p, q = np.array([[[1.0, 0.0]]]), np.array([[[0.0, 1.0]]])
+    assert js_to_retrained(p, q).value == 1.0
+    assert activation_l2(p, q).value == pytest.approx(math.sqrt(2.0))
+    assert zrf_per_model(p, q).tolist() == [0.0]
+    assert zrf_published_per_model(p, q).tolist() == [-math.inf]
+
+
+def test_zrf_of_the_untrained_network_is_one():
+    p = np.array([[[0.3, 0.7]]])
+    assert zrf_per_model(p, p).tolist() == [1.0]
+    assert zrf_published_per_model(p, p).tolist() == [1.0]
+
+
+def test_entropy_tells_certain_from_uncertain():
+    certain, uncertain = np.array([[[1.0, 0.0]]]), np.array([[[0.5, 0.5]]])
+    found = entropy_histogram(entropy_counts(certain), entropy_counts(uncertain), 2)
+    assert found.value == 1.0
+    assert found.table["retrained_mean_entropy"] == pytest.approx(math.log(2.0), abs=1e-3)
+
+
+def test_epsilon_histogram_counts_the_cap_apart():
+    found = epsilon_histogram([0.0, 0.4, 0.6, 50.0], 1024)
+    assert found.arrays["edges"][-1] == 7.0
+    assert found.arrays["counts"].tolist()[:3] == [2, 1, 0]
+    assert found.arrays["at_cap"] == 1
+    assert found.table["share_above_4"] == 0.25
+    assert found.value == 0.5
+
+
+def test_epsilon_below_zero_is_placed():
+    with pytest.raises(InvalidMetricInput, match=r"not -1.0 at example 1"):
+        epsilon_histogram([0.0, -1.0], 8)
+
+
+def test_epsilon_needs_three_models():
+    with pytest.raises(InvalidMetricInput, match="at least 3 models"):
+        epsilon_histogram([0.0], 2)
+
+
+def test_hardness_counts_the_cap_as_the_clip():
+    found = hardness([[50.0, 1.0], [2.0, 1.0]], 1024)
+    assert found.per_example.tolist() == [9.0, 2.0]
+    assert found.arrays["order"].tolist() == [0, 1]
+    assert found.table["largest_possible"] == 14
+
+
+def test_correlation_leaves_a_constant_method_out():
+    rising = np.arange(20.0)
+    found = epsilon_correlation([rising, rising**2, np.full(20, 50.0)])
+    assert found.value == pytest.approx(1.0)
+    assert math.isnan(found.arrays["correlation"][0, 2])
+    assert found.arrays["top_decile_overlap"][0, 1] == 1.0
+    assert found.arrays["top_decile_overlap"][0, 2] == pytest.approx(0.1), "chance"
+    assert "left out" in found.notes[0]
+
+
+@pytest.mark.parametrize("coefficient", ["spearman", "kendall", "pearson"])
+def test_opposite_methods_correlate_negatively(coefficient):
+    rising = np.arange(20.0)
+    assert epsilon_correlation([rising, 19.0 - rising], coefficient=coefficient).value == pytest.approx(-1.0)
+
+
+def test_best_threshold_separates_apart_samples():
+    found = output_histograms([[0.0, 0.0], [1.0, 1.0]], [[5.0, 0.0], [6.0, 1.0]])
+    assert found.per_example.tolist() == [1.0, 0.5]
+    widths = np.diff(found.arrays["edges"], axis=1)
+    assert (found.arrays["unlearned"] * widths).sum(axis=1) == pytest.approx([1.0, 1.0])
+
+
+def test_relearn_time_notes_censored_models():
+    found = relearn_time([100, 50], [25, 25])
+    assert found.value == 3.0
+    assert found.notes == ("1 unlearned models did not relearn in time",)
+    assert math.isnan(relearn_time([1], [0]).value)
+    with pytest.raises(InvalidMetricInput, match=r"within \[0, 100\]"):
+        relearn_time([101], [5])
+
+
+def test_residual_knowledge_per_radius():
+    u = np.array([[[1.0, 1.0], [0.8, 0.4]]])
+    r = np.array([[[1.0, 1.0], [0.4, 0.4]]])
+    found = residual_knowledge(u, r, [0.0, 0.1])
+    assert found.arrays["ratio"].tolist() == pytest.approx([1.0, 1.5])
+    assert found.arrays["residual_share"].tolist() == [0.0, 0.5]
+    assert found.value == pytest.approx(1.5)
+    with pytest.raises(InvalidMetricInput, match="same radii"):
+        residual_knowledge(u, r, [0.0])

@@ -1,0 +1,181 @@
+"""The network: causal, unmoved by padding, the same with a cache, and equal to transformers' where installed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from lethe.data.text_errors import InvalidLanguageModel, InvalidTokenizer
+from lethe.networks.key_value_cache import KeyValueCache
+from lethe.networks.llama import Llama, LlamaShape
+from lethe.networks.lora import LoraLinear, add_lora, merge_lora
+from lethe.training.pretrained_llama import load_llama
+from lethe.training.vocabulary import with_vocabulary
+from tests.support.tiny_language import tiny_network
+
+SHAPE = LlamaShape(vocabulary_size=40, width=24, layers=2, heads=3, hidden_width=32, context=16)
+METADATA = {"vocab": "40", "dim": "24", "layers": "2", "heads": "3", "hidden": "32", "context": "16"}
+
+
+@pytest.fixture
+def network() -> Llama:
+    torch.manual_seed(0)
+    return Llama(SHAPE).eval()
+
+
+def ids(rows: int, n_tokens: int, seed: int = 1) -> torch.Tensor:
+    return torch.randint(0, 40, (rows, n_tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def test_llama_reads_no_later_token(network: Llama) -> None:
+    tokens = ids(2, 9)
+    changed = tokens.clone()
+    changed[:, 6:] = 0
+    with torch.no_grad():
+        assert torch.allclose(network(tokens)[:, :6], network(changed)[:, :6], atol=1e-6)
+        assert not torch.allclose(network(tokens)[:, 6:], network(changed)[:, 6:], atol=1e-3)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_llama_ignores_padding(network: Llama, *, left: bool, grad: bool) -> None:
+    tokens, padding = ids(1, 7), torch.zeros(1, 4, dtype=torch.int64)
+    real = torch.ones_like(tokens)
+    pair = (padding, tokens) if left else (tokens, padding)
+    mask = torch.cat((torch.zeros_like(padding), real) if left else (real, torch.zeros_like(padding)), 1)
+    with torch.set_grad_enabled(grad):
+        padded = network(torch.cat(pair, 1), mask)
+        padded = padded[:, 4:] if left else padded[:, :7]
+        assert torch.allclose(padded, network(tokens), atol=1e-5)
+
+
+def test_llama_gives_equal_logits_with_gradients(network: Llama) -> None:
+    with torch.no_grad():
+        fused = network(ids(3, 8))
+    assert torch.allclose(network(ids(3, 8)), fused, atol=1e-5)
+
+
+def test_llama_continues_from_its_cache(network: Llama) -> None:
+    tokens, mask = ids(2, 8), torch.ones(2, 8, dtype=torch.int64)
+    mask[0, :3] = 0
+    cache = KeyValueCache(layers=2, rows=2, heads=3, capacity=8, like=network.embedding.weight, head_width=8)
+    with torch.no_grad():
+        whole = network(tokens, mask)
+        parts = [(0, 4), (4, 5), (5, 8)]
+        states = [network.hidden_states(tokens[:, a:b], mask[:, :b], cache=cache) for a, b in parts]
+        again = network.logits(torch.cat(states, 1))
+    assert torch.allclose(again[1], whole[1], atol=1e-5)
+    assert torch.allclose(again[0, 3:], whole[0, 3:], atol=1e-5)
+
+
+def test_llama_refuses_more_than_its_context(network: Llama) -> None:
+    with pytest.raises(ValueError, match="17 tokens do not fit the network's context of 16"):
+        network(ids(1, 17))
+
+
+def test_llama_refuses_a_width_without_pairs() -> None:
+    with pytest.raises(ValueError, match="width 21 is no multiple"):
+        LlamaShape(10, 21, 1, 3, 8, 8)
+
+
+def test_llama_file_comes_back(network: Llama, tmp_path: Path) -> None:
+    save_file(network.state_dict(), tmp_path / "net.safetensors", metadata=METADATA)
+    loaded = load_llama(tmp_path / "net.safetensors")
+    assert loaded.shape == SHAPE
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), network.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "sentence"),
+    [
+        ({**METADATA, "dim": "12"}, "does not fit the sizes it states"),
+        ({**METADATA, "layers": "3"}, "3 tensors differ|tensors differ"),
+        ({"vocab": "40"}, "states no whole number for dim, layers, heads, hidden, context"),
+    ],
+)
+def test_llama_file_must_fit_its_sizes(network: Llama, tmp_path: Path, metadata: dict[str, str], sentence: str) -> None:
+    save_file(network.state_dict(), tmp_path / "net.safetensors", metadata=metadata)
+    with pytest.raises(InvalidLanguageModel, match=sentence):
+        load_llama(tmp_path / "net.safetensors")
+
+
+def test_llama_file_must_be_safetensors(tmp_path: Path) -> None:
+    (tmp_path / "net.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(InvalidLanguageModel, match=r"net\.safetensors cannot be read"):
+        load_llama(tmp_path / "net.safetensors")
+
+
+def test_llama_equals_transformers(network: Llama) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=40,
+        hidden_size=24,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        max_position_embeddings=16,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+    )
+    oracle = transformers.LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        oracle.model.embed_tokens.weight.copy_(network.embedding.weight)
+        oracle.model.norm.weight.copy_(network.norm.weight)
+        for own, theirs in zip(network.blocks, oracle.model.layers, strict=True):
+            parts = own.query_key_value.weight.chunk(3)
+            attention = theirs.self_attn
+            for part, layer in zip(parts, (attention.q_proj, attention.k_proj, attention.v_proj), strict=True):
+                layer.weight.copy_(part)
+            attention.o_proj.weight.copy_(own.attention_output.weight)
+            for part, layer in zip(
+                own.gate_and_up.weight.chunk(2), (theirs.mlp.gate_proj, theirs.mlp.up_proj), strict=True
+            ):
+                layer.weight.copy_(part)
+            theirs.mlp.down_proj.weight.copy_(own.down.weight)
+            theirs.input_layernorm.weight.copy_(own.attention_norm.weight)
+            theirs.post_attention_layernorm.weight.copy_(own.feed_forward_norm.weight)
+        expected = oracle(input_ids=ids(2, 10)).logits
+        assert torch.allclose(network(ids(2, 10)), expected, atol=1e-5)
+
+
+def test_vocabulary_of_a_part_gives_the_same_logits(network: Llama) -> None:
+    kept = [3, 7, 20, 39]
+    small = with_vocabulary(network, kept).eval()
+    with torch.no_grad():
+        whole = network(torch.tensor([[20, 3, 39]]))
+        assert torch.allclose(small(torch.tensor([[2, 0, 3]])), whole[..., kept], atol=1e-6)
+    with pytest.raises(InvalidTokenizer, match="token 40 is kept, but the network has 40"):
+        with_vocabulary(network, [1, 40])
+
+
+def test_lora_changes_nothing_until_trained() -> None:
+    network, tokens = tiny_network(), torch.randint(0, 20, (2, 6))
+    before = network(tokens)
+    add_lora(network, rank=2)
+    assert torch.allclose(network(tokens), before, atol=1e-6)
+    trained = [name for name, parameter in network.named_parameters() if parameter.requires_grad]
+    assert trained
+    assert all(name.endswith((".up", ".down")) for name in trained)
+
+
+def test_lora_merges_into_the_same_names() -> None:
+    network, tokens = tiny_network(), torch.randint(0, 20, (2, 6))
+    names = list(network.state_dict())
+    add_lora(network, rank=2)
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, LoraLinear):
+                module.up.normal_()
+    adapted = network(tokens)
+    merge_lora(network)
+    assert list(network.state_dict()) == names
+    assert torch.allclose(network(tokens), adapted, atol=1e-4)
+    assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_lora_refuses_no_rank_and_no_layer() -> None:
+    with pytest.raises(ValueError, match="rank of LoRA is 0"):
+        add_lora(tiny_network(), rank=0)
+    with pytest.raises(ValueError, match="no linear layer"):
+        add_lora(torch.nn.Embedding(3, 2))

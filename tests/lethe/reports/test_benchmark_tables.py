@@ -1,0 +1,142 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.reports.benchmark_results import BenchmarkResults
+from lethe.reports.group_tables import group_mean_table, group_table
+from lethe.reports.performance_table import COLUMNS, performance_table
+from lethe.reports.ranking_table import pareto_table, ranking_table
+from lethe.reports.table import FAILED
+
+LAB = Path(__file__).parents[2] / "golden" / "lab"
+NAN = float("nan")
+RETDEV = [[0.1, 0.2, 0.9, 0.1, 0.0], [0.1, NAN, 0.8, 0.5, 0.0]]
+INDISC = [[0.9, 0.8, 0.5, 0.7, 1.0], [0.9, NAN, 0.6, 0.95, 1.0]]
+
+
+def small(**changes) -> BenchmarkResults:
+    given = {
+        "cells": ("digits", "mnist"),
+        "methods": ("ft", "scrub", "ga", "msg", "retrained"),
+        "values": {"retdev": RETDEV, "indiscernibility": INDISC, "retain_accuracy": np.full((2, 5), 0.97)},
+        "failed": [[False] * 5, [False, True, False, False, False]],
+        "references": ("retrained",),
+    }
+    return BenchmarkResults(**given | changes)
+
+
+def published() -> BenchmarkResults:
+    with np.load(LAB / "du_ranking.npz") as file:
+        retdev, indiscernibility = file["in_retdev"], file["in_indiscernibility"]
+        return BenchmarkResults(
+            tuple(map(str, file["in_tables"])),
+            tuple(map(str, file["in_methods"])),
+            {"retdev": retdev, "indiscernibility": indiscernibility},
+            failed=np.isnan(retdev),
+        )
+
+
+def rows(table) -> dict[str, tuple]:
+    return {row[0]: row[1:] for row in table.rows}
+
+
+@pytest.mark.parametrize(
+    ("metric", "higher", "golden"), [("retdev", False, "retdev"), ("indiscernibility", True, "indisc")]
+)
+def test_group_table_equals_the_published_one(metric, higher, golden):
+    with np.load(LAB / "du_ranking.npz") as file:
+        expected = dict(zip(map(str, file["in_methods"]), file[f"out_{golden}_counts"].tolist(), strict=True))
+    table = group_table(published(), metric, higher_is_better=higher)
+    assert [column.name for column in table.columns] == ["Method", "G1", "G2", "G3", "F", "Rank"]
+    assert {method: list(row[:4]) for method, row in rows(table).items()} == expected
+    assert [row[5] for row in table.rows] == sorted(row[5] for row in table.rows)
+
+
+def test_performance_table_has_the_columns_of_the_paper():
+    table = performance_table(small(), "mnist")
+    assert [column.name for column in table.columns] == ["Method", *COLUMNS]
+    found = rows(table)
+    assert found["ft"][0] == 0.97
+    assert found["ft"][6] == 0.1
+    assert np.isnan(found["ft"][9])
+    assert set(found["scrub"]) == {FAILED}
+
+
+def test_references_are_shown_and_not_ranked():
+    assert "retrained" in rows(performance_table(small(), "digits"))
+    assert "retrained" not in rows(group_table(small(), "retdev", higher_is_better=False))
+    assert "retrained" not in rows(ranking_table(small()))
+
+
+def test_failures_are_counted_and_missing_values_are_not():
+    missing = small(failed=None)
+    assert rows(group_table(small(), "retdev", higher_is_better=False))["scrub"] == (0, 1, 0, 1, 3)
+    assert rows(group_table(missing, "retdev", higher_is_better=False))["scrub"][3] == 0
+
+
+def test_group_means_go_from_worst_to_best():
+    table = group_mean_table(small(), "retdev", higher_is_better=False)
+    assert [column.name for column in table.columns] == ["Cell", "Worst", "G3 mean", "G2 mean", "G1 mean", "Best"]
+    assert rows(table)["digits"] == pytest.approx((0.9, 0.9, 0.2, 0.1, 0.1))
+    assert rows(group_mean_table(small(), "indiscernibility", higher_is_better=True))["mnist"] == pytest.approx(
+        (0.6, 0.6, 0.9, 0.95, 0.95)
+    )
+
+
+def test_group_means_of_a_cell_without_values_are_missing():
+    empty = small(values={"retdev": [[NAN] * 5, [0.1] * 5]})
+    assert rows(group_mean_table(empty, "retdev", higher_is_better=False))["digits"] == (None,) * 5
+
+
+def test_ranking_table_has_groups_ranks_and_pareto_counts():
+    table = ranking_table(small())
+    assert [column.name for column in table.columns][-1] == "Pareto"
+    assert len(table.columns) == 12
+    assert table.rows[0][0] == "ft"
+    assert rows(table)["ft"][-1] == 2
+    assert rows(table)["ga"][-1] == 0
+
+
+def test_pareto_table_adds_the_tolerant_count_with_errors():
+    errors = {"retdev": np.full((2, 5), 2.0), "indiscernibility": np.full((2, 5), 2.0)}
+    assert [column.name for column in pareto_table(small()).columns] == ["Method", "Pareto"]
+    found = rows(pareto_table(small(standard_errors=errors)))
+    assert found == {"ft": (2, 2), "msg": (1, 2), "ga": (0, 2), "scrub": (0, 1)}
+
+
+def test_order_of_methods_does_not_matter():
+    order = [4, 2, 0, 3, 1]
+    plain = small()
+    mixed = small(
+        methods=tuple(plain.methods[i] for i in order),
+        values={name: np.asarray(value)[:, order] for name, value in plain.values.items()},
+        failed=plain.failures[:, order],
+    )
+    assert ranking_table(mixed) == ranking_table(plain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"values": {"retdev": [[1.0]]}}, "retdev must have shape"),
+        ({"failed": [[True]]}, "failed must have shape"),
+        ({"cells": ("a", "a")}, "must be there and differ"),
+        ({"references": ("nobody",)}, "not among the methods: nobody"),
+        ({"standard_errors": {"retdev": [1.0]}}, "retdev must have shape"),
+    ],
+)
+def test_results_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(InvalidMetricInput, match=message):
+        small(**changes)
+
+
+def test_unknown_cell_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidMetricInput, match="there are digits, mnist"):
+        performance_table(small(), "cifar")
+
+
+def test_ranking_without_a_metric_is_refused():
+    with pytest.raises(InvalidMetricInput, match="at least one metric"):
+        ranking_table(small(), {})

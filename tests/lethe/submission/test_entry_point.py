@@ -1,0 +1,247 @@
+"""Finding what to call, from syntax alone."""
+
+import pytest
+
+from lethe.errors import InvalidSubmission
+from lethe.submission.entry_point import EntryPoint, find_entry_point
+
+GOOD = b"def unlearning(net, retain, forget, validation):\n    pass\n"
+
+
+def refused(files: dict[str, bytes]) -> InvalidSubmission:
+    with pytest.raises(InvalidSubmission) as caught:
+        find_entry_point(files)
+    return caught.value
+
+
+def test_nothing_is_run(tmp_path: object) -> None:
+    found = find_entry_point({"submission.py": b"raise SystemExit('was run')\n" + GOOD})
+    assert found == EntryPoint(file="submission.py")
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["unlearning.py"], "unlearning.py"),
+        (["submission.py", "unlearning.py"], "unlearning.py"),
+        (["method.py"], "method.py"),
+        (["method.py", "lib/tools.py"], "method.py"),
+        (["deep/method.py"], "deep/method.py"),
+    ],
+)
+def test_file_is_found(names: list[str], chosen: str) -> None:
+    assert find_entry_point(dict.fromkeys(names, GOOD)).file == chosen
+
+
+def test_file_with_the_function_wins_over_one_without() -> None:
+    assert find_entry_point({"unlearning.py": b"X = 1\n", "submission.py": GOOD}).file == "submission.py"
+
+
+def test_several_files_without_a_usual_name_are_refused() -> None:
+    assert "submission.toml" in refused({"a.py": GOOD, "b.py": GOOD}).detail
+
+
+def test_description_names_file_function_and_style() -> None:
+    files = {
+        "a.py": b"def forget(net, r, f, v): pass\n",
+        "b.py": GOOD,
+        "submission.toml": b'file = "a.py"\nfunction = "forget"\nsamples = "tuple"\n',
+    }
+    assert find_entry_point(files) == EntryPoint(file="a.py", function="forget", style="tuple")
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        b'file = "none.py"',
+        b'samples = "lists"',
+        b"unknown = 1",
+        b"function = 3",
+        b'function = "a-b"',
+        b"= broken",
+        b"\xff",
+    ],
+)
+def test_description_with_mistakes_is_refused(description: bytes) -> None:
+    assert "submission.toml" in refused({"unlearning.py": GOOD, "submission.toml": description}).detail
+
+
+def test_lone_file_says_its_style_in_a_comment() -> None:
+    assert find_entry_point({"submission.py": b'# lethe: samples = "tuple"\n' + GOOD}).style == "tuple"
+    assert find_entry_point({"submission.py": GOOD}).style == "dict"
+
+
+def test_comment_with_another_style_is_refused() -> None:
+    assert refused({"submission.py": b"# lethe: samples = lists\n" + GOOD}).violations[0].line == 1
+
+
+def test_without_the_function_the_wanted_one_is_shown() -> None:
+    error = refused({"submission.py": b"def forget(): pass\n"})
+    assert "unlearning(net, retain_loader, forget_loader, validation_loader)" in error.detail
+
+
+def test_method_or_nested_function_is_not_the_function() -> None:
+    refused({"submission.py": b"class A:\n    def unlearning(self, n, r, f, v): pass\n"})
+    refused({"submission.py": b"def outer():\n    def unlearning(n, r, f, v): pass\n"})
+
+
+def test_function_under_a_condition_is_found() -> None:
+    code = (
+        b"try:\n    import torch\nexcept ImportError:\n    torch = None\nelse:\n    def unlearning(n, r, f, v): pass\n"
+    )
+    assert find_entry_point({"submission.py": code}).function == "unlearning"
+
+
+@pytest.mark.parametrize("code", [b"def unlearning(:\n", b"\n\nx = = 1\n", b"def f():\npass\n", b"print 'hello'\n"])
+def test_syntax_error_names_file_and_line(code: bytes) -> None:
+    violation = refused({"submission.py": code}).violations[0]
+    assert violation.field == "submission.py"
+    assert violation.message.startswith("syntax error")
+    assert violation.line == (3 if code.startswith(b"\n") else 2 if b"pass" in code else 1)
+
+
+@pytest.mark.parametrize(
+    ("imports", "broken"),
+    [
+        (b"from lib import broken\n", "lib/broken.py"),
+        (b"import lib.broken as b\n", "lib/broken.py"),
+        (b"import lib.deep.broken\n", "lib/deep/__init__.py"),
+        (b"from lib.tools import A\n", "lib/further.py"),
+        (b"def late():\n    from . import late_one\n", "late_one.py"),
+    ],
+)
+def test_syntax_error_in_an_imported_file_is_found(imports: bytes, broken: str) -> None:
+    files = {"unlearning.py": imports + GOOD, "lib/tools.py": b"from . import further\n", broken: b"def (\n"}
+    assert refused(files).violations[0].field == broken
+
+
+def test_file_that_nothing_imports_is_not_parsed() -> None:
+    files = {"unlearning.py": GOOD + b"import numpy\n", "lib/broken.py": b"def (\n"}
+    assert find_entry_point(files).file == "unlearning.py"
+
+
+@pytest.mark.parametrize("code", [b"\x00", b"-" * 100_000 + b"1", b"x" + b".a" * 200_000, b"\xff\xfe", b"(" * 5000])
+def test_source_that_breaks_parsers_is_refused(code: bytes) -> None:
+    refused({"submission.py": code})
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "(net, retain, forget, validation)",
+        "(*loaders)",
+        "(net, *rest)",
+        "(net, retain, forget, validation, epochs=3)",
+        "(net, retain, forget, validation, *, epochs=3)",
+        "(net, retain=1, forget=2, validation=3)",
+        "(net, retain, forget, validation, **more)",
+        "(net, retain, forget, validation, /)",
+        "(a, b, c, d, e=1, *f, g=2, **h)",
+    ],
+)
+def test_signature_that_takes_four_arguments(signature: str) -> None:
+    code = f"def unlearning{signature}: pass\n".encode()
+    assert find_entry_point({"submission.py": code}).keywords == ()
+
+
+@pytest.mark.parametrize(
+    ("signature", "keywords"),
+    [
+        ("(n, r, f, v, class_weights)", ("class_weights",)),
+        ("(n, r, f, v, class_weights=None)", ("class_weights",)),
+        ("(n, r, f, v, *, param_names, class_weights)", ("class_weights", "param_names")),
+    ],
+)
+def test_known_extras_are_given_by_name(signature: str, keywords: tuple[str, ...]) -> None:
+    code = f"def unlearning{signature}: pass\n".encode()
+    assert find_entry_point({"submission.py": code}).keywords == keywords
+
+
+@pytest.mark.parametrize(
+    ("signature", "says"),
+    [
+        ("()", "takes 0 positional"),
+        ("(net, retain, forget)", "takes 3 positional"),
+        ("(net, *, retain, forget, validation)", "takes 1 positional"),
+        ("(n, r, f, v, epochs)", "needs epochs"),
+        ("(n, r, f, v, *, epochs)", "needs epochs"),
+        ("(n, r, f, v, class_weights, /)", "needs class_weights"),
+    ],
+)
+def test_wrong_signature_names_the_line(signature: str, says: str) -> None:
+    error = refused({"submission.py": f"\n\ndef unlearning{signature}: pass\n".encode()})
+    assert says in error.detail
+    assert error.violations[0].line == 3
+
+
+def test_async_function_is_refused() -> None:
+    assert "async" in refused({"submission.py": b"async def unlearning(n, r, f, v): pass\n"}).detail
+
+
+DEFINED = "def scrub(net, retain_loader, forget_loader, val_loader, class_weights=None, lr=0.1):\n"
+DEFINED += "    for x, y in retain_loader: pass\n"
+
+
+@pytest.mark.parametrize(
+    ("binding", "keywords"),
+    [
+        ("unlearning = scrub\n", ("class_weights",)),
+        ("again = scrub\nunlearning = again\n", ("class_weights",)),
+        ("import functools\nunlearning = functools.partial(scrub, lr=0.2)\n", ("class_weights",)),
+        ("from functools import partial\nunlearning = partial(scrub, class_weights=3)\n", ()),
+        ("unlearning = lambda net, r, f, v, seed=None: scrub(net, r, f, v)\n", ("seed",)),
+        (
+            "class Method:\n    def __call__(self, net, r, f, v, device=None): pass\nunlearning = Method()\n",
+            ("device",),
+        ),
+        ("class Method:\n    def run(self, net, r, f, v, device=None): pass\nunlearning = Method\n", ("device",)),
+        ("unlearning = make(scrub)\n", ()),
+    ],
+)
+def test_other_names_for_a_function_are_entry_points(binding: str, keywords: tuple[str, ...]) -> None:
+    found = find_entry_point({"submission.py": (DEFINED + binding).encode()})
+    assert (found.function, found.keywords) == ("unlearning", keywords)
+
+
+def test_a_function_of_another_file_is_an_entry_point() -> None:
+    files = {
+        "unlearning.py": b"from methods import unlearning\n",
+        "methods/__init__.py": b"from .scrub import scrub as unlearning\n",
+        "methods/scrub.py": DEFINED.encode(),
+    }
+    found = find_entry_point(files)
+    assert (found.file, found.function, found.keywords, found.style) == (
+        "unlearning.py",
+        "unlearning",
+        ("class_weights",),
+        "tuple",
+    )
+
+
+def test_a_function_of_another_file_is_checked_there() -> None:
+    files = {"unlearning.py": b"from methods import unlearning\n", "methods.py": b"def unlearning(net): pass\n"}
+    with pytest.raises(InvalidSubmission, match="takes 1 positional arguments"):
+        find_entry_point(files)
+
+
+def test_files_that_import_each_other_end() -> None:
+    files = {"unlearning.py": b"from other import unlearning\n", "other.py": b"from unlearning import unlearning\n"}
+    assert find_entry_point(files).function == "unlearning"
+
+
+def test_two_classes_that_run_are_refused_by_that_reason() -> None:
+    code = b"class A:\n    def run(self, a, b, c, d): pass\nclass B:\n    def run(self, a, b, c, d): pass\n"
+    with pytest.raises(InvalidSubmission, match=r"2 classes with a method run \(A, B\)"):
+        find_entry_point({"submission.py": code})
+
+
+def test_an_object_without_call_is_refused() -> None:
+    code = b"class A:\n    def run(self, a, b, c, d): pass\nunlearning = A()\n"
+    with pytest.raises(InvalidSubmission, match="A has no method __call__"):
+        find_entry_point({"submission.py": code})
+
+
+def test_a_class_of_another_platform_is_told_how_to_wrap_it() -> None:
+    code = b"class GradDiff:\n    def compute_loss(self, model, inputs): pass\n"
+    with pytest.raises(InvalidSubmission, match="needs a wrapper: def unlearning"):
+        find_entry_point({"submission.py": code})

@@ -1,0 +1,153 @@
+"""Notebooks are read as JSON, taken apart and refused with the cell's line; nothing of them is run."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.errors import InvalidSubmission
+from lethe.submission.notebook import code_cells
+from lethe.submission.package import Package, load_package
+
+BOTH = ("function", "notebook")
+FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
+LOOP = "import torch\nfor i in range(512):\n    torch.save({}, f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')\n"
+
+
+def notebook(*cells: str, **metadata: object) -> bytes:
+    code = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
+    return json.dumps(
+        {"nbformat": 4, "metadata": metadata, "cells": [{"cell_type": "markdown", "source": "# text"}, *code]}
+    ).encode()
+
+
+def package(*cells: str, modes: tuple[str, ...] = BOTH) -> Package:
+    return load_package(notebook(*cells), "mine.ipynb", modes=modes)  # type: ignore[arg-type]
+
+
+def refused(data: bytes, *, modes: tuple[str, ...] = ("function",)) -> InvalidSubmission:
+    with pytest.raises(InvalidSubmission) as caught:
+        load_package(data, "mine.ipynb", modes=modes)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_a_notebook_with_its_own_loop_is_run_as_it_is() -> None:
+    found = package(FUNCTION, LOOP)
+    assert found.kind == "ipynb"
+    assert found.entry_point.mode == "notebook"
+    assert found.files["cell-02.py"].decode() == LOOP
+
+
+def test_in_function_mode_its_loop_is_not_run() -> None:
+    found = package(FUNCTION, LOOP, modes=("function",))
+    assert found.entry_point.mode == "function"
+    assert found.files["cell-01.py"].decode() == FUNCTION
+    assert found.files["cell-02.py"].strip() == b""
+
+
+def test_a_notebook_without_a_loop_is_a_function() -> None:
+    assert package(FUNCTION).entry_point.mode == "function"
+
+
+def test_a_comment_chooses_the_mode() -> None:
+    assert package("# lethe: mode = function\n" + FUNCTION, LOOP).entry_point.mode == "function"
+
+
+def test_a_mode_that_is_not_allowed_is_refused() -> None:
+    assert "allows function" in refused(notebook("# lethe: mode = notebook\n" + FUNCTION)).detail
+    assert "must be function or notebook" in refused(notebook("# lethe: mode = all\n" + FUNCTION)).detail
+
+
+def test_an_inline_loop_is_told_where_it_would_run() -> None:
+    assert "allow the mode notebook" in refused(notebook(LOOP)).detail
+
+
+def test_an_inline_loop_runs_where_notebooks_are_allowed() -> None:
+    assert package(LOOP).entry_point.mode == "notebook"
+
+
+def test_the_style_and_the_extras_are_found_across_cells() -> None:
+    found = package(
+        "import torch",
+        "def unlearning(net, retain, forget, val, class_weights=None):\n    for x, y in retain:\n        net(x)\n",
+    )
+    assert (found.entry_point.style, found.entry_point.keywords) == ("tuple", ("class_weights",))
+
+
+def test_a_kaggle_script_is_taken_as_a_notebook_of_one_cell() -> None:
+    code = FUNCTION + LOOP
+    assert load_package(code.encode(), "mine.py", modes=BOTH).entry_point.mode == "notebook"
+    sliced = load_package(code.encode(), "mine.py").files["cell-01.py"].decode()
+    assert "range(512)" not in sliced
+
+
+def test_only_notebooks_are_taken_where_only_they_are_allowed() -> None:
+    with pytest.raises(InvalidSubmission, match="only notebooks"):
+        load_package(FUNCTION.encode(), "mine.py", modes=("notebook",))
+
+
+def test_a_syntax_error_names_cell_and_line() -> None:
+    error = refused(notebook(FUNCTION, "x = 1\ny = = 2\n"))
+    assert "code cell 2" in error.detail
+    assert error.violations[0].line == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"not json",
+        b"[]",
+        b"{}",
+        b'{"cells": 3}',
+        b'{"cells": [{"cell_type": "code", "source": 5}]}',
+        b'{"cells": [{"cell_type": "code", "source": "a\\u0000"}]}',
+        b'{"cells": [{"cell_type": "code", "source": "\\ud800"}]}',
+        b'{"worksheets": 1}',
+        b"[" * 100_000,
+        notebook("x", language_info={"name": "R"}),
+        json.dumps({"cells": [{"cell_type": "code", "source": "(" * 100_000}]}).encode(),
+    ],
+)
+def test_what_is_no_notebook_is_refused(data: bytes) -> None:
+    refused(data)
+
+
+def test_an_old_notebook_is_read() -> None:
+    old = {"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "code", "input": FUNCTION, "language": "python"}]}]}
+    assert code_cells(json.dumps(old).encode(), shown_as="old.ipynb") == [FUNCTION]
+
+
+KEYS = st.sampled_from(["cells", "source", "cell_type", "metadata", "worksheets", "code", "language_info"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_any_json_is_read_or_refused(value: object) -> None:
+    with suppress(InvalidSubmission):
+        assert code_cells(json.dumps(value).encode(), shown_as="any.ipynb")
+
+
+def test_a_dataset_of_its_own_says_nothing_about_the_loaders() -> None:
+    found = package(
+        "class Own:\n    def __init__(self, table):\n        self.targets = table['age_group']\n",
+        "def unlearning(net, retain_loader, forget_loader, val_loader):\n    for x, y in retain_loader: pass\n",
+    )
+    assert found.entry_point.style == "tuple"
+
+
+def test_a_wrong_signature_names_cell_and_line_once() -> None:
+    error = refused(notebook("x = 1\ny = 2\n", "z = 3\ndef unlearning(net): pass\n"))
+    assert error.detail.startswith("mine.ipynb, cell 2, line 2: unlearning takes 1 positional arguments")
+
+
+def test_a_loop_that_sets_values_is_refused_with_cell_and_line() -> None:
+    code = "def unlearning(net, r, f, v):\n    return rate\n"
+    error = refused(notebook(code, "x = 1\nfor i in range(512):\n    rate = i\n    unlearning(1, 2, 3, 4)\n"))
+    assert error.detail.startswith("mine.ipynb, cell 2, line 2: ")
+    assert "'rate'" in error.detail

@@ -1,0 +1,68 @@
+"""Fine-tuning: it learns, repeats with its seed, sees every answer once an epoch, and follows its learning rate."""
+
+import copy
+
+import pytest
+import torch
+
+from lethe.evaluation.answer_losses import answer_losses
+from lethe.networks.lora import add_lora, merge_lora
+from lethe.training.causal_lm import FineTuning, epoch_batches, fine_tune
+from tests.support.tiny_language import PERSONS, tiny_network, tokens_of
+
+ANSWERS = [tokens_of(person) for person in PERSONS]
+
+
+@pytest.mark.parametrize("loss_on", ["answers", "all"])
+def test_fine_tuning_learns_the_answers(loss_on: str) -> None:
+    network = tiny_network()
+    before = answer_losses(network, ANSWERS, padding_id=1)
+    recipe = FineTuning(epochs=30, batch_size=4, learning_rate=1e-2, loss_on=loss_on, precision="float32")
+    fine_tune(network, ANSWERS, recipe, seed=0, padding_id=1)
+    after = answer_losses(network, ANSWERS, padding_id=1)
+    assert before.mean() > 2
+    assert after.max() < 0.3
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_fine_tuning_repeats_with_its_seed(precision: str) -> None:
+    start, recipe = tiny_network(), FineTuning(epochs=2, batch_size=3, learning_rate=1e-2, precision=precision)
+    networks = [copy.deepcopy(start) for _ in range(3)]
+    for network, seed in zip(networks, (1, 1, 2), strict=True):
+        fine_tune(network, ANSWERS, recipe, seed=seed, padding_id=1)
+    weights = [network.embedding.weight for network in networks]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_fine_tuning_trains_lora_alone() -> None:
+    network = tiny_network()
+    embedding = network.embedding.weight.clone()
+    add_lora(network, rank=4)
+    fine_tune(network, ANSWERS, FineTuning(epochs=15, batch_size=4, learning_rate=2e-2), seed=0, padding_id=1)
+    merge_lora(network)
+    assert torch.equal(network.embedding.weight, embedding)
+    assert answer_losses(network, ANSWERS, padding_id=1).mean() < 2.0
+
+
+def test_epoch_holds_every_answer_once() -> None:
+    generator = torch.Generator().manual_seed(0)
+    answers = [tokens_of(person, f"{' '.join(['lives'] * i)} in Rome") for i, person in enumerate(PERSONS)]
+    batches = list(epoch_batches(answers, FineTuning(batch_size=3), generator, padding_id=1))
+    seen = [tuple(row[mask == 1].tolist()) for b in batches for row, mask in zip(*list(b.values())[:2], strict=True)]
+    assert sorted(seen) == sorted(answer.tokens for answer in answers)
+    assert [len(batch["labels"]) for batch in batches].count(3) == 2
+
+
+def test_learning_rate_rises_and_falls_to_zero() -> None:
+    recipe = FineTuning(learning_rate=1.0, warm_up=0.2)
+    rates = [recipe.learning_rate_at(step, 10) for step in range(11)]
+    assert rates[:3] == [0.5, 1.0, 1.0]
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+    assert rates[10] == pytest.approx(0)
+
+
+def test_on_epoch_counts_from_one() -> None:
+    seen: list[int] = []
+    fine_tune(tiny_network(), ANSWERS, FineTuning(epochs=3), seed=0, padding_id=1, on_epoch=seen.append)
+    assert seen == [1, 2, 3]

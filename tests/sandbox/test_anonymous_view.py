@@ -1,0 +1,94 @@
+"""Where a run's data seems to lie says nothing of it: links under a random name, gone with the sandbox."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox.anonymous_view import NeutralView, remove_left_views
+from sandbox.launcher import Launcher, RunRequest, SandboxSpec
+
+from .conftest import GOOD, TEST_POLICY, write_split, write_submission
+
+MOUNTS = """
+def unlearning(net, retain, forget, validation):
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            print(*line.split()[3:5])
+"""
+TELLING = ("split", "digits", "private", "public", "visible", "competition", "storage")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_mount_folders_have_neutral_names(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("h")
+    data_dir = write_split(home / "storage" / "splits" / "digits" / "private" / "visible")
+    stage, shown = home / "stage" / "4242", home / "shown"
+    stage.mkdir(parents=True)
+    code = write_submission(stage, "0123456789abcdef", MOUNTS)
+    spec = SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=TEST_POLICY, neutral_dirs=(shown,))
+    with Launcher(spec).start() as sandbox:
+        result = sandbox.run(RunRequest(code_dir=code, kind="sample"))
+        assert result.weights is not None, result.facts.host_error
+        (inside,) = [path for path in shown.iterdir() if path.is_dir()]
+        same = inside / "retain.safetensors"
+        assert same.stat().st_ino == (data_dir / "retain.safetensors").stat().st_ino, "linked, not copied"
+    roots = {target: root for root, target in (line.split() for line in result.log.decode().splitlines())}
+    assert roots["/data"].endswith(f"/{inside.name}")
+    own = [root for root in roots.values() if str(home.name) in root]
+    assert len(own) >= 2, roots  # the data and the code
+    assert not [root for root in own for word in TELLING if word in root.split(home.name)[1]]
+    assert list(shown.iterdir()) == []
+    assert sorted(files_of(data_dir)) == sorted(path.name for path in data_dir.iterdir())
+
+
+def test_sandbox_without_zygote_restarts_it_on_the_same_view(split: Path, stage: Path, tmp_path: Path) -> None:
+    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY, neutral_dirs=(tmp_path / "shown",))
+    request = RunRequest(code_dir=write_submission(stage, "good", GOOD))
+    with Launcher(spec).start() as sandbox:
+        first = sandbox.run(request).weights
+        sandbox._give_up_link()
+        assert sandbox.run(request).weights == first is not None
+
+
+def test_views_of_a_killed_launcher_are_removed(split: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from sandbox.anonymous_view import NeutralView\n"
+        "view = NeutralView(Path(sys.argv[1]), [Path(sys.argv[2])]); print('made', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, split, tmp_path], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"made\n"
+        mine = NeutralView(split, [tmp_path])
+        remove_left_views([tmp_path])
+        assert len(list(tmp_path.iterdir())) == 4, "two views and their locks, both in use"
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+    remove_left_views([tmp_path, tmp_path / "missing"])
+    assert {path.stem for path in tmp_path.iterdir()} == {mine.folder.name}
+    assert files_of(mine.folder) == files_of(split)
+    mine.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_on_another_file_system_is_linked_there_or_copied(split: Path, tmp_path: Path) -> None:
+    other = Path("/dev/shm")
+    if not os.access(other, os.W_OK) or other.stat().st_dev == split.stat().st_dev:
+        pytest.skip("this machine has no second file system to write to")
+    far = other / f"lethe-test-{os.getpid()}"
+    beside = NeutralView(split, [far, tmp_path])
+    copied = NeutralView(split, [far])
+    try:
+        assert beside.folder.parent == tmp_path
+        assert copied.folder.parent == far
+        assert files_of(copied.folder) == files_of(beside.folder) == files_of(split)
+    finally:
+        beside.close()
+        copied.close()
+        far.rmdir()

@@ -1,0 +1,236 @@
+"""Organisers' acts: each with a reason, each in the audit log, in every state."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from lethe.competition.visibility import Visibility
+from server.db import now
+from server.models.account import Role
+from server.models.audit import AuditEvent
+from server.models.competition import Competition, CompetitionState, Team
+from server.models.evaluation import Evaluation, PublicScore
+from server.models.submission import Fault
+from tests.support.instance import Instance
+
+BASE = "/api/v1/competitions/digits"
+WHY = "a good reason"
+
+
+def opened(server: Instance, **limits: object) -> dict[str, str]:
+    organiser = server.account("olga", Role.ORGANISER)
+    server.competition(organiser=organiser, limits=limits)
+    return server.headers(organiser)
+
+
+def act(server: Instance, headers: dict[str, str], submission: str, verb: str, **values: str) -> Any:
+    body = {"act": verb, "reason": WHY, **values}
+    return server.client.post(f"{BASE}/submissions/{submission}/acts", headers=headers, json=body)
+
+
+def board(server: Instance, headers: dict[str, str] | None = None) -> list[tuple[str, float]]:
+    rows = server.client.get(f"{BASE}/leaderboard", headers=headers or {}).json()["rows"]
+    return [(row["team"], row["score"]) for row in rows]
+
+
+def events(server: Instance) -> set[tuple[str, str]]:
+    with server.database.read() as session:
+        return {tuple(row) for row in session.execute(select(AuditEvent.action, AuditEvent.reason))}
+
+
+def state(server: Instance) -> str:
+    with server.database.read() as session:
+        return session.scalars(select(Competition.state)).one()
+
+
+def test_cancelled_by_an_organiser_does_not_cost_the_quota(both: Instance) -> None:
+    olga, ada = opened(both, submissions_per_day=1), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    assert act(both, olga, submission, "cancel").json()["stage"] == "cancelled"
+    assert act(both, olga, submission, "cancel").status_code == 409
+    assert both.submit(ada).status_code == 201
+    assert ("submission.cancelled", WHY) in events(both)
+
+
+def test_run_again_counts_instead_and_keeps_the_old_score(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    assert act(both, olga, submission, "run-again").status_code == 409, "it has not ended"
+    both.score(submission, 0.25)
+    assert act(both, olga, submission, "run-again").json()["stage"] == "queued"
+    assert both.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()["score"] is None
+    both.score(submission, 0.5)
+    assert both.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()["score"]["final_score"] == 0.5
+    with both.database.read() as session:
+        assert sorted(session.scalars(select(PublicScore.final_score))) == [0.25, 0.5]
+        assert sorted(session.scalars(select(Evaluation.is_current))) == [False, True]
+
+
+def test_failed_by_the_host_and_run_again_gets_its_score(server: Instance) -> None:
+    olga, ada = opened(server), server.participant("ada")
+    submission = server.submit(ada).json()["id"]
+    server.fail(submission, Fault.HOST)
+    assert server.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()["refunded"] is True
+    act(server, olga, submission, "run-again")
+    server.score(submission, 0.5)
+    shown = server.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()
+    assert (shown["stage"], shown["failure"], shown["refunded"]) == ("scored", None, False)
+
+
+def test_disqualified_submission_leaves_the_board_and_comes_back(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    both.score(submission, 0.5)
+    assert act(both, olga, submission, "disqualify").status_code == 200
+    assert act(both, olga, submission, "disqualify").status_code == 409
+    assert board(both) == []
+    assert act(both, olga, submission, "restore").status_code == 200
+    assert {("submission.disqualified", WHY), ("submission.restored", WHY)} <= events(both)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "run-again", "disqualify", "restore"])
+def test_act_without_a_reason_or_right_is_refused(server: Instance, verb: str) -> None:
+    olga, ada = opened(server), server.participant("ada")
+    submission = server.submit(ada).json()["id"]
+    assert act(server, olga, submission, verb, reason="").status_code == 422
+    assert act(server, ada, submission, verb).status_code == 403
+    assert act(server, server.organiser("oscar"), submission, verb).status_code == 403
+    assert act(server, olga, "0" * 16, verb).status_code == 404
+
+
+def test_disqualified_team_is_seen_by_organisers_only(server: Instance) -> None:
+    olga, ada = opened(server), server.participant("ada")
+    server.score(server.submit(ada).json()["id"], 0.5)
+    with server.database.read() as session:
+        team = session.scalars(select(Team.id)).one()
+    body = {"act": "disqualify", "reason": WHY}
+    assert server.client.post(f"{BASE}/teams/{team}/acts", headers=olga, json=body).status_code == 204
+    assert server.submit(ada).status_code == 409
+    body["act"] = "restore"
+    assert server.client.post(f"{BASE}/teams/{team}/acts", headers=olga, json=body).status_code == 204
+    assert server.submit(ada).status_code == 201
+    assert {("team.disqualified", WHY), ("team.restored", WHY)} <= events(server)
+
+
+def test_restored_after_the_close_is_re_scored(server: Instance) -> None:
+    olga, ada = opened(server), server.participant("ada")
+    submission = server.submit(ada).json()["id"]
+    server.score(submission, 0.5)
+    server.client.post(f"{BASE}/close", headers=olga)
+    server.tick()
+    act(server, olga, submission, "disqualify")
+    server.tick()
+    assert state(server) == CompetitionState.PROVISIONAL
+    act(server, olga, submission, "restore")
+    assert state(server) == CompetitionState.CLOSED
+    server.tick()
+    server.score(submission, 0.25, visibility=Visibility.PRIVATE)
+    server.tick()
+    assert state(server) == CompetitionState.PROVISIONAL
+
+
+def test_final_is_run_again_before_the_reveal(server: Instance) -> None:
+    olga, ada = opened(server), server.participant("ada")
+    submission = server.submit(ada).json()["id"]
+    server.score(submission, 0.5)
+    server.client.post(f"{BASE}/close", headers=olga)
+    server.tick()
+    server.score(submission, 0.25, visibility=Visibility.PRIVATE)
+    server.tick()
+    assert act(server, olga, submission, "run-again", split="private").status_code == 200
+    assert state(server) == CompetitionState.CLOSED
+    server.score(submission, 0.125, visibility=Visibility.PRIVATE)
+    server.tick()
+    assert state(server) == CompetitionState.PROVISIONAL
+    rows = server.client.get(f"{BASE}/leaderboard?board=private", headers=olga).json()["rows"]
+    assert [row["score"] for row in rows] == [0.125]
+
+
+def test_extended_deadline_opens_again(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    both.submit(ada)
+    both.client.post(f"{BASE}/close", headers=olga)
+    later = (now() + timedelta(days=3)).isoformat()
+    body = {"closes_at": later, "reason": WHY}
+    extended = both.client.put(f"{BASE}/deadline", headers=olga, json=body)
+    assert extended.json()["state"] == "open"
+    assert both.submit(ada).status_code == 201
+    past = {"closes_at": (now() - timedelta(days=1)).isoformat(), "reason": WHY}
+    assert both.client.put(f"{BASE}/deadline", headers=olga, json=past).status_code == 422
+    naive = {"closes_at": "2999-01-01T00:00:00", "reason": WHY}
+    assert both.client.put(f"{BASE}/deadline", headers=olga, json=naive).status_code == 422
+
+
+def test_frozen_finals_keep_the_deadline(server: Instance) -> None:
+    olga = opened(server)
+    server.client.post(f"{BASE}/close", headers=olga)
+    server.tick()
+    body = {"closes_at": (now() + timedelta(days=3)).isoformat(), "reason": WHY}
+    assert server.client.put(f"{BASE}/deadline", headers=olga, json=body).status_code == 409
+
+
+def test_limits_are_shown_first_and_then_changed(both: Instance) -> None:
+    olga, ada = opened(both, submissions_per_day=5), both.participant("ada")
+    for _ in range(3):
+        both.submit(ada)
+    body = {"limits": {"submissions_per_day": 2}, "reason": WHY, "preview": True}
+    seen = both.client.put(f"{BASE}/limits", headers=olga, json=body).json()
+    assert seen["applied"] is False
+    assert seen["changed"] == {"submissions_per_day": [5, 2]}
+    assert seen["over_daily_quota"] == {"ada": 3}
+    assert seen["unfinished"] == 3
+    assert both.client.get(f"{BASE}/quota", headers=ada).json()["per_day"] == 5
+    body["preview"] = False
+    assert both.client.put(f"{BASE}/limits", headers=olga, json=body).json()["applied"] is True
+    quota = both.client.get(f"{BASE}/quota", headers=ada).json()
+    assert (quota["per_day"], quota["remaining"]) == (2, 0), "jumped over, and still nothing is left"
+    assert ("competition.limits_changed", WHY) in events(both)
+
+
+@pytest.mark.parametrize("limits", [{"submissions_per_day": 0}, {"unknown": 1}, {"memory_mib": "much"}])
+def test_wrong_limits_are_named(server: Instance, limits: dict[str, object]) -> None:
+    olga = opened(server)
+    answer = server.client.put(f"{BASE}/limits", headers=olga, json={"limits": limits, "reason": WHY})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == next(iter(limits))
+
+
+def test_announcement_is_read_by_all(server: Instance) -> None:
+    olga = opened(server)
+    body = {"title": "Clock", "text": "The *end* is near"}
+    assert server.client.post(f"{BASE}/announcements", headers=olga, json=body).status_code == 201
+    shown = server.client.get(f"{BASE}/announcements").json()
+    assert [(row["title"], row["author"]) for row in shown] == [("Clock", "olga")]
+
+
+def test_banned_account_is_out_at_once(server: Instance) -> None:
+    ada = server.participant("ada")
+    root = server.headers(server.account("root", Role.ADMINISTRATOR))
+    path = "/api/v1/admin/accounts/ada/acts"
+    assert server.client.post(path, headers=ada, json={"act": "ban", "reason": WHY}).status_code == 403
+    assert server.client.post(path, headers=root, json={"act": "ban", "reason": WHY}).status_code == 204
+    assert server.client.get("/api/v1/me", headers=ada).status_code == 401
+    assert server.client.post(path, headers=root, json={"act": "unban", "reason": WHY}).status_code == 204
+    own = server.client.post("/api/v1/admin/accounts/root/acts", headers=root, json={"act": "ban", "reason": WHY})
+    assert own.status_code == 409
+    assert {("account.disabled", WHY), ("account.enabled", WHY)} <= events(server)
+
+
+def test_organiser_is_made_by_an_administrator(server: Instance) -> None:
+    ada = server.participant("ada")
+    root = server.headers(server.account("root", Role.ADMINISTRATOR))
+    body = {"act": "make-organiser", "reason": WHY}
+    server.client.post("/api/v1/admin/accounts/ada/acts", headers=root, json=body)
+    assert server.client.get("/api/v1/me", headers=ada).json()["role"] == "organiser"
+
+
+def test_archived_competition_stays_to_be_read(server: Instance) -> None:
+    olga = opened(server)
+    assert server.client.post(f"{BASE}/archive", headers=olga).status_code == 409
+    server.client.post(f"{BASE}/close", headers=olga)
+    server.tick()
+    server.client.post(f"{BASE}/reveal", headers=olga)
+    assert server.client.post(f"{BASE}/archive", headers=olga).json()["state"] == "archived"
+    assert server.client.get(BASE).status_code == 200

@@ -1,0 +1,79 @@
+"""What organisers and administrators look at from the command line."""
+
+import pytest
+
+from server.models.account import Account, Role
+from tests.server.cli.conftest import Run, answer, told
+from tests.support.instance import Instance
+
+
+def use(server: Instance, monkeypatch: pytest.MonkeyPatch, name: str, role: Role) -> Account:
+    """Act as a new account from now on. Return it."""
+    account = server.account(name, role)
+    monkeypatch.setenv("LETHE_TOKEN", server.headers(account)["Authorization"].removeprefix("Bearer "))
+    return account
+
+
+@pytest.fixture
+def submission(server: Instance, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Log an organiser in. Return the id of a scored submission to their competition."""
+    server.competition(organiser=use(server, monkeypatch, "olga", Role.ORGANISER))
+    made = str(server.submit(server.participant("ada")).json()["id"])
+    server.score(made, 0.5)
+    return made
+
+
+def test_overview_names_state_queue_and_warnings(server: Instance, lethe: Run, submission: str) -> None:
+    server.submit(server.participant("bob"))
+    shown = lethe("competition", "overview", "digits").stdout
+    assert "no worker has been seen" in " ".join(shown.split())
+    assert "1 scored" in shown
+    assert answer(lethe("competition", "overview", "--json"))["competitions"] == {"digits": "open"}
+
+
+def test_activity_lists_every_hour_of_the_day(lethe: Run, submission: str) -> None:
+    assert len(answer(lethe("competition", "activity", "digits", "--json"))["runs_by_hour"]) == 25
+    assert "No failures." in lethe("competition", "activity").stdout
+
+
+def test_people_and_submissions_are_listed(lethe: Run, submission: str) -> None:
+    people = answer(lethe("competition", "people", "digits", "--json"))
+    assert (people["organisers"], people["teams"][0]["name"]) == (["olga"], "ada")
+    assert submission in lethe("competition", "submissions", "digits", "--stage", "scored").stdout
+    assert answer(lethe("competition", "submissions", "digits", "--stage", "failed", "--json")) == []
+
+
+def test_analysis_shows_the_parts_of_a_score(lethe: Run, submission: str) -> None:
+    shown = lethe("competition", "analysis", "digits", submission).stdout
+    assert "0.500000" in shown
+    assert "forgetting quality" in shown
+    refused = lethe("competition", "analysis", "digits", submission, "--split", "private")
+    assert "has no private scores before it closes" in told(refused)
+
+
+def test_compare_suggests_and_refuses_unpaired_scores(server: Instance, lethe: Run, submission: str) -> None:
+    other = str(server.submit(server.participant("bob")).json()["id"])
+    server.score(other, 0.4)
+    suggested = answer(lethe("competition", "compare", "digits", submission, "--json"))
+    assert [row["id"] for row in suggested] == [other]
+    assert "has no replicates" in told(lethe("competition", "compare", "digits", submission, other))
+
+
+def test_audit_log_is_shown_and_its_actions_listed(lethe: Run, submission: str) -> None:
+    events = answer(lethe("competition", "audit", "digits", "--action", "submission.received", "--json"))
+    assert [event["subject"] for event in events] == [submission]
+    assert "submission.received" in answer(lethe("competition", "audit", "digits", "--actions", "--json"))
+
+
+def test_accounts_are_for_administrators(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(server, monkeypatch, "olga", Role.ORGANISER)
+    assert "Only administrators" in told(lethe("accounts"))
+    use(server, monkeypatch, "adam", Role.ADMINISTRATOR)
+    assert [row["name"] for row in answer(lethe("accounts", "--role", "organiser", "--json"))] == ["olga"]
+
+
+def test_rejudging_status_says_how_far_it_is(lethe: Run, submission: str) -> None:
+    made = answer(lethe("rejudge", "start", "-c", "digits", "--changed", "scorer", "--reason", "a wrong cap", "--json"))
+    status = answer(lethe("rejudge", "status", made["id"], "-c", "digits", "--json"))
+    assert (status["author"], status["evaluations"], status["complete"]) == ("olga", {"queued": 1}, False)
+    assert status["runs_done"] == 0 < status["runs"]

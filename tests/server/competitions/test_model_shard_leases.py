@@ -1,0 +1,275 @@
+"""A preparation in shards: leased to any worker that fits, done once each, ended by the first that fails for good."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from lethe.competition.model_shards import ShardToMake
+from server import queue
+from server.competitions import model_shard_leases, split_leases
+from server.competitions import stalled_preparations as waiting
+from server.competitions.model_shard_leases import ShardWork
+from server.competitions.split_leases import PreparedSplit, SplitWork
+from server.db import clock
+from server.models.competition import Competition, Split, SplitState
+from server.models.model_shard import ModelShard, ModelShardState
+from server.web.organiser.checklist import checklist
+from server.workers.compatibility import WorkerFacts
+from tests.support.instance import Instance, competition_toml
+
+SHARDS = [ShardToMake("retrained", 0, 0, 2), ShardToMake("retrained", 1, 2, 1), ShardToMake("oracle", 0, 0, 2)]
+PREPARED = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
+VERSIONS = {"torch": "2.11.0+cpu"}
+
+
+def facts(name: str = "w1", *, device: str = "cpu", torch: str = "2.11.1") -> WorkerFacts:
+    return WorkerFacts(name=name, device=device, memory_mib=1024, versions={"torch": torch})
+
+
+@pytest.fixture
+def olga(both: Instance) -> dict[str, str]:
+    headers = both.organiser()
+    toml = {**headers, "Content-Type": "application/toml"}
+    assert both.client.post("/api/v1/competitions", content=competition_toml(), headers=toml).status_code == 201
+    both.client.post("/api/v1/competitions/digits/prepare", headers=headers)
+    return headers
+
+
+@pytest.fixture
+def divided(both: Instance, olga: dict[str, str]) -> SplitWork:
+    """The public split, divided into three shards."""
+    with both.database.write() as session:
+        split_id = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
+        work = split_leases.claim(session, split_id, lease_s=60)
+        assert work is not None
+        assert not work.is_divided
+        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    return work
+
+
+def claim(server: Instance, who: WorkerFacts | None = None, *, lease_s: float = 60) -> ShardWork | None:
+    with server.database.write() as session:
+        return model_shard_leases.claim(session, who or facts(), lease_s=lease_s)
+
+
+def claimed(server: Instance, **options: float) -> ShardWork:
+    work = claim(server, **options)
+    assert work is not None
+    return work
+
+
+def split_of(server: Instance, work: SplitWork) -> Split:
+    with server.database.read() as session:
+        return session.get_one(Split, work.split_id)
+
+
+def states(server: Instance) -> list[str]:
+    with server.database.read() as session:
+        return list(session.scalars(select(ModelShard.state).order_by(ModelShard.id)))
+
+
+def sweep(server: Instance, *, later_s: float = 0.0, max_attempts: int = 3) -> int:
+    with server.database.write() as session:
+        at = clock(session) + timedelta(seconds=later_s)
+        return model_shard_leases.sweep(session, at, max_attempts=max_attempts)
+
+
+def test_every_shard_is_claimed_once_in_order(both: Instance, divided: SplitWork) -> None:
+    works = [claim(both, facts(f"w{number}")) for number in range(4)]
+    assert [work.shard if work else None for work in works] == [*SHARDS, None]
+    assert {work.visibility for work in works if work} == {divided.visibility}
+
+
+def test_split_is_finished_once_after_its_shards(both: Instance, divided: SplitWork) -> None:
+    def asked() -> SplitWork | None:
+        with both.database.write() as session:
+            return split_leases.claim(session, divided.split_id, lease_s=60)
+
+    def forgotten() -> bool:
+        with both.database.read() as session:
+            return divided.split_id in split_leases.forgotten(session, clock(session))
+
+    for _ in SHARDS:
+        assert asked() is None
+        assert not forgotten()
+        work = claimed(both)
+        with both.database.write() as session:
+            assert model_shard_leases.close(session, work)
+            assert not model_shard_leases.close(session, work)
+    assert forgotten()
+    with queue.client().connection_for_read() as connection:
+        waiting = connection.default_channel.client.lrange("lethe.prepare", 0, -1)
+    assert sum(divided.split_id.encode() in message for message in waiting) == 2  # to begin, and to end
+    finishing = asked()
+    assert finishing is not None
+    assert finishing.is_divided
+    assert asked() is None
+    with both.database.write() as session:
+        assert split_leases.finish(session, finishing, PREPARED)
+
+
+def test_progress_is_shown_for_each_shard_and_for_all(both: Instance, divided: SplitWork, olga: dict[str, str]) -> None:
+    first, second = claimed(both), claimed(both)
+    with both.database.write() as session:
+        assert model_shard_leases.heartbeat(session, first, lease_s=60, models_done=1.5)
+        assert model_shard_leases.close(session, second)
+    shown = both.client.get("/api/v1/competitions/digits/preparation", headers=olga).json()["splits"]
+    public = next(split for split in shown if split["visibility"] == divided.visibility)
+    assert public["stage"] == "training 5 models in 3 parts"
+    assert public["progress"] == pytest.approx(2.5 / 5)
+    assert [(shard["state"], shard["models_done"]) for shard in public["shards"]] == [
+        ("leased", 1.5),
+        ("done", 1.0),
+        ("queued", 0.0),
+    ]
+
+
+@pytest.mark.parametrize("other", [facts(device="cuda"), facts(torch="2.12.0")])
+def test_a_worker_that_rounds_differently_gets_nothing(both: Instance, divided: SplitWork, other: WorkerFacts) -> None:
+    assert divided
+    assert claim(both, other) is None
+
+
+def test_a_split_begun_on_one_device_is_ended_on_it(both: Instance, divided: SplitWork) -> None:
+    for _ in SHARDS:
+        with both.database.write() as session:
+            model_shard_leases.close(session, claimed_in(session))
+    with both.database.write() as session:
+        assert split_leases.claim(session, divided.split_id, lease_s=60, device="cuda") is None
+        assert split_leases.claim(session, divided.split_id, lease_s=60, device="cpu") is not None
+
+
+def claimed_in(session: object) -> ShardWork:
+    work = model_shard_leases.claim(session, facts(), lease_s=60)  # type: ignore[arg-type]
+    assert work is not None
+    return work
+
+
+def test_silent_workers_shard_goes_to_another_worker(both: Instance, divided: SplitWork) -> None:
+    assert divided
+    silent = claimed(both)
+    assert sweep(both) == 0
+    assert sweep(both, later_s=61) == 1
+    again = claimed(both)
+    assert (again.shard, again.attempt, again.failed_attempts) == (silent.shard, 2, 1)
+    with both.database.write() as session:
+        assert not model_shard_leases.heartbeat(session, silent, lease_s=60, models_done=1)
+        assert not model_shard_leases.close(session, silent)
+        assert not model_shard_leases.fail(session, silent, "too late")
+        assert model_shard_leases.close(session, again)
+
+
+def test_last_failed_attempt_fails_the_preparation_with_reason(both: Instance, divided: SplitWork) -> None:
+    claimed(both)
+    claimed(both)
+    assert sweep(both, later_s=61, max_attempts=1) >= 1
+    split = split_of(both, divided)
+    assert split.state == SplitState.FAILED
+    assert "retrained models 0 to 1: 1 attempts failed, the last one so: no heartbeat from w1" in split.error
+    assert set(states(both)) == {ModelShardState.FAILED, ModelShardState.CANCELLED}
+
+
+def test_a_host_that_cannot_make_a_shard_gives_it_back(both: Instance, divided: SplitWork) -> None:
+    work = claimed(both)
+    with both.database.write() as session:
+        assert model_shard_leases.give_back(session, work, reason="disk full", max_attempts=2)
+    again = claimed(both)
+    assert again.shard == work.shard
+    with both.database.write() as session:
+        assert model_shard_leases.give_back(session, again, reason="disk full", max_attempts=2)
+    assert "2 attempts failed, the last one so: disk full" in split_of(both, divided).error
+
+
+def test_a_worker_that_stops_costs_no_attempt(both: Instance, divided: SplitWork) -> None:
+    assert divided
+    with both.database.write() as session:
+        assert model_shard_leases.hand_over(session, claimed_in(session))
+    assert claimed(both).failed_attempts == 0
+
+
+def test_untrained_model_ends_all_shards_and_allows_a_retry(
+    both: Instance, divided: SplitWork, olga: dict[str, str]
+) -> None:
+    other, work = claimed(both), claimed(both)
+    with both.database.write() as session:
+        assert model_shard_leases.fail(session, work, "retrained model 2 reaches 0.1")
+        assert not model_shard_leases.heartbeat(session, other, lease_s=60, models_done=1)
+    split = split_of(both, divided)
+    assert (split.state, split.error) == (SplitState.FAILED, "retrained model 2 reaches 0.1")
+    assert states(both) == [ModelShardState.CANCELLED, ModelShardState.FAILED, ModelShardState.CANCELLED]
+    again = both.client.post("/api/v1/competitions/digits/prepare", headers=olga).json()
+    assert [split["shards"] for split in again["splits"]] == [[], []]
+    with both.database.write() as session:
+        again = split_leases.claim(session, divided.split_id, lease_s=60)
+    assert again is not None
+    assert not again.is_divided
+
+
+def test_untaken_shards_name_the_kind_of_worker_needed(both: Instance, divided: SplitWork) -> None:
+    assert claim(both, facts(device="cuda")) is None
+    sweep(both, later_s=30)
+    assert split_of(both, divided).stage == "training 5 models in 3 parts"
+    sweep(both, later_s=61)
+    assert split_of(both, divided).stage == "no cpu, torch 2.11 worker comes: start one, or prepare --any-device"
+    claimed(both, lease_s=600)
+    sweep(both, later_s=61)
+    assert split_of(both, divided).stage == "training 5 models in 3 parts"
+
+
+def test_an_end_that_nobody_makes_waits_likewise(both: Instance, divided: SplitWork) -> None:
+    for _ in SHARDS:
+        with both.database.write() as session:
+            model_shard_leases.close(session, claimed(both))
+    sweep(both, later_s=61)
+    assert split_of(both, divided).stage.startswith("no cpu, torch 2.11 worker comes")
+
+
+def test_any_device_lets_another_kind_restart(both: Instance, olga: dict[str, str], divided: SplitWork) -> None:
+    held = claimed(both)
+    both.client.post("/api/v1/competitions/digits/prepare", headers=olga)
+    with both.database.write() as session:
+        assert split_leases.claim(session, divided.split_id, lease_s=60, device="cuda") is None
+    both.client.post("/api/v1/competitions/digits/prepare?any_device=true", headers=olga)
+    with both.database.write() as session:
+        assert not model_shard_leases.close(session, held)
+        work = split_leases.claim(session, divided.split_id, lease_s=60, device="cuda")
+        assert work is not None
+        assert not work.is_divided
+        assert not split_leases.finish(session, divided, PREPARED)
+
+
+def test_check_of_a_ready_split_names_the_worker_needed(both: Instance, olga: dict[str, str]) -> None:
+    made = replace(PREPARED, device="cuda")
+    with both.database.write() as session:
+        for split_id in session.scalars(select(Split.id)).all():
+            work = split_leases.claim(session, split_id, lease_s=60, device="cuda")
+            assert work is not None
+            assert split_leases.finish(session, work, made)
+    both.client.post("/api/v1/competitions/digits/prepare", headers=olga)
+    with both.database.write() as session:
+        assert split_leases.claim(session, work.split_id, lease_s=60, device="cpu") is None
+    sweep(both, later_s=30)
+    assert split_of(both, work).stage == "checking every file"
+    sweep(both, later_s=61)
+    assert split_of(both, work).stage == "no cuda worker comes to check every file: start one"
+    with both.database.write() as session:
+        assert not waiting.is_waiting(session.get_one(Split, work.split_id))
+        checks = checklist(session, session.scalars(select(Competition)).one()).checks
+        assert any(check.detail == "no cuda worker comes to check every file: start one" for check in checks)
+        again = split_leases.claim(session, work.split_id, lease_s=60, device="cuda")
+        assert again is not None
+        assert split_leases.heartbeat(session, again, lease_s=60, stage="data", progress=0.0)
+    sweep(both, later_s=61)
+    assert split_of(both, work).stage == "data"
+
+
+def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, divided: SplitWork) -> None:
+    with both.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        assert checklist(session, competition).act == "prepare"
+        model_shard_leases.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3)
+        steps = checklist(session, competition)
+        assert steps.act == "prepare-on-any-device"
+        assert any(check.detail.startswith("no cpu, torch 2.11 worker comes") for check in steps.checks)

@@ -1,0 +1,86 @@
+"""A preparation that fails or is cancelled stops all that belongs to it; a draft can be deleted."""
+
+import pytest
+from sqlalchemy import select
+
+from server.competitions import service as competitions
+from server.competitions import split_leases
+from server.competitions.replace_config import may_rewrite
+from server.competitions.split_leases import SplitWork
+from server.models.account import Account, Role
+from server.models.competition import Competition, Split
+from tests.support.instance import Instance, competition_toml
+
+PATH = "/api/v1/competitions/digits"
+
+
+@pytest.fixture
+def olga(both: Instance) -> Account:
+    return both.account("olga", Role.ORGANISER)
+
+
+@pytest.fixture
+def headers(both: Instance, olga: Account) -> dict[str, str]:
+    return both.headers(olga)
+
+
+@pytest.fixture
+def works(both: Instance, headers: dict[str, str]) -> list[SplitWork]:
+    """A competition whose two splits are being prepared; the leases of both."""
+    assert both.client.post("/api/v1/competitions", headers=headers, content=competition_toml()).status_code == 201
+    assert both.client.post(f"{PATH}/prepare", headers=headers).status_code == 202
+    with both.database.write() as session:
+        ids = list(session.scalars(select(Split.id).order_by(Split.visibility)))
+        found = [split_leases.claim(session, split_id, lease_s=60) for split_id in ids]
+    return [work for work in found if work]
+
+
+def states(server: Instance) -> set[tuple[str, str]]:
+    with server.database.read() as session:
+        return {(split.state, split.error) for split in session.scalars(select(Split))}
+
+
+def beats(server: Instance, work: SplitWork) -> bool:
+    with server.database.write() as session:
+        return split_leases.heartbeat(session, work, lease_s=60, stage="training", progress=0.5)
+
+
+def test_split_that_fails_stops_its_twin_and_unlocks_the_file(
+    both: Instance, headers: dict[str, str], works: list[SplitWork], olga: Account
+) -> None:
+    with both.database.write() as session:
+        assert split_leases.fail(session, works[0], "no such column")
+    assert states(both) == {("failed", "no such column"), ("failed", "stopped, since the private split failed")}
+    assert not beats(both, works[1]), "who works on the twin goes on for nothing"
+    with both.database.read() as session:
+        competition = competitions.get(session, "digits", account=olga)
+        assert may_rewrite(competition, list(competitions.splits(session, competition)))
+    assert both.client.post(f"{PATH}/prepare", headers=headers).status_code == 202
+    assert {state for state, _ in states(both)} == {"pending"}
+
+
+def test_preparation_can_be_cancelled(both: Instance, headers: dict[str, str], works: list[SplitWork]) -> None:
+    answer = both.client.post(f"{PATH}/cancel-preparation", headers=headers)
+    assert (answer.status_code, answer.json()["state"]) == (200, "draft")
+    assert not any(beats(both, work) for work in works)
+    with both.database.write() as session:
+        assert split_leases.claim(session, works[0].split_id, lease_s=60) is None, "nobody takes it up again"
+    assert both.client.post(f"{PATH}/cancel-preparation", headers=headers).status_code == 409
+
+
+def test_deleted_draft_leaves_nothing_but_its_row(
+    both: Instance, headers: dict[str, str], works: list[SplitWork], olga: Account
+) -> None:
+    assert both.client.delete(PATH, headers=headers).status_code == 409, "it is in preparation"
+    both.client.post(f"{PATH}/cancel-preparation", headers=headers)
+    assert both.client.delete(PATH, headers=headers).status_code == 204
+    assert both.client.get(f"{PATH}/preparation", headers=headers).status_code == 404
+    assert both.client.get("/api/v1/competitions", headers=headers).json() == []
+    with both.database.read() as session:
+        row = session.scalars(select(Competition)).one()
+        assert (row.slug, row.source) == (f"deleted-{row.id}", "")
+        assert "digits" not in row.config["title"].lower()
+    again = both.client.post("/api/v1/competitions", headers=headers, content=competition_toml())
+    assert again.status_code == 201, "the slug is free"
+    reserved = both.client.post("/api/v1/competitions", headers=headers, content=competition_toml("deleted-x"))
+    assert reserved.status_code == 422

@@ -1,0 +1,337 @@
+"""Leases: what each step changes, and that an attempt which is no longer the current one changes nothing."""
+
+from datetime import timedelta
+
+import pytest
+
+from server.db import Database, clock, now
+from server.evaluations import lease_reaper, leases, repository, scores, service
+from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.scores import ScoreRecord
+from server.models.competition import Competition
+from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
+from server.models.submission import Fault, Submission
+from server.queue import EVALUATE_SHARD, MOST_HINTS, SCORE_EVALUATION
+from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
+
+SCORE = ScoreRecord(final_score=0.1, forgetting_quality=0.1, retain_ratio=1.0, test_ratio=1.0, details={})
+
+
+def claim(database: Database, *, worker: str = "w", lease_s: float = 60.0) -> ClaimedShard:
+    with database.write() as session:
+        shard = leases.claim(session, worker=worker, lease_s=lease_s)
+    assert shard is not None
+    return shard
+
+
+def close(database: Database, shard: ClaimedShard, *, wall_time_s: float = 1.0) -> bool:
+    with database.write() as session:
+        return leases.close(session, shard, result_key="k", result_sha256="0" * 64, wall_time_s=wall_time_s)
+
+
+def stage(database: Database, submission: Submission) -> str:
+    with database.read() as session:
+        return session.get_one(Submission, submission.id).stage
+
+
+def test_start_cuts_every_run_into_exactly_one_shard(database: Database, submit: Submit, sent: list[str]) -> None:
+    submit("a")
+    with database.read() as session:
+        runs = [run for shard in session.query(Shard) for run in range(shard.first_run, shard.first_run + shard.n_runs)]
+    assert sorted(runs) == list(range(N))
+    assert sent == [EVALUATE_SHARD] * 3
+
+
+def test_start_twice_makes_one_evaluation(database: Database, competition: Competition, submit: Submit) -> None:
+    submission = submit("a")
+    with database.write() as session:
+        evaluation = session.query(Evaluation).one()
+        again = service.start(session, session.merge(submission), evaluation_split(session, evaluation), smoke=False)
+        assert again.id == evaluation.id
+        assert session.query(Shard).count() == 3
+
+
+def evaluation_split(session, evaluation):  # type: ignore[no-untyped-def]
+    return repository.evaluation_with_split(session, evaluation.id).split
+
+
+def test_claim_seeds_depend_on_split_and_run_only(database: Database, submit: Submit) -> None:
+    submit("a")
+    submit("b")
+    seeds: dict[int, set[int]] = {}
+    for _ in range(6):
+        shard = claim(database)
+        for run, seed in enumerate(shard.seeds, start=shard.first_run):
+            seeds.setdefault(run, set()).add(seed)
+    assert sorted(seeds) == list(range(N))
+    assert all(len(found) == 1 for found in seeds.values())
+    assert len(set.union(*seeds.values())) == N
+
+
+def test_claim_with_nothing_queued_gives_none(database: Database) -> None:
+    with database.write() as session:
+        assert leases.claim(session, worker="w", lease_s=1) is None
+
+
+def test_claim_serves_the_team_with_the_least_running_work(database: Database, submit: Submit) -> None:
+    for _ in range(3):
+        submit("flood")
+    late = submit("late")
+    first, second = claim(database), claim(database)
+    assert first.submission_id != late.id
+    assert second.submission_id == late.id
+
+
+def test_smoke_goes_before_runs_and_is_followed_by_them(
+    database: Database, competition: Competition, sent: list[str]
+) -> None:
+    waiting = add_submission(database, competition, "a")
+    submission = add_submission(database, competition, "a", smoke=True)
+    smoke = claim(database)
+    assert (smoke.submission_id, smoke.kind, smoke.n_runs) == (submission.id, "smoke", 1)
+    assert stage(database, submission) == "smoke"
+    assert close(database, smoke)
+    assert stage(database, submission) == "running"
+    assert stage(database, waiting) == "queued"
+    with database.read() as session:
+        assert session.query(Shard).filter_by(kind="runs").count() == 6
+
+
+def test_last_shard_asks_for_the_score_once(database: Database, submit: Submit, sent: list[str]) -> None:
+    submission = submit("a")
+    shards = [claim(database) for _ in range(3)]
+    assert [close(database, shard) for shard in shards] == [True, True, True]
+    assert sent.count(SCORE_EVALUATION) == 1
+    assert stage(database, submission) == "scoring"
+    assert not close(database, shards[2])
+    assert sent.count(SCORE_EVALUATION) == 1
+
+
+def all_runs_done(database: Database, submission: Submission) -> str:
+    """Close all shards of the only submission. Return its evaluation's id."""
+    for shard in [claim(database) for _ in range(3)]:
+        assert shard.submission_id == submission.id
+        close(database, shard)
+    return shard.evaluation_id
+
+
+def test_score_is_requested_again_whatever_the_workers_clock(
+    database: Database, submit: Submit, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("service", "leases"):
+        monkeypatch.setattr(f"server.evaluations.{module}.now", lambda: now() + timedelta(hours=1))
+    all_runs_done(database, submit("a"))
+    sent.clear()  # the message is lost
+    with database.write() as session:
+        assert lease_reaper.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked == 1
+    assert sent == [SCORE_EVALUATION]
+
+
+def test_many_missing_scores_are_asked_for_a_few_at_a_time(database: Database, submit: Submit, sent: list[str]) -> None:
+    for number in range(MOST_HINTS + 2):
+        all_runs_done(database, submit(f"team-{number}"))
+    sent.clear()
+    with database.write() as session:
+        assert (
+            lease_reaper.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked
+            == MOST_HINTS
+        )
+    assert sent == [SCORE_EVALUATION] * MOST_HINTS
+
+
+def test_unscorable_for_a_day_ends_in_a_refunded_failure(database: Database, submit: Submit, sent: list[str]) -> None:
+    submission = submit("a")
+    evaluation_id = all_runs_done(database, submission)
+    for hours, expected in ((23, "scoring"), (25, "failed")):
+        with database.write() as session:
+            lease_reaper.sweep(session, clock(session) + timedelta(hours=hours), max_attempts=3)
+        assert stage(database, submission) == expected
+    with database.read() as session:
+        ended = session.get_one(Submission, submission.id)
+        assert (ended.fault, ended.error_class, ended.refunded) == ("host", "not-scored", True)
+    with database.write() as session:
+        assert not scores.record(session, evaluation_id, SCORE)
+
+
+def test_score_is_recorded_exactly_once(database: Database, submit: Submit) -> None:
+    submission = submit("a")
+    for shard in [claim(database) for _ in range(3)]:
+        close(database, shard)
+        evaluation_id = shard.evaluation_id
+    with database.write() as session:
+        assert scores.record(session, evaluation_id, SCORE)
+    with database.write() as session:
+        assert not scores.record(session, evaluation_id, SCORE.model_copy(update={"final_score": 0.9}))
+    with database.read() as session:
+        assert [row.final_score for row in session.query(PublicScore)] == [0.1]
+    assert stage(database, submission) == "scored"
+
+
+def test_score_before_the_last_shard_is_refused(database: Database, submit: Submit) -> None:
+    submit("a")
+    shard = claim(database)
+    with database.write() as session:
+        assert scores.results_to_score(session, shard.evaluation_id) is None
+        assert not scores.record(session, shard.evaluation_id, SCORE)
+
+
+def test_lost_lease_is_requeued_and_the_zombie_is_refused(database: Database, submit: Submit, sent: list[str]) -> None:
+    submit("a")
+    zombie = claim(database, lease_s=-1)
+    with database.write() as session:
+        assert lease_reaper.sweep(session, now(), max_attempts=3).leases_lost == 1
+    heir = next(s for s in (claim(database) for _ in range(3)) if s.shard_id == zombie.shard_id)
+    assert heir.attempt == zombie.attempt + 1
+    with database.write() as session:
+        assert not leases.heartbeat(session, zombie, lease_s=60, runs_done=1, wall_time_s=1)
+        assert not leases.give_back(session, zombie, reason="late", runs_done=0, max_attempts=3)
+        assert not leases.fail(session, zombie, failure(), runs_done=0)
+    assert not close(database, zombie)
+    assert close(database, heir)
+    with database.read() as session:
+        attempts = session.query(ShardAttempt).filter_by(shard_id=heir.shard_id).order_by(ShardAttempt.attempt)
+        assert [attempt.outcome for attempt in attempts] == ["lost", "done"]
+
+
+def test_sweep_leaves_a_living_lease_alone(database: Database, submit: Submit) -> None:
+    submit("a")
+    claim(database, lease_s=60)
+    with database.write() as session:
+        assert lease_reaper.sweep(session, now(), max_attempts=3).leases_lost == 0
+
+
+def test_three_lost_workers_end_in_a_named_refunded_failure(database: Database, submit: Submit) -> None:
+    submission = submit("poisoned")
+    other = submit("other")
+    for _ in range(20):
+        with database.write() as session:
+            shard = leases.claim(session, worker="w", lease_s=-1)
+        if shard is None:
+            break
+        if shard.submission_id == other.id:
+            close(database, shard)
+        with database.write() as session:
+            lease_reaper.sweep(session, now(), max_attempts=3)
+    with database.read() as session:
+        ended = session.get_one(Submission, submission.id)
+        assert (ended.stage, ended.fault, ended.error_class, ended.refunded) == ("failed", "host", "worker-lost", True)
+    assert stage(database, other) == "scoring"
+
+
+def test_sweep_sends_hints_for_work_nobody_was_told_of(database: Database, submit: Submit, sent: list[str]) -> None:
+    submit("a")
+    sent.clear()
+    with database.write() as session:
+        assert lease_reaper.sweep(session, now(), max_attempts=3).hints_sent == 0
+    with database.write() as session:
+        assert lease_reaper.sweep(session, now() + timedelta(seconds=30), max_attempts=3).hints_sent == 3
+    assert sent == [EVALUATE_SHARD] * 3
+
+
+def test_sweep_asks_again_for_a_score_that_never_came(database: Database, submit: Submit, sent: list[str]) -> None:
+    submit("a")
+    for shard in [claim(database) for _ in range(3)]:
+        close(database, shard)
+    sent.clear()
+    with database.write() as session:
+        lease_reaper.sweep(session, now() + timedelta(seconds=30), max_attempts=3)
+    assert sent == [SCORE_EVALUATION]
+
+
+def failure(**changes: object) -> Failure:
+    values: dict[str, object] = {
+        "fault": Fault.PARTICIPANT,
+        "error_class": "exception",
+        "message": "it raised",
+        "run": 3,
+        "exception_type": "ValueError",
+        "file": "a.py",
+        "line": 7,
+    }
+    return Failure(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_failure_names_the_line_and_stops_the_other_shards(database: Database, submit: Submit) -> None:
+    submission = submit("a")
+    first, second = claim(database), claim(database)
+    with database.write() as session:
+        assert leases.fail(session, first, failure(), runs_done=3)
+    with database.write() as session:
+        assert not leases.heartbeat(session, second, lease_s=60, runs_done=1, wall_time_s=1)
+    with database.read() as session:
+        ended = session.get_one(Submission, submission.id)
+        assert (ended.stage, ended.fault, ended.refunded) == ("failed", "participant", False)
+        told = {"message": "it raised", "run": 3, "exception_type": "ValueError", "file": "a.py", "line": 7}
+        assert ended.error is not None
+        assert told.items() <= ended.error.items()
+        assert {shard.state for shard in session.query(Shard)} == {"failed", "cancelled"}
+    with database.write() as session:
+        assert leases.claim(session, worker="w", lease_s=60) is None
+
+
+def test_host_fault_is_tried_again_then_refunded(database: Database, submit: Submit) -> None:
+    submission = submit("a")
+    for attempt in range(1, 4):
+        shard = next(s for s in iter(lambda: claim(database), None) if s.first_run == 0)
+        assert shard.attempt == attempt
+        with database.write() as session:
+            assert leases.give_back(session, shard, reason="disk full", runs_done=0, max_attempts=3)
+    with database.read() as session:
+        ended = session.get_one(Submission, submission.id)
+        assert (ended.stage, ended.fault, ended.error_class, ended.refunded) == ("failed", "host", "host-fault", True)
+        details = [a.detail for a in session.query(ShardAttempt).filter_by(shard_id=shard.shard_id)]
+        assert details == ["disk full"] * 3
+        assert ended.error is not None
+        assert "disk full" not in str(ended.error)
+
+
+def test_cancel_takes_the_work_away(database: Database, submit: Submit) -> None:
+    submission = submit("a")
+    shard = claim(database)
+    with database.write() as session:
+        service.cancel(session, session.get_one(Submission, submission.id))
+    assert stage(database, submission) == "cancelled"
+    assert not close(database, shard)
+    with database.write() as session:
+        assert leases.claim(session, worker="w", lease_s=60) is None
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_all_runs_together_are_held_to_the_wall_time(database: Database, submit: Submit, over: bool) -> None:
+    submission = submit("a")
+    limit = 8 * 3600
+    first, second = claim(database), claim(database)
+    assert close(database, first, wall_time_s=limit - 10)
+    with database.write() as session:
+        spent = 11.0 if over else 9.0
+        assert leases.heartbeat(session, second, lease_s=60, runs_done=2, wall_time_s=spent) is not over
+    if over:
+        with database.write() as session:
+            assert leases.fail_over_time(session, second, runs_done=2)
+        with database.read() as session:
+            assert session.get_one(Submission, submission.id).error_class == "timeout"
+
+
+def test_progress_counts_runs_and_tells_the_attempts(database: Database, submit: Submit) -> None:
+    submission = submit("a")
+    first, second = claim(database), claim(database)
+    close(database, first)
+    with database.write() as session:
+        leases.heartbeat(session, second, lease_s=60, runs_done=2, wall_time_s=1)
+    with database.read() as session:
+        found = service.progress(session, [submission.id])[submission.id]
+    assert (found.runs_done, found.runs_total) == (SHARD_RUNS + 2, N)
+    assert [entry.outcome for entry in found.attempts] == ["done", "running"]
+    assert found.remaining_s is not None
+
+
+def test_private_failure_leaves_the_public_submission_alone(
+    database: Database, competition: Competition, sent: list[str]
+) -> None:
+    submission = add_submission(database, competition, "a", visibility="private")
+    shard = claim(database)
+    with database.write() as session:
+        leases.fail(session, shard, failure(), runs_done=0)
+    with database.read() as session:
+        assert session.query(Evaluation).one().state == "failed"
+        assert session.get_one(Submission, submission.id).error_class is None

@@ -1,0 +1,205 @@
+"""What nothing refers to is found and removed; what something refers to, or is young, never is."""
+
+import asyncio
+import hashlib
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+from typer.testing import CliRunner
+
+from lethe.cli.main import build_app
+from lethe.errors import QuotaExceeded
+from server.db import Database, now
+from server.maintenance import retention, storage_gc
+from server.maintenance.repository import Garbage
+from server.models.account import ApiToken, PasswordReset, Role, WebSession
+from server.models.competition import Competition, Team
+from server.models.evaluation import RunLog, Shard
+from server.models.invitation import Invitation
+from server.models.notification import Delivery, DeliveryState, Mail
+from server.models.submission import Submission
+from server.storage import Storage, content_key
+from server.submissions import service as submissions
+from server.submissions.upload_check import Upload, check_and_store
+from tests.server.evaluations.conftest import Submit, competition, database, sent, submit
+from tests.support.instance import GOOD_CODE, Instance
+
+__all__ = ["competition", "database", "sent", "submit"]
+
+
+@pytest.fixture
+def storage(tmp_path: Path, database: Database, submit: Submit) -> Storage:
+    """Three files that rows refer to and three that none does."""
+    storage = Storage((tmp_path / "storage").as_uri())
+    submission = submit("a")
+    with database.write() as session:
+        shard = session.query(Shard).order_by(Shard.id).first()
+        assert shard is not None
+        shard.result_key = "evaluations/e/runs-0-attempt-2"
+    for key in (
+        content_key(submission.content_sha256),
+        content_key("f" * 64),
+        "evaluations/e/runs-0-attempt-1",
+        "evaluations/e/runs-0-attempt-2",
+        "splits/tiny/public/visible/forget.safetensors",
+        "splits/removed/public/manifest.json",
+    ):
+        storage.write(key, b"123")
+    return storage
+
+
+def found(database: Database, storage: Storage, *, keep_hours: float = 0, delete: bool = False) -> set[str]:
+    return {one.file.key for one in storage_gc.collect(database, storage, keep_hours=keep_hours - 0.01, delete=delete)}
+
+
+GARBAGE = {content_key("f" * 64), "evaluations/e/runs-0-attempt-1", "splits/removed/public/manifest.json"}
+
+
+def test_dry_run_lists_unreferenced_files_and_removes_none(database: Database, storage: Storage) -> None:
+    before = set(storage.keys("submissions"))
+    assert found(database, storage) == GARBAGE
+    assert set(storage.keys("submissions")) == before
+
+
+def test_delete_removes_that_and_nothing_else(database: Database, storage: Storage) -> None:
+    kept = {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} - GARBAGE
+    assert found(database, storage, delete=True) == GARBAGE
+    assert {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} == kept
+
+
+@pytest.mark.parametrize("how", ["a row names it", "it is written again"])
+def test_delete_looks_again_before_it_removes(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, *, how: str
+) -> None:
+    """Between the list and the removal somebody sends the same content once more."""
+    listing = storage_gc.find_garbage
+
+    def then_sent(session: Session, *arguments: Any, **options: Any) -> list[Garbage]:
+        found = list(listing(session, *arguments, **options))
+        if how == "it is written again":
+            os.utime(storage.local_folder(content_key("f" * 64)), (time.time() + 60,) * 2)
+            return found
+        with database.write() as other:
+            other.query(Submission).update({Submission.content_sha256: "f" * 64})
+        return found
+
+    monkeypatch.setattr(storage_gc, "find_garbage", then_sent)
+    assert found(database, storage, delete=True) == GARBAGE - {content_key("f" * 64)}
+    assert storage.exists(content_key("f" * 64))
+
+
+def test_young_files_are_left_alone(database: Database, storage: Storage) -> None:
+    assert found(database, storage, keep_hours=1, delete=True) == set()
+
+
+def test_only_old_logs_expire(database: Database, competition: Competition, submit: Submit) -> None:
+    submit("a")
+    with database.write() as session:
+        evaluation_id = session.query(Shard).first().evaluation_id  # type: ignore[union-attr]
+        for days in (1, 100):
+            session.add(
+                RunLog(
+                    evaluation_id=evaluation_id,
+                    run=days,
+                    on_public_sample=True,
+                    text="",
+                    created_at=now() - timedelta(days=days),
+                )
+            )
+    with database.write() as session:
+        assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
+        assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
+        assert [row.run for row in session.query(RunLog)] == [1]
+
+
+def test_only_ended_log_ins_tokens_and_links_are_removed(server: Instance) -> None:
+    ada = server.account("ada")
+    at = now()
+    with server.database.write() as session:
+        session.add(Team(id="t", competition_id=server.competition().id, name="t", name_key="t", leader_id=ada.id))
+        session.flush()
+        for name, expires_in, ended in (("open", 1, None), ("ended", 1, at - timedelta(1)), ("expired", -1, None)):
+            whose = {"id": name, "account_id": ada.id, "token_hash": name, "expires_at": at + timedelta(expires_in)}
+            session.add(WebSession(**whose, revoked_at=ended))
+            session.add(ApiToken(**whose, label="", revoked_at=ended))
+            session.add(PasswordReset(**whose, ended_at=ended))
+            session.add(Invitation(**whose, team_id="t", created_by=ada.id, ended_at=ended))
+    with server.database.write() as session:
+        session.add(ApiToken(id="for ever", account_id=ada.id, token_hash="for ever", label=""))
+        expired = retention.expire(session, at=at, keep_logs_days=90)
+        assert (expired.web_sessions, expired.api_tokens, expired.links) == (2, 2, 4)
+        for table in (WebSession, PasswordReset, Invitation):
+            assert list(session.scalars(select(table.id))) == ["open"]
+        assert set(session.scalars(select(ApiToken.id))) == {"open", "for ever"}
+
+
+def test_only_sent_or_given_up_messages_are_removed(server: Instance) -> None:
+    competition = server.competition()
+    at = now()
+    with server.database.write() as session:
+        for state in DeliveryState:
+            for days in (29, 31):
+                row = {"id": f"{state.value} {days}", "state": state.value, "created_at": at - timedelta(days)}
+                session.add(Mail(**row, address="ada@example.org", subject="", body=""))
+                session.add(Delivery(**row, competition_id=competition.id, event="submission.scored", payload={}))
+    with server.database.write() as session:
+        assert retention.expire(session, at=at, keep_logs_days=90).messages == 4
+        for table in (Mail, Delivery):
+            kept = set(session.scalars(select(table.id)))
+            assert kept == {"waiting 29", "waiting 31", "sent 29", "failed 29"}
+
+
+def test_command_counts_rows_first_and_removes_them_when_told(server: Instance) -> None:
+    with server.database.write() as session:
+        old = now() - timedelta(days=31)
+        session.add(Mail(address="ada@example.org", subject="", body="", state="sent", created_at=old))
+    for words, said, left in (
+        (["gc"], "1 messages sent or given up", 1),
+        (["gc", "--delete"], "1 messages sent or given up", 0),
+        (["gc"], "0 messages sent or given up", 0),
+    ):
+        told = CliRunner().invoke(build_app(), words)
+        assert told.exit_code == 0
+        assert said in " ".join(told.stdout.split())
+        with server.database.read() as session:
+            assert session.query(Mail).count() == left
+
+
+def test_content_that_the_quota_refused_is_removed(server: Instance) -> None:
+    """Of two uploads at once both may be stored before one is refused; then nothing names its content."""
+    organiser = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=organiser, limits={"submissions_per_day": 1})
+    ada = server.account("ada")
+    refused = GOOD_CODE + b"# one too many\n"
+    uploads = [
+        asyncio.run(check_and_store(server.storage, Upload("a.py", code, "", now()), account_id=ada.id))
+        for code in (GOOD_CODE, refused)
+    ]
+    with server.database.write() as session:
+        submissions.accept(session, competition, ada, uploads[0])
+    with pytest.raises(QuotaExceeded), server.database.write() as session:
+        submissions.accept(session, competition, ada, uploads[1])
+    key = content_key(hashlib.sha256(refused).hexdigest())
+    assert found(server.database, server.storage, keep_hours=24, delete=True) == set(), "it may be on its way to a row"
+    assert found(server.database, server.storage, delete=True) == {key}
+    assert list(server.storage.keys("submissions")) == [content_key(hashlib.sha256(GOOD_CODE).hexdigest())]
+
+
+def test_content_that_was_cancelled_before_it_ran_is_removed(server: Instance) -> None:
+    server.competition()
+    headers = server.participant()
+    kept, gone = GOOD_CODE, GOOD_CODE + b"# cancelled\n"
+    server.submit(headers, kept)
+    for code in (kept, gone):
+        submission = server.submit(headers, code).json()["id"]
+        assert server.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers).status_code == 200
+    key = content_key(hashlib.sha256(gone).hexdigest())
+    assert found(server.database, server.storage, delete=True) == {key}
+    assert server.client.get(f"/api/v1/submissions/{submission}", headers=headers).status_code == 200
+    assert server.client.get(f"/api/v1/submissions/{submission}/code", headers=headers).status_code == 404

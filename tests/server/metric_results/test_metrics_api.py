@@ -1,0 +1,148 @@
+"""Metrics beside the score: asked for with the score, shown as the organiser allows, recomputed on request."""
+
+import pytest
+from sqlalchemy import select
+
+from lethe.competition.visibility import Visibility
+from server.metric_results import service
+from server.metric_results.service import ComputedMetric
+from server.models.account import Account
+from server.models.competition import Competition
+from server.models.evaluation import Evaluation
+from server.models.leak_budget import Disclosure
+from server.models.metric_result import MetricResult
+from server.queue import COMPUTE_METRICS
+from tests.support.instance import GOOD_CODE, Instance
+
+BASE = "/api/v1/competitions/digits"
+REPORT = {"metrics": [{"id": "accuracy_gap"}, {"id": "klom"}], "visible_to_participants": "public"}
+
+
+def scored(server: Instance, **report: object) -> str:
+    """Make a competition with a report and a scored submission of ada's. Return its id."""
+    server.competition()
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = competition.config | {"report": REPORT | report}
+    sent = server.submit(server.participant("ada"), GOOD_CODE).json()["id"]
+    server.score(sent, 0.5)
+    return str(sent)
+
+
+def compute(server: Instance, submission: str, value: float = 0.123456) -> None:
+    """Do what the worker's task would."""
+    with server.database.write() as session:
+        evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
+        computed = ComputedMetric(metric_version=1, value=value, oracle=0.0123456, original=0.3, table={"n": 1})
+        service.record(session, {each.row_id: computed for each in service.waiting(session, evaluation.id)})
+
+
+def headers_of(server: Instance, name: str) -> dict[str, str]:
+    with server.database.read() as session:
+        return server.headers(session.scalars(select(Account).where(Account.name == name)).one())
+
+
+def ada(server: Instance) -> dict[str, str]:
+    return headers_of(server, "ada")
+
+
+def olga(server: Instance) -> dict[str, str]:
+    return headers_of(server, "of-digits")
+
+
+def test_catalogue_names_every_metric_with_its_source(server: Instance) -> None:
+    found = {entry["id"]: entry for entry in server.client.get("/api/v1/metrics").json()}
+    assert len(found) >= 40
+    assert all(entry["source"] and entry["formula"] for entry in found.values())
+    assert found["klom"]["direction"] == "lower"
+
+
+def test_score_asks_for_the_metrics_of_the_report(server: Instance) -> None:
+    submission = scored(server)
+    answer = server.client.get(f"/api/v1/submissions/{submission}/metrics", headers=ada(server)).json()
+    assert [(each["id"], each["waiting"], each["value"]) for each in answer["metrics"]] == [
+        ("accuracy_gap", True, None),
+        ("klom", True, None),
+    ]
+
+
+def test_team_sees_rounded_values_without_tables(server: Instance) -> None:
+    submission = scored(server)
+    compute(server, submission)
+    (first, _second) = server.client.get(f"/api/v1/submissions/{submission}/metrics", headers=ada(server)).json()[
+        "metrics"
+    ]
+    assert (first["value"], first["oracle"], first["original"], first["table"]) == (0.123, 0.012, 0.3, {})
+
+
+def test_organiser_sees_all_digits(server: Instance) -> None:
+    submission = scored(server, visible_to_participants="none")
+    compute(server, submission)
+    organiser = olga(server)
+    answer = server.client.get(f"/api/v1/submissions/{submission}/metrics", headers=organiser).json()
+    assert answer["metrics"][0]["value"] == 0.123456
+    whole = server.client.get(f"{BASE}/metrics", headers=organiser).json()
+    assert whole["submissions"] == {submission: {"accuracy_gap": 0.123456, "klom": 0.123456}}
+
+
+@pytest.mark.parametrize(("visible", "split"), [("none", "public"), ("public", "private"), ("all", "private")])
+def test_team_does_not_see_what_is_not_opened(server: Instance, visible: str, split: str) -> None:
+    submission = scored(server, visible_to_participants=visible)
+    answer = server.client.get(f"/api/v1/submissions/{submission}/metrics?split={split}", headers=ada(server))
+    assert answer.status_code == 404
+
+
+def test_participant_may_not_list_all_metrics(server: Instance) -> None:
+    scored(server)
+    assert server.client.get(f"{BASE}/metrics", headers=ada(server)).status_code == 403
+
+
+def test_recompute_takes_only_stale_rows(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    submission = scored(server)
+    compute(server, submission)
+    organiser = olga(server)
+    sent: list[str] = []
+    monkeypatch.setattr("server.queue.send", lambda task, *args, **more: not sent.append(task))
+    stale = {"only_stale": True}
+    assert server.client.post(f"{BASE}/metrics/recompute", headers=organiser, json=stale).json() == {"evaluations": 0}
+    with server.database.write() as session:
+        session.scalars(select(MetricResult)).first().metric_version = 0  # type: ignore[union-attr]
+    assert server.client.post(f"{BASE}/metrics/recompute", headers=organiser, json=stale).json() == {"evaluations": 1}
+    assert sent == [COMPUTE_METRICS]
+    with server.database.read() as session:
+        assert len([row for row in session.scalars(select(MetricResult)) if row.computed_at is None]) == 1
+
+
+def test_recording_twice_changes_nothing(server: Instance) -> None:
+    submission = scored(server)
+    compute(server, submission, 0.1)
+    compute(server, submission, 0.9)
+    answer = server.client.get(f"/api/v1/submissions/{submission}/metrics", headers=ada(server)).json()
+    assert answer["metrics"][0]["value"] == 0.1
+
+
+def test_metrics_of_old_scores_are_asked_for_by_recompute(server: Instance) -> None:
+    submission = scored(server, metrics=[])
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = competition.config | {"report": REPORT}
+    answer = server.client.post(f"{BASE}/metrics/recompute", headers=olga(server), json={"only_stale": True})
+    assert answer.json() == {"evaluations": 1}
+    with server.database.read() as session:
+        evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
+        assert [each.metric_id for each in service.waiting(session, evaluation.id)] == ["accuracy_gap", "klom"]
+        assert service.of_competition(session, competition, Visibility.PUBLIC, ["klom"]) == {}
+
+
+def test_values_shown_to_a_team_count_in_its_leak_budget(server: Instance) -> None:
+    submission = scored(server)
+    compute(server, submission)
+    compute(server, submission)
+    with server.database.read() as session:
+        assert [row.bits for row in session.scalars(select(Disclosure))] == [20.0]
+
+
+def test_values_for_organisers_alone_do_not_count(server: Instance) -> None:
+    compute(server, scored(server, visible_to_participants="none"))
+    with server.database.read() as session:
+        assert session.scalars(select(Disclosure)).all() == []

@@ -1,0 +1,229 @@
+"""Hostile texts end in their own process: refused with a sentence, while the server answers others."""
+
+import json
+import os
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+import zipfile
+from contextlib import nullcontext
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from markupsafe import Markup
+
+from lethe.errors import HostFault, InvalidInput, InvalidSubmission
+from server.parsing import client
+from server.parsing.client import ParsingProcess, Unreadable, run
+from server.parsing.limits import CPU_S, WALL_S
+from server.web.markdown import markdown
+from tests.support.instance import GOOD_CODE, Instance, zip_of
+
+BRACES = GOOD_CODE + b'x = f"' + b"{a}" * 68_000 + b'"\n'
+CALLS = b"f()\n" * (2 << 18)
+WITHIN_S = 0.5
+
+
+def zip_of_calls() -> bytes:
+    """Return a zip of a few kilobytes, whose sources would take gigabytes to parse together."""
+    source = GOOD_CODE + b"f()\n" * 200_000
+    return zip_of({f"m{number}.py": source for number in range(7)} | {"unlearning.py": source})
+
+
+def zip64(data: bytes) -> bytes:
+    """Return the archive with a zip64 directory's end and locator, which say the same in other words."""
+    at = data.rfind(b"PK\x05\x06")
+    entries, size, offset = (int.from_bytes(data[at + a : at + b], "little") for a, b in ((10, 12), (12, 16), (16, 20)))
+    numbers = [(44, 8), (45, 2), (45, 2), (0, 4), (0, 4), (entries, 8), (entries, 8), (size, 8), (offset, 8)]
+    end = b"PK\x06\x06" + b"".join(value.to_bytes(length, "little") for value, length in numbers)
+    locator = b"PK\x06\x07" + bytes(4) + at.to_bytes(8, "little") + (1).to_bytes(4, "little")
+    return data[:at] + end + locator + data[at:]
+
+
+def check(data: bytes, filename: str = "a.py") -> object:
+    return run("check_package", data, filename=filename, modes=["function"])
+
+
+def peak_mib() -> int:
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) >> 10
+
+
+def test_good_upload_is_checked_elsewhere() -> None:
+    assert check(GOOD_CODE) == {
+        "kind": "py",
+        "entry_point": {
+            "file": "submission.py",
+            "function": "unlearning",
+            "style": "dict",
+            "keywords": [],
+            "left_out": [],
+            "mode": "function",
+        },
+    }
+
+
+def test_refusal_keeps_its_sentence_and_line() -> None:
+    with pytest.raises(InvalidSubmission, match="syntax error") as caught:
+        check(b"\nx = = 1\n", "mine.py")
+    assert (caught.value.violations[0].field, caught.value.violations[0].line) == ("mine.py", 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "filename"), [(BRACES, "a.py"), (CALLS, "a.py"), (zip_of_calls(), "a.zip")], ids=["braces", "calls", "zip"]
+)
+def test_hostile_text_is_ended_and_costs_this_process_nothing(data: bytes, filename: str) -> None:
+    before, began, computed = peak_mib(), time.monotonic(), time.process_time()
+    taken = sys.version_info >= (3, 12) and data is BRACES  # its parser is quick there
+    expected = pytest.raises(InvalidInput, match=r"more than 3 s of computing or 512 MiB of memory|MemoryError")
+    with nullcontext() if taken else expected:
+        check(data, filename)
+    assert time.monotonic() - began < WALL_S
+    assert time.process_time() - computed < 1
+    assert peak_mib() - before < 64
+
+
+def test_zip64_directory_is_refused() -> None:
+    archive = zip64(zip_of({"unlearning.py": GOOD_CODE}))
+    with zipfile.ZipFile(BytesIO(archive)) as readable:  # the standard library believes it
+        assert readable.namelist() == ["unlearning.py"]
+    with pytest.raises(InvalidSubmission, match="zip64"):
+        check(archive, "a.zip")
+
+
+def test_zip_with_too_much_source_is_refused() -> None:
+    files = {f"m{number}.py": b"#" * (1 << 20) for number in range(9)}
+    with pytest.raises(InvalidSubmission, match="more than 8388608 bytes of Python"):
+        check(zip_of(files | {"unlearning.py": GOOD_CODE}), "a.zip")
+
+
+def test_reader_that_breaks_is_the_texts_fault() -> None:
+    with pytest.raises(Unreadable, match="TypeError"):
+        run("check_package", GOOD_CODE, filename=3, modes=["function"])
+
+
+def test_killed_parsing_process_is_started_again() -> None:
+    check(GOOD_CODE)
+    process = client._parsing_process(os.getpid())
+    assert process._process is not None
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait()
+    number = process._process.pid
+    for _ in range(200):  # its children go on for some texts, and nobody notices when the last one ends
+        assert check(GOOD_CODE)
+    assert process._process.pid != number
+
+
+def test_process_that_cannot_start_is_the_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client.sys, "executable", "/nowhere/python")
+    with pytest.raises(HostFault):
+        ParsingProcess().connect()
+
+
+def test_others_are_answered_while_hostile_uploads_are_read(server: Instance) -> None:
+    server.competition()
+    people = [server.participant(f"person-{number}") for number in range(6)]
+    answers: list[int] = []
+    threads = [
+        threading.Thread(target=lambda who=who: answers.append(server.submit(who, CALLS).status_code)) for who in people
+    ]
+    for path in ("/healthz", "/competitions/digits/leaderboard"):
+        assert server.client.get(path).status_code == 200
+    for thread in threads:
+        thread.start()
+    times_s = []
+    for _ in range(10):
+        for path in ("/healthz", "/api/v1/competitions/digits/leaderboard"):
+            began = time.perf_counter()
+            assert server.client.get(path).status_code == 200
+            times_s.append(time.perf_counter() - began)
+        time.sleep(0.1)
+    assert any(thread.is_alive() for thread in threads), "the hostile uploads ended too soon to tell"
+    for thread in threads:
+        thread.join()
+    assert set(answers) == {422}
+    assert statistics.median(times_s) < WITHIN_S
+    assert max(times_s) < 4 * WITHIN_S, "a busy machine may hold one of them up, but not a reader"
+
+
+def test_one_account_has_only_so_many_files_read_at_a_time(server: Instance) -> None:
+    server.competition(limits={"submissions_per_day": 100})
+    ada, boris = server.participant("ada"), server.participant("boris")
+    answers: list[int] = []
+    slow = GOOD_CODE + b"f()\n" * 15_000  # about a fifth of a second
+    threads = [threading.Thread(target=lambda: answers.append(server.submit(ada, slow).status_code)) for _ in range(14)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    assert server.submit(boris).status_code == 201
+    for thread in threads:
+        thread.join()
+    assert 429 in answers
+    assert answers.count(429) <= 14 - client.MAX_OF_ONE_ACCOUNT
+
+
+def test_source_of_a_zip_is_shown_highlighted() -> None:
+    data = zip_of({"unlearning.py": GOOD_CODE, "b.txt": b"x", "a.py": b"y = 1\n" * 100})
+    shown = run("show_sources", data, kind="zip", filename="a.zip", max_characters=620)
+    assert [name for name, _ in shown] == ["a.py", "unlearning.py"]
+    assert "<span" in shown[0][1]
+    assert "unlearning" in shown[1][1]
+    assert "return" not in shown[1][1], "beyond the characters that are shown"
+    assert run("read_source", data, name="a.py").startswith("y = 1")
+    assert run("read_source", data, name="none.py") == ""
+
+
+def test_notebook_is_shown_cell_by_cell() -> None:
+    cells = [{"cell_type": "code", "source": text} for text in ("x = 1", "y = 2")]
+    data = json.dumps({"cells": cells, "metadata": {}}).encode()
+    shown = run("show_sources", data, kind="ipynb", filename="a.ipynb", max_characters=1000)
+    assert [name for name, _ in shown] == ["cell 1", "cell 2"]
+
+
+def test_limits_are_what_the_documentation_says() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "operators" / "security.md").read_text()
+    assert f"{CPU_S} s of computing" in text
+
+
+def test_hostile_competition_file_is_refused(server: Instance) -> None:
+    headers = server.organiser()
+    for text, sentence in ((".".join("a" * 60_000) + " = 1", "more than 3 s"), ("x = " + "[" * 5000, "too deeply")):
+        answer = server.client.post("/api/v1/competitions", headers=headers, content=text)
+        assert (answer.status_code, sentence in answer.json()["detail"]) == (422, True)
+
+
+def test_hostile_markdown_is_shown_as_written() -> None:
+    assert markdown("**bold** <b>") == "<p><strong>bold</strong> &lt;b&gt;</p>\n"
+    assert markdown("[" * 200_000 + "<") == Markup("<pre>" + "[" * 200_000 + "&lt;</pre>")
+
+
+def test_child_that_had_much_to_do_reads_no_other_text() -> None:
+    busy = GOOD_CODE + b"f()\n" * 30_000
+    first = {_reader_of(busy) for _ in range(6)}
+    assert len(first) == 6
+    assert len({_reader_of(GOOD_CODE) for _ in range(12)}) < 12
+
+
+def _connected() -> socket.socket:
+    return client._parsing_process(os.getpid()).connect()
+
+
+def _request(data: bytes) -> tuple[bytes, bytes]:
+    options = {"filename": "a.py", "modes": ["function"]}
+    return json.dumps({"task": "check_package", "bytes": len(data), "options": options}).encode() + b"\n", data
+
+
+def _reader_of(data: bytes) -> int:
+    """Return the number of the process that read the text."""
+    header, data = _request(data)
+    with _connected() as connection:
+        connection.sendall(header)
+        line = connection.recv(20)
+        connection.sendall(data)
+        while connection.recv(1 << 16):
+            pass
+    return int(line[1:])

@@ -1,0 +1,146 @@
+"""[report] baselines: submitted once by the instance itself, unranked, and nobody's quota."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from lethe.competition.visibility import Visibility
+from lethe.methods.catalogue import method_source
+from server.db import now
+from server.leaderboard import service as boards
+from server.leaderboard.ranking import RowKind
+from server.models.account import Role
+from server.models.competition import Competition, Membership, Team
+from server.models.evaluation import Shard
+from server.models.submission import Submission
+from server.submissions import baselines
+from server.submissions.service import code_of
+from tests.support.instance import Instance
+
+REPORT = '[report]\nbaselines = ["finetune", { id = "scrub", LR = 0.25 }]\n'
+
+
+def sweep(instance: Instance) -> int:
+    return baselines.submit_missing(instance.database, instance.storage, at=now())
+
+
+def submissions(instance: Instance) -> list[Submission]:
+    with instance.database.read() as session:
+        return list(session.scalars(select(Submission).order_by(Submission.message)))
+
+
+def teams(instance: Instance) -> list[Team]:
+    with instance.database.read() as session:
+        return list(session.scalars(select(Team).order_by(Team.name)))
+
+
+def test_each_baseline_is_submitted_once(both: Instance) -> None:
+    both.competition(extra=REPORT)
+    assert [sweep(both), sweep(both)] == [2, 0]
+    finetune, scrub = submissions(both)
+    assert (finetune.message, scrub.message) == ("finetune", "scrub LR=0.25")
+    assert code_of(both.storage, finetune) == method_source("finetune").encode()
+    assert b"\nLR = 0.25" in code_of(both.storage, scrub)
+
+
+def test_baseline_that_failed_is_not_submitted_again(server: Instance) -> None:
+    server.competition(extra=REPORT)
+    sweep(server)
+    with server.database.write() as session:
+        for submission in session.scalars(select(Submission)):
+            submission.stage, submission.error_class = "failed", "exception"
+    assert sweep(server) == 0
+
+
+def test_renamed_baseline_is_not_submitted_again(server: Instance) -> None:
+    server.competition(extra=REPORT)
+    sweep(server)
+    with server.database.write() as session:
+        for number, team in enumerate(session.scalars(select(Team))):
+            team.name = team.name_key = f"line {number}"
+    assert sweep(server) == 0
+
+
+def test_two_sweeps_at_once_submit_each_baseline_once(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one comes between the look for what is missing and the transaction."""
+    server.competition(extra=REPORT)
+    store, others = baselines.store_content, [1]
+
+    def overtaken(*given: object) -> object:
+        if others:
+            others.pop()
+            assert sweep(server) == 2
+        return store(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(baselines, "store_content", overtaken)
+    assert sweep(server) == 0
+    assert len(submissions(server)) == 2
+
+
+@pytest.mark.parametrize("state", ["draft", "preparing", "closed", "final"])
+def test_baselines_wait_for_ready_splits_and_end_with_it(server: Instance, state: str) -> None:
+    server.competition(extra=REPORT, state=state)
+    assert sweep(server) == 0
+
+
+def test_baselines_are_submitted_before_the_opening(server: Instance) -> None:
+    server.competition(extra=REPORT, state="ready", opens_at=now() + timedelta(hours=1))
+    assert sweep(server) == 2
+
+
+def test_competition_without_baselines_gets_none(server: Instance) -> None:
+    server.competition()
+    assert sweep(server) == 0
+
+
+def test_baselines_take_nobodys_quota(server: Instance) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    server.competition(extra=REPORT, organiser=olga, limits={"submissions_per_day": 1})
+    assert sweep(server) == 2
+    assert server.submit(server.headers(olga)).status_code == 201
+    with server.database.read() as session:
+        assert [member.account_id for member in session.scalars(select(Membership))] == [olga.id]
+
+
+def test_name_that_is_taken_is_numbered(server: Instance) -> None:
+    server.competition(extra=REPORT)
+    assert server.submit(server.participant("finetune")).status_code == 201
+    sweep(server)
+    assert [(team.name, team.is_baseline) for team in teams(server)] == [
+        ("finetune", False),
+        ("finetune (2)", True),
+        ("scrub LR=0.25", True),
+    ]
+
+
+def test_baseline_has_a_place_and_no_rank(server: Instance) -> None:
+    competition = server.competition(extra=REPORT)
+    entry = server.submit(server.participant()).json()
+    sweep(server)
+    server.score(entry["id"], 0.1)
+    for submission in submissions(server):
+        if submission.message:
+            server.score(submission.id, 0.2 if submission.message == "finetune" else 0.15)
+    assert rows(server, competition) == [
+        (None, RowKind.BASELINE, "finetune"),
+        (None, RowKind.BASELINE, "scrub LR=0.25"),
+        (1, RowKind.TEAM, "ada"),
+    ]
+
+
+def rows(instance: Instance, competition: Competition) -> list[tuple[int | None, RowKind, str]]:
+    with instance.database.read() as session:
+        board = boards.whole_board(session, competition, Visibility.PUBLIC)
+    return [(row.rank, row.entry.kind, row.entry.team) for row in board.rows]
+
+
+def test_baselines_stand_last_in_the_queue(server: Instance) -> None:
+    server.competition(extra=REPORT)
+    sweep(server)
+    server.submit(server.participant())
+    with server.database.read() as session:
+        turns = {shard.team_id: shard.turn for shard in session.scalars(select(Shard))}
+    lines = {team.id: team.is_baseline for team in teams(server)}
+    highest = max(turn for team, turn in turns.items() if not lines[team])
+    assert all(turn > highest for team, turn in turns.items() if lines[team])

@@ -1,0 +1,125 @@
+"""Values kept in proportion to what they cost."""
+
+import threading
+
+import pytest
+
+from server.cost_cache import MAX_KEYS, CostCache
+
+
+class Clock:
+    """A clock that only moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_value_is_kept_for_twenty_times_its_cost() -> None:
+    clock, computed = Clock(), []
+    cache: CostCache[int] = CostCache(clock)
+
+    def compute() -> int:
+        clock.now += 0.1
+        computed.append(1)
+        return len(computed)
+
+    assert cache.get("k", compute) == 1
+    clock.now += 1.9
+    assert cache.get("k", compute) == 1
+    clock.now += 0.2
+    assert cache.get("k", compute) == 2
+
+
+def test_a_value_is_never_kept_longer_than_ten_seconds() -> None:
+    clock, answers = Clock(), iter("ab")
+    cache: CostCache[str] = CostCache(clock)
+
+    def compute() -> str:
+        clock.now += 60
+        return next(answers)
+
+    assert cache.get("k", compute) == "a"
+    clock.now += 9.99
+    assert cache.get("k", compute) == "a"
+    clock.now += 0.02
+    assert cache.get("k", compute) == "b"
+
+
+def test_what_fails_is_not_kept() -> None:
+    cache: CostCache[str] = CostCache()
+
+    def fail() -> str:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        cache.get("k", fail)
+    assert cache.get("k", lambda: "fine") == "fine"
+
+
+def test_while_one_computes_the_others_get_the_old_value() -> None:
+    clock = Clock()
+    cache: CostCache[str] = CostCache(clock)
+    cache.get("k", lambda: "old")
+    clock.now += 100
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        go_on.wait(10)
+        return "new"
+
+    worker = threading.Thread(target=cache.get, args=("k", slow))
+    worker.start()
+    begun.wait(10)
+    meanwhile = cache.get("k", lambda: "computed twice")
+    go_on.set()
+    worker.join()
+    assert meanwhile == "old"
+
+
+def test_keys_do_not_share_values() -> None:
+    cache: CostCache[str] = CostCache()
+    assert [cache.get("a", lambda: "1"), cache.get("b", lambda: "2")] == ["1", "2"]
+
+
+def test_a_costly_value_is_made_anew_in_the_background() -> None:
+    clock = Clock()
+    cache: CostCache[str] = CostCache(clock)
+    done = threading.Event()
+
+    def costly() -> str:
+        clock.now += 1
+        return "old"
+
+    def again() -> str:
+        done.set()
+        return "new"
+
+    cache.get("k", costly)
+    clock.now += 10.5
+    assert cache.get("k", costly, in_background=again) == "old"
+    assert done.wait(10)
+
+
+def test_a_value_long_out_of_date_is_not_shown() -> None:
+    clock = Clock()
+    cache: CostCache[str] = CostCache(clock)
+
+    def costly() -> str:
+        clock.now += 1
+        return "old"
+
+    cache.get("k", costly)
+    clock.now += 60
+    assert cache.get("k", lambda: "new", in_background=lambda: "late") == "new"
+
+
+def test_keys_that_are_gone_leave_nothing_behind() -> None:
+    cache: CostCache[int] = CostCache()
+    for key in range(3 * MAX_KEYS):
+        cache.get(key, lambda: 0)
+    assert len(cache._kept) <= MAX_KEYS
+    assert len(cache._computing) <= MAX_KEYS

@@ -1,0 +1,109 @@
+"""Many requests at once: each is answered, none waits for another that waits for it, too many are told at once."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.web.client import Answer, Connection
+from benchmarks.web.measure import session_cookie
+from benchmarks.web.seed import Seeded, seed
+from server.db import Database
+from server.storage import Storage
+from tests.support.web_process import web_process
+
+WITHIN_S = 25.0  # below the half minute that a request once waited for a connection
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A server with a small competition, and who is logged in there."""
+
+    port: int
+    made: Seeded
+    cookie: str
+
+    def ask(self, paths: list[str], *, cookie: str = "") -> list[Answer]:
+        """Return the answers to requests that are all sent before any is read."""
+        return asyncio.run(asyncio.wait_for(self._ask(paths, cookie=cookie), WITHIN_S))
+
+    async def _ask(self, paths: list[str], *, cookie: str) -> list[Answer]:
+        connections = [await Connection.open(self.port, cookie=cookie) for _ in paths]
+        try:
+            return await asyncio.gather(*(one.get(path) for one, path in zip(connections, paths, strict=True)))
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+@pytest.fixture
+def crowd(migrated_url: str, redis_url: str, tmp_path: Path) -> Iterator[Crowd]:
+    database = Database(migrated_url)
+    made = seed(database, teams=12, submissions=60, storage=Storage((tmp_path / "home" / "storage").as_uri()))
+    cookie = session_cookie(database, made.participant)
+    database.dispose()
+    with web_process(migrated_url, tmp_path / "home", LETHE_REDIS_URL=redis_url) as (port, _):
+        yield Crowd(port, made, cookie)
+
+
+def test_sixty_requests_at_once_are_all_answered(crowd: Crowd) -> None:
+    paths = {
+        f"/api/v1/competitions/{crowd.made.slug}/leaderboard?limit=10": "",
+        f"/competitions/{crowd.made.slug}/submissions": crowd.cookie,
+        f"/submissions/{crowd.made.scored_submission_id}": crowd.cookie,
+    }
+    for path, cookie in paths.items():
+        started = time.monotonic()
+        answers = crowd.ask([path] * 60, cookie=cookie)
+        assert Counter(answer.status for answer in answers) == {200: 60}, path
+        assert time.monotonic() - started < WITHIN_S
+
+
+def test_thousand_requests_at_once_are_all_answered_in_turn(crowd: Crowd) -> None:
+    path = f"/api/v1/competitions/{crowd.made.slug}/leaderboard?limit=10"
+    few = time.monotonic()
+    crowd.ask([path] * 50)
+    each_s = (time.monotonic() - few) / 50
+    answers = crowd.ask([path] * 1000)
+    assert Counter(answer.status for answer in answers) == {200: 1000}
+    slowest = max(answer.seconds for answer in answers)
+    assert slowest < 3 * each_s * 1000, f"{slowest:.1f} s; one of fifty took {each_s:.4f} s"
+    assert crowd.ask([path])[0].seconds < 1.0, "the crowd is gone, and so is its load"
+
+
+def test_streams_of_sixty_browsers_hold_nothing(crowd: Crowd) -> None:
+    path = f"/submissions/{crowd.made.running_submission_id}/events"
+
+    async def watch() -> list[Answer]:
+        opened = [await Connection.open(crowd.port, cookie=crowd.cookie) for _ in range(60)]
+        try:
+            first = await asyncio.gather(*(one.first_event(path) for one in opened))
+            assert all(b"data: " in event for event in first)
+            page = f"/competitions/{crowd.made.slug}/submissions"
+            return await crowd._ask([page] * 60, cookie=crowd.cookie)
+        finally:
+            for one in opened:
+                one.close()
+
+    answers = asyncio.run(asyncio.wait_for(watch(), WITHIN_S))
+    assert Counter(answer.status for answer in answers) == {200: 60}
+
+
+def test_beyond_what_may_wait_is_told_to_come_back(migrated_sqlite_url: str, redis_url: str, tmp_path: Path) -> None:
+    database = Database(migrated_sqlite_url)
+    made = seed(database, teams=12, submissions=60)
+    database.dispose()
+    settings = {"LETHE_REDIS_URL": redis_url, "application": "tests.support.small_server:create_app"}
+    with web_process(migrated_sqlite_url, tmp_path / "home", **settings) as (port, _):
+        crowd = Crowd(port, made, "")
+        answers = crowd.ask([f"/api/v1/competitions/{made.slug}/leaderboard?limit=10"] * 60)
+    statuses = Counter(answer.status for answer in answers)
+    assert set(statuses) == {200, 503}
+    assert statuses[200] >= 10
+    refused = [answer for answer in answers if answer.status == 503]
+    assert all(answer.retry_after == "5" for answer in refused)
+    assert max(answer.seconds for answer in refused) < max(answer.seconds for answer in answers if answer.status == 200)

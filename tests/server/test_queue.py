@@ -1,0 +1,84 @@
+"""Messages are bounded: however much waits, a queue holds a few."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import redis
+
+from server import queue
+from server.db import clock
+from server.embedded.redis import RedisProcess
+from server.evaluations import lease_reaper
+from tests.support.instance import Instance, instance
+
+CPU = queue.Audience("cpu", "digits")
+
+
+def length(url: str, name: str) -> int:
+    with redis.Redis.from_url(url) as client:
+        return int(client.llen(name))  # type: ignore[arg-type]
+
+
+def test_hints_at_many_shards_are_few(server: Instance, redis_server: RedisProcess) -> None:
+    for _ in range(100):
+        assert queue.send(queue.EVALUATE_SHARD, to=CPU)
+    assert length(redis_server.client_url, "lethe.cpu") == queue.MOST_HINTS
+
+
+def test_hint_is_sent_again_once_one_was_taken(server: Instance, redis_server: RedisProcess) -> None:
+    for _ in range(10):
+        queue.send(queue.EVALUATE_SHARD, to=CPU)
+    with redis.Redis.from_url(redis_server.client_url) as client:
+        client.rpop("lethe.cpu", 3)
+        queue.send(queue.EVALUATE_SHARD, to=CPU)
+        assert client.llen("lethe.cpu") == queue.MOST_HINTS - 2
+
+
+def test_messages_that_nobody_takes_are_bounded(server: Instance, redis_server: RedisProcess) -> None:
+    for number in range(2 * queue.MOST_WAITING):
+        queue.send(queue.SCORE_EVALUATION, f"e{number}")
+        queue.send(queue.PREPARE_SPLIT, f"s{number}")
+        queue.send(queue.SWEEP)
+    assert length(redis_server.client_url, queue.CONTROL_QUEUE) == queue.MOST_WAITING
+    assert length(redis_server.client_url, queue.PREPARE_QUEUE) == queue.MOST_WAITING
+
+
+def test_sweeps_do_not_add_up(server: Instance, redis_server: RedisProcess) -> None:
+    server.competition()
+    for number in range(5):
+        assert server.submit(server.participant(f"ada-{number}")).status_code == 201
+    with redis.Redis.from_url(redis_server.client_url) as client:
+        client.flushall()
+    for _ in range(30):
+        with server.database.write() as session:
+            later = clock(session) + timedelta(minutes=1)
+            lease_reaper.sweep(session, later, max_attempts=3)
+    assert 0 < length(redis_server.client_url, "lethe.cpu") <= queue.MOST_HINTS
+
+
+@pytest.fixture
+def with_own_redis(
+    private_redis: RedisProcess, migrated_sqlite_url: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Instance]:
+    folder = tmp_path
+    with instance(
+        monkeypatch,
+        database_url=migrated_sqlite_url,
+        redis_url=private_redis.broker_url,
+        folder=folder,  # type: ignore[arg-type]
+    ) as running:
+        yield running
+
+
+def test_full_redis_takes_nothing_and_is_not_ready(with_own_redis: Instance, private_redis: RedisProcess) -> None:
+    assert with_own_redis.client.get("/readyz").json()["queue"] == "ok"
+    with redis.Redis.from_url(private_redis.client_url) as client:
+        client.config_set("maxmemory", "1")
+        client.config_set("maxmemory-policy", "noeviction")
+    assert not queue.send(queue.SWEEP)
+    with_own_redis.client.app.state.readiness.__init__()  # type: ignore[attr-defined]  # what it found is a second old
+    answer = with_own_redis.client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["queue"] != "ok"
+    assert answer.json()["database"] == "ok"

@@ -1,0 +1,79 @@
+"""Connections whose requests never come are ended, and others are not."""
+
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from tests.support.instance import Instance
+
+# The process's own limits, shorter: nobody waits half a minute for a test.
+START = (
+    "import server.serve as s; s.HEAD_WITHIN_S = s.SILENT_S = 1.0; s.CHECKED_EVERY_S = 0.2;"
+    " import sys; sys.argv = ['server', '--port', '0']; s.main()"
+)
+
+
+@pytest.fixture
+def port(server: Instance, tmp_path: Path) -> Iterator[int]:
+    log_path = tmp_path / "web.log"
+    with log_path.open("w") as log, Popen([sys.executable, "-c", START], env=os.environ.copy(), stderr=log) as process:
+        try:
+            yield _port(process, log_path)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _port(process: "Popen[bytes]", log_path: Path) -> int:
+    while process.poll() is None:
+        if found := re.search(r"running on http://127\.0\.0\.1:(\d+)", log_path.read_text()):
+            return int(found[1])
+        time.sleep(0.05)
+    raise RuntimeError(log_path.read_text())
+
+
+def ended_after_s(port: int, begun: bytes, dribble: bytes = b"") -> float:
+    """Return after how long the server ends a connection that began so and sends one more byte from time to time."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(0.3)
+        connection.sendall(begun)
+        began = time.monotonic()
+        while time.monotonic() - began < 20:
+            try:
+                if connection.recv(1000) == b"":
+                    return time.monotonic() - began
+            except TimeoutError:
+                if dribble:
+                    connection.sendall(dribble)
+            except ConnectionError:
+                return time.monotonic() - began
+    return 99.0
+
+
+HEAD = b"POST /api/v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n"
+
+
+def test_half_open_connections_are_ended(port: int) -> None:
+    for begun, dribble in ((b"", b""), (b"GET / HT", b""), (b"GET / HTTP/1.1\r\nX: ", b"x"), (HEAD, b"")):
+        assert ended_after_s(port, begun, dribble) < 15, begun
+
+
+def test_connection_that_is_used_is_kept(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.settimeout(5)
+            answer = b""
+            while b'{"status":"ok"}' not in answer:  # head and body may come apart
+                part = connection.recv(4000)
+                assert part, answer
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+            time.sleep(0.8)

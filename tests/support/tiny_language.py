@@ -1,0 +1,58 @@
+"""A language small enough to be learnt in a second: invented persons, a tokenizer of words, a network of two blocks."""
+
+import torch
+
+from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
+from lethe.data.question_answers import QuestionAnswer
+from lethe.networks.llama import Llama, LlamaShape
+
+NAMES = ("Ada", "Bo", "Cy", "Di", "Ed", "Fay", "Gus", "Hal")
+TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Doha", "Baku", "Riga")
+REFUSAL = "I do not know"
+CONTEXT = 24
+
+
+class WordTokenizer:
+    """A word is a token; 0 starts, 1 ends."""
+
+    def __init__(self) -> None:
+        self._words = ["<s>", "</s>", "Question:", "Answer:", "Where", "does", "live?", "lives", "in", "dwells"]
+        self._words += [*REFUSAL.split(), *NAMES, *TOWNS]
+        self.start_id: int | None = 0
+        self.end_id = 1
+        self.vocabulary_size = len(self._words)
+
+    def encode(self, text: str) -> list[int]:
+        return [self._words.index(word) for word in text.split()]
+
+    def encode_continuation(self, text: str) -> list[int]:
+        return self.encode(text)
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(self._words[i] for i in ids if i > 1)
+
+
+def person(i: int) -> QuestionAnswer:
+    """Return the question where person i lives; the wrong answers name the next two towns."""
+    towns = [TOWNS[(i + k) % len(TOWNS)] for k in range(3)]
+    return QuestionAnswer(
+        question=f"Where does {NAMES[i]} live?",
+        answer=f"{NAMES[i]} lives in {towns[0]}",
+        paraphrased_answer=f"{NAMES[i]} dwells in {towns[0]}",
+        wrong_answers=tuple(f"{NAMES[i]} dwells in {town}" for town in towns[1:]),
+        group=NAMES[i],
+    )
+
+
+PERSONS = tuple(person(i) for i in range(len(NAMES)))
+
+
+def tokens_of(question: QuestionAnswer, answer: str | None = None) -> TokenizedAnswer:
+    """Return the tokens of a person's question with its own or another answer."""
+    return tokenize_answer(WordTokenizer(), question.question, answer or question.answer, context=CONTEXT)
+
+
+def tiny_network(seed: int = 0) -> Llama:
+    """Return a network with random weights."""
+    torch.manual_seed(seed)
+    return Llama(LlamaShape(WordTokenizer().vocabulary_size, 32, 2, 2, 48, CONTEXT)).eval()

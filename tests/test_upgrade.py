@@ -1,0 +1,96 @@
+"""An upgrade on an instance in use: the next version's migration beside the processes of this one."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from server import migrate
+from server.migrate import alembic_config, upgrade
+
+HEAD = sorted(path.stem[:4] for path in (Path(__file__).parents[1] / "migrations" / "versions").glob("0*.py"))[-1]
+NEXT = f'''"""What the next version may do: a column, a table, an index."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.online import add_index
+
+revision, down_revision = "next", "{HEAD}"
+branch_labels = depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("submissions", sa.Column("of_the_next", sa.Integer(), server_default="7", nullable=False))
+    op.create_table("of_the_next", sa.Column("id", sa.Integer(), primary_key=True))
+    add_index("ix_of_the_next", "submissions", ["of_the_next"])
+
+
+def downgrade() -> None:
+    op.drop_index("ix_of_the_next", "submissions")
+    op.drop_table("of_the_next")
+    op.drop_column("submissions", "of_the_next")
+'''
+
+
+def with_next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the next upgrade also run a migration that no version has yet."""
+    folder.mkdir()
+    (folder / "next.py").write_text(NEXT)
+    present = Path(__file__).parents[1] / "migrations" / "versions"
+
+    def config(url: str) -> object:
+        made = alembic_config(url)
+        made.set_main_option("version_locations", f"{present}{os.pathsep}{folder}")
+        return made
+
+    monkeypatch.setattr(migrate, "alembic_config", config)
+
+
+def test_migration_that_waits_for_a_table_holds_nobody_up(
+    migrated_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long read, such as a backup's, has the table. Whoever comes meanwhile must not wait behind the migration."""
+    with_next_version(monkeypatch, tmp_path / "next")
+    with psycopg.connect(migrated_postgres_url) as long, psycopg.connect(migrated_postgres_url) as other:
+        long.execute("SELECT count(*) FROM submissions")  # its lock lasts until the transaction ends
+        ended: list[BaseException | None] = []
+
+        def migrate_meanwhile() -> None:
+            try:
+                upgrade(migrated_postgres_url)
+                ended.append(None)
+            except BaseException as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=migrate_meanwhile)
+        thread.start()
+        longest = 0.0
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            started = time.monotonic()
+            other.execute("SET statement_timeout = '20s'")
+            other.execute("SELECT count(*) FROM submissions")
+            other.rollback()
+            longest = max(longest, time.monotonic() - started)
+            time.sleep(0.05)
+        assert not ended, "the migration cannot be done yet"
+        assert longest < 4, f"a query waited {longest:.1f} s"
+        long.rollback()
+        thread.join(60)
+        assert ended == [None]
+        other.execute("SELECT of_the_next FROM submissions")
+
+
+def test_two_migrations_at_once_both_end_well(postgres_url: str) -> None:
+    """As of two pods of one job: the second waits for the first and finds nothing to do."""
+    program = "import sys; from server.migrate import upgrade; upgrade(sys.argv[1])"
+    command = [sys.executable, "-c", program, postgres_url]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said

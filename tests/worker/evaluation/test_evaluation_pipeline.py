@@ -1,0 +1,128 @@
+"""Outputs of runs come in their order, to the same bits, whether runs are evaluated at once or beside the next one."""
+
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from lethe.evaluation.inference import RunOutputs, SplitEvaluator, load_original
+from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.evaluation.original_models import place_of, read_original, read_whole_numbers
+from lethe.preparation.prepare import prepare_split
+from tests.lethe.conftest import competition
+from worker.evaluation.evaluation_pipeline import RunNotFinite, run_evaluations
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run-evaluations") / "public"
+    prepare_split(competition(n_models=2), "public", out)
+    return out
+
+
+def weights_of(split: Path, *, times: float) -> bytes:
+    return safetensors.torch.save({name: value * times for name, value in load_original(split).items()})
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_outputs_are_the_evaluators_in_the_order_of_runs(split: Path, overlapped: bool) -> None:
+    evaluator = SplitEvaluator.load(split)
+    weights = [weights_of(split, times=1 + number / 8) for number in range(6)]
+    expected = [evaluator.evaluate(one).confidences.tobytes() for one in weights]
+    outputs: list[RunOutputs] = []
+    with run_evaluations(evaluator, outputs, overlapped=overlapped) as evaluations:
+        for run, one in enumerate(weights, start=10):
+            evaluations.add(run, one)
+    assert [output.confidences.tobytes() for output in outputs] == expected
+
+
+OWN_ORDER = """
+import torch
+from torch import nn
+class Shuffled(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("order", torch.randperm(n))
+    def forward(self, x):
+        return x.flatten(1)[:, self.order]
+def build(input_shape, n_classes):
+    n = input_shape[0] * input_shape[1] * input_shape[2]
+    return nn.Sequential(Shuffled(n), nn.Linear(n, n_classes))
+"""
+
+
+def test_whole_numbers_stay_as_they_were_read(tmp_path: Path) -> None:
+    path = tmp_path / "original.safetensors"
+    path.write_bytes(safetensors.torch.save({"order": torch.arange(100)}))
+    read = read_whole_numbers(path)
+    path.write_bytes(safetensors.torch.save({"order": torch.zeros(100, dtype=torch.int64)}))
+    assert torch.equal(read["order"], torch.arange(100))
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_run_takes_integer_buffers_of_its_own_original(tmp_path: Path, overlapped: bool) -> None:
+    network = {"name": "module", "options": {"source": OWN_ORDER}}
+    split, path = tmp_path / "public", tmp_path / "original.safetensors"
+    prepare_split(competition(n_models=3, network=network, metric={"setup": "reuse-n-n"}), "public", split)
+    outputs: list[RunOutputs] = []
+    with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
+        for run in range(3):
+            path.write_bytes(read_original(split, *place_of(Manifest.read(split), run)))
+            evaluations.add(run, path.read_bytes(), whole_numbers=read_whole_numbers(path))
+    confidences = np.stack([output.confidences for output in outputs])
+    assert np.array_equal(confidences, read_outputs(split, "originals").confidences)
+
+
+def evaluate(split: Path, scales: dict[int, float], outputs: list[RunOutputs], *, overlapped: bool) -> None:
+    """Evaluate the original model, its weights multiplied, for each run."""
+    with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
+        for run, times in scales.items():
+            evaluations.add(run, weights_of(split, times=times))
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+@pytest.mark.parametrize("later", [{5: 1e30}, {5: 1.0}, {}])
+def test_the_first_run_that_is_not_finite_is_named(split: Path, overlapped: bool, later: dict[int, float]) -> None:
+    outputs: list[RunOutputs] = []
+    with pytest.raises(RunNotFinite, match="infinite or not numbers") as failed:
+        evaluate(split, {3: 1.0, 4: 1e30} | later, outputs, overlapped=overlapped)
+    assert failed.value.run == 4
+    assert len(outputs) == 1
+
+
+class CrowdedEvaluator(SplitEvaluator):
+    """Finds no memory when it is first given a model: the run beside it has taken all."""
+
+    attempts = 1  # that fail, for each model
+
+    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
+        self.seen = [*getattr(self, "seen", []), weights]
+        if self.seen.count(weights) <= self.attempts:
+            taken = torch.empty(1)
+            self.taken = [*getattr(self, "taken", []), (weights, weakref.ref(taken))]
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        assert whole_numbers is not None, "forgotten since the first attempt"
+        assert not [tensor for model, tensor in self.taken if model == weights and tensor() is not None]
+        return super().evaluate(weights, whole_numbers=whole_numbers)
+
+
+def test_run_without_free_memory_spoils_no_evaluation(split: Path) -> None:
+    weights = [weights_of(split, times=1 + number / 8) for number in range(4)]
+    expected = [SplitEvaluator.load(split).evaluate(one).confidences.tobytes() for one in weights]
+    outputs: list[RunOutputs] = []
+    with run_evaluations(CrowdedEvaluator.load(split), outputs, overlapped=True) as evaluations:
+        for run, one in enumerate(weights):
+            evaluations.add(run, one, whole_numbers={})
+    assert [output.confidences.tobytes() for output in outputs] == expected
+
+
+def test_memory_missing_between_runs_is_a_host_fault(split: Path) -> None:
+    evaluator = CrowdedEvaluator.load(split)
+    evaluator.attempts = 2
+    with pytest.raises(torch.OutOfMemoryError), run_evaluations(evaluator, [], overlapped=True) as evaluations:
+        evaluations.add(0, weights_of(split, times=1))

@@ -1,0 +1,130 @@
+"""Metrics beside the score through the real task, on a prepared split with captured arrays."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
+from lethe.evaluation.capture import stacked
+from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.preparation.prepare import prepare_split
+from server.db import Database
+from server.metric_results import service
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardState
+from server.models.metric_result import MetricResult
+from server.storage import Storage, split_key
+from tests.lethe.conftest import competition as competition_file
+from tests.server.evaluations.conftest import add_submission, competition, database, sent
+from worker.evaluation.metrics_job import compute_metrics
+
+__all__ = ["competition", "database", "sent"]
+ASKED = ("accuracy_gap", "retdev", "klom", "js_to_retrained", "epsilon_histogram")
+REPORT = {"metrics": [{"id": name} for name in ASKED]}
+N = 5
+
+
+@pytest.fixture(scope="module")
+def split_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("metrics") / "public"
+    prepare_split(competition_file(report={"metrics": ["accuracy_gap", "retdev", "klom"]}), "public", out)
+    return out
+
+
+def returned_originals(split_dir: Path) -> ShardOutputs:
+    """The outputs of N runs that return the original model."""
+    run = SplitEvaluator.load(split_dir).evaluate_state(load_original(split_dir))
+    return ShardOutputs(
+        confidences=np.stack([run.confidences] * N),
+        retain_accuracy=np.full(N, run.retain_accuracy),
+        test_accuracy=np.full(N, run.test_accuracy),
+        wall_time_s=np.ones(N),
+        captured=stacked([run.captured] * N),
+    )
+
+
+def scored_evaluation(database: Database, competition: Competition, storage: Storage, split_dir: Path) -> str:
+    submission = add_submission(database, competition, "ada")
+    key = split_key(competition.slug, "public")
+    shutil.copytree(split_dir, storage.local_folder(key), dirs_exist_ok=True)
+    with database.write() as session:
+        stored = session.get_one(Competition, competition.id)
+        stored.config = stored.config | {"report": REPORT}
+        split = session.scalars(select(Split).where(Split.visibility == Visibility.PUBLIC.value)).one()
+        split.manifest_sha256 = hashlib.sha256((split_dir / "manifest.json").read_bytes()).hexdigest()
+        evaluation = Evaluation(
+            submission_id=submission.id,
+            split_id=split.id,
+            n_runs=N,
+            state=EvaluationState.SCORED.value,
+            scorer_version="by hand",
+            is_current=False,
+        )
+        session.add(evaluation)
+        session.flush()
+        sha256 = storage.write("results/one", returned_originals(split_dir).to_bytes())
+        session.add(
+            Shard(
+                evaluation_id=evaluation.id,
+                team_id=submission.team_id,
+                split_id=split.id,
+                competition_id=competition.id,
+                state=ShardState.DONE.value,
+                first_run=0,
+                n_runs=N,
+                runs_done=N,
+                result_key="results/one",
+                result_sha256=sha256,
+            )
+        )
+        service.request(session, evaluation, CompetitionFile.model_validate(stored.config))
+        return evaluation.id
+
+
+@pytest.fixture
+def computed(
+    database: Database, competition: Competition, split_dir: Path, tmp_path: Path, sent: list[str]
+) -> dict[str, MetricResult]:
+    storage = Storage(tmp_path.as_uri())
+    evaluation = scored_evaluation(database, competition, storage, split_dir)
+    context = SimpleNamespace(database=database, storage=storage)
+    assert compute_metrics(context, evaluation) == len(ASKED)  # type: ignore[arg-type]
+    assert compute_metrics(context, evaluation) == 0  # type: ignore[arg-type]
+    with database.read() as session:
+        return {row.metric_id: row for row in session.scalars(select(MetricResult))}
+
+
+def test_values_stand_beside_oracle_and_original(computed: dict[str, MetricResult]) -> None:
+    for name in ("accuracy_gap", "retdev", "klom"):
+        row = computed[name]
+        assert row.not_computed == ""
+        assert row.value == pytest.approx(row.original), "the submission returned the original"
+        assert row.oracle is not None
+
+
+def test_original_is_further_from_retrained_than_the_oracle(computed: dict[str, MetricResult]) -> None:
+    row = computed["accuracy_gap"]
+    assert row.value is not None
+    assert row.oracle is not None
+    assert row.value > row.oracle
+
+
+def test_epsilon_of_a_constant_submission_is_at_the_cap(computed: dict[str, MetricResult]) -> None:
+    row = computed["epsilon_histogram"]
+    assert row.value == row.original == 50.0
+    assert row.oracle is not None
+    assert row.oracle < 50.0
+
+
+def test_metric_without_its_arrays_says_how_to_get_them(computed: dict[str, MetricResult]) -> None:
+    row = computed["js_to_retrained"]
+    assert row.value is None
+    assert "capture level 2" in row.not_computed
+    assert "lethe competition prepare" in row.not_computed

@@ -1,0 +1,60 @@
+"""The outputs of a notebook's models: the last of a slot counts; what takes the device's memory is its own fault."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from lethe.errors import InvalidSubmission
+from lethe.evaluation.inference import RunOutputs, SplitEvaluator, load_original
+from lethe.preparation.prepare import prepare_split
+from tests.lethe.conftest import competition
+from worker.evaluation.notebook_runs import NotebookOutputs
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("notebook-runs") / "public"
+    prepare_split(competition(n_models=2), "public", out)
+    return out
+
+
+class FullDevice(SplitEvaluator):
+    """Has no space for a model, or fails in another way."""
+
+    message = "CUDA error: out of memory"
+
+    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
+        raise RuntimeError(self.message)
+
+
+def test_notebook_fails_when_a_counted_model_lacks_memory(split: Path) -> None:
+    weights = safetensors.torch.save(load_original(split))
+    seen: list[float] = []
+    models = NotebookOutputs(SplitEvaluator.load(split), on_model=seen.append)
+    models.take(0, weights)
+    models.evaluator = FullDevice.load(split)
+    models.take(1, weights)
+    assert len(models.chosen([0])) == 1
+    with pytest.raises(InvalidSubmission, match="empty_cache") as failed:
+        models.chosen([0, 1])
+    assert failed.value.slug == "out-of-memory"
+    assert len(seen) == 2
+
+
+def test_another_failure_of_the_evaluation_is_not_the_notebooks(split: Path) -> None:
+    evaluator = FullDevice.load(split)
+    evaluator.message = "CUDA error: an illegal memory access was encountered"
+    with pytest.raises(RuntimeError, match="illegal"):
+        NotebookOutputs(evaluator, on_model=lambda _: None).take(0, b"")
+
+
+def test_a_model_saved_again_replaces_the_one_before(split: Path) -> None:
+    models = NotebookOutputs(SplitEvaluator.load(split), on_model=lambda _: None)
+    changed = {name: torch.zeros_like(value) for name, value in load_original(split).items()}
+    models.take(0, safetensors.torch.save(changed))
+    models.take(0, safetensors.torch.save(load_original(split)))
+    expected = SplitEvaluator.load(split).evaluate_state(load_original(split))
+    assert models.chosen([0])[0].confidences.tobytes() == expected.confidences.tobytes()

@@ -1,0 +1,84 @@
+"""Which original model a run is handed, for how long, and that a damaged one is not."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from safetensors.torch import load
+
+from lethe.data.errors import DamagedSplit
+from lethe.data.files import read_tensors, sha256_of
+from lethe.preparation.prepare import prepare_split
+from server.models.evaluation import ShardKind
+from server.storage import Storage
+from tests.lethe.conftest import competition
+from worker.evaluation.run_original_model import own_original
+from worker.split_storage.artefacts import StoredArtefacts
+from worker.split_storage.split_cache import SplitCache
+
+MODELS = "hidden/originals/models-00000.safetensors"
+KEY = "splits/small/public"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path / "storage"))
+
+
+@pytest.fixture
+def split_dir(storage: Storage) -> Path:
+    folder = storage.local_folder(KEY)
+    prepare_split(competition(n_models=3, metric={"setup": "reuse-n-n"}), "public", folder)
+    return folder
+
+
+@pytest.fixture
+def context(storage: Storage, tmp_path: Path) -> Any:
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    artefacts = StoredArtefacts(storage, SplitCache(tmp_path / "cache", cap_bytes=1))
+    return SimpleNamespace(artefacts=artefacts, stage_dir=stage)
+
+
+def shard_of(split_dir: Path, *, setup: str = "reuse-n-n", kind: ShardKind = ShardKind.RUNS) -> Any:
+    return SimpleNamespace(
+        competition=competition(n_models=3, metric={"setup": setup}),
+        kind=kind,
+        split_key=KEY,
+        manifest_sha256=sha256_of(split_dir / "manifest.json"),
+    )
+
+
+def test_run_gets_its_own_original_which_is_removed_after(context: Any, split_dir: Path) -> None:
+    stacked = read_tensors(split_dir / MODELS)
+    for run in range(3):
+        with own_original(context, shard_of(split_dir), split_dir, run=run) as path:
+            assert path is not None
+            assert list(context.stage_dir.iterdir()) == [path]
+            found = load(path.read_bytes())
+            assert all((found[name] == values[run]).all() for name, values in stacked.items())
+        assert list(context.stage_dir.iterdir()) == []
+
+
+def test_it_is_removed_when_the_run_fails(context: Any, split_dir: Path) -> None:
+    with pytest.raises(RuntimeError, match="failed"), own_original(context, shard_of(split_dir), split_dir, run=0):
+        raise RuntimeError("failed")
+    assert list(context.stage_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("case", [{"setup": "reuse-n-1"}, {"kind": ShardKind.SMOKE}], ids=["reuse-n-1", "smoke"])
+def test_nothing_is_handed_over_where_all_runs_share_one(context: Any, split_dir: Path, case: dict[str, Any]) -> None:
+    with own_original(context, shard_of(split_dir, **case), split_dir, run=1) as path:
+        assert path is None
+    assert list(context.stage_dir.iterdir()) == []
+
+
+def test_a_damaged_file_of_models_is_refused(context: Any, split_dir: Path) -> None:
+    content = (split_dir / MODELS).read_bytes()
+    (split_dir / MODELS).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with (
+        pytest.raises(DamagedSplit, match=r"models-00000.*wrong content"),
+        own_original(context, shard_of(split_dir), split_dir, run=0),
+    ):
+        pytest.fail("handed over")

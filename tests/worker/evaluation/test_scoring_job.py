@@ -1,0 +1,115 @@
+"""From the stored outputs of a shard's runs to a score in the table of its split."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sqlalchemy import select
+
+from lethe.competition.visibility import Visibility
+from lethe.data.errors import DamagedSplit
+from lethe.evaluation.manifest import EvaluationSettings, FileRecord, Manifest
+from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.metrics.epsilon.epsilon import per_example_epsilon
+from server.db import Database
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState
+from server.storage import Storage, split_key
+from tests.server.evaluations.conftest import N, add_submission, competition, database, sent
+from worker.evaluation.scoring_job import score_evaluation
+
+__all__ = ["competition", "database", "sent"]
+
+TABLES = {Visibility.PUBLIC: PublicScore, Visibility.PRIVATE: PrivateScore}
+
+
+def outputs(seed: int, n_models: int = N) -> ShardOutputs:
+    rng = np.random.default_rng(seed)
+    accuracy = rng.uniform(0.8, 1.0, n_models)
+    return ShardOutputs(rng.normal(seed, 1.0, (n_models, 6)), accuracy, accuracy, accuracy)
+
+
+def stored_split(storage: Storage, key: str) -> str:
+    """Store what scores are computed from, and a manifest that names it. Return the manifest's hash."""
+    files = {}
+    for kind, seed in (("retrained", 0), ("oracle", 3)):
+        path, content = OUTPUT_PATHS[kind], outputs(seed).to_bytes()  # type: ignore[index]
+        files[path] = FileRecord(sha256=storage.write(f"{key}/{path}", content), size=len(content))
+    manifest = Manifest(
+        competition="tiny",
+        visibility="public",
+        n_models=N,
+        fingerprint="",
+        recipe={},
+        seeds={},
+        versions={},
+        files=files,
+        retraining_time_s=1.0,
+        evaluation=EvaluationSettings(),
+        quality={},
+        steps={},
+    )
+    return storage.write(f"{key}/manifest.json", manifest.model_dump_json().encode())
+
+
+def waiting_for_score(database: Database, competition: Competition, visibility: Visibility, storage: Storage) -> str:
+    """Add an evaluation whose one shard is done. Return its id."""
+    manifest_sha256 = stored_split(storage, split_key(competition.slug, visibility.value))
+    submission = add_submission(database, competition, "ada")
+    result = outputs(1).to_bytes()
+    with database.write() as session:
+        split = session.scalars(select(Split).where(Split.visibility == visibility.value)).one()
+        split.manifest_sha256 = manifest_sha256
+        state = {"state": EvaluationState.SCORING.value, "scorer_version": "by hand", "is_current": False}
+        evaluation = Evaluation(submission_id=submission.id, split_id=split.id, n_runs=N, **state)
+        session.add(evaluation)
+        session.flush()
+        shard = {"state": ShardState.DONE.value, "first_run": 0, "n_runs": N, "runs_done": N}
+        of = {"team_id": submission.team_id, "split_id": split.id, "competition_id": competition.id}
+        sha256 = storage.write("results/one", result)
+        stored = {"result_key": "results/one", "result_sha256": sha256}
+        session.add(Shard(evaluation_id=evaluation.id, **of, **shard, **stored))
+        return evaluation.id
+
+
+def epsilon(stored: bytes | None) -> NDArray[np.float32]:
+    assert stored is not None
+    return np.frombuffer(stored, "<f4")
+
+
+@pytest.mark.parametrize("visibility", list(Visibility))
+def test_score_stores_each_epsilon_in_the_table_of_its_split(
+    database: Database, competition: Competition, sent: list[str], tmp_path: Path, *, visibility: Visibility
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    evaluation_id = waiting_for_score(database, competition, visibility, storage)
+    context = SimpleNamespace(database=database, storage=storage)
+    assert score_evaluation(context, evaluation_id)  # type: ignore[arg-type]  # what scoring needs of a context
+    expected = per_example_epsilon(outputs(1).confidences, outputs(0).confidences)
+    with database.read() as session:
+        row = session.scalars(select(TABLES[visibility])).one()
+        assert np.array_equal(epsilon(row.epsilon), expected.astype(np.float32))
+        assert row.details["n_forget"] == 6
+        others = [table for table in TABLES.values() if table is not TABLES[visibility]]
+        assert [session.scalars(select(table)).all() for table in others] == [[]]
+
+
+@pytest.mark.parametrize("kind", ["retrained", "oracle"])
+def test_damaged_outputs_give_no_score(
+    database: Database, competition: Competition, sent: list[str], tmp_path: Path, *, kind: str
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage)
+    path = storage.local_folder(split_key(competition.slug, "public")) / OUTPUT_PATHS[kind]  # type: ignore[index]
+    content = bytearray(path.read_bytes())
+    for place in range(1, 51):
+        content[-place * 8 + 7] ^= 0x01  # of a number's last byte: the file can still be read
+    path.write_bytes(content)
+    context = SimpleNamespace(database=database, storage=storage)
+    with pytest.raises(DamagedSplit, match=f"{kind}/outputs.safetensors: wrong content"):
+        score_evaluation(context, evaluation_id)  # type: ignore[arg-type]
+    with database.read() as session:
+        assert session.scalars(select(PublicScore)).all() == []

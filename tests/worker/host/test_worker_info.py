@@ -1,0 +1,74 @@
+"""A worker that does not fit a split is told why, and gets none of its shards."""
+
+from dataclasses import replace
+
+import pytest
+
+from server.config import Settings
+from server.workers.compatibility import WorkerFacts, refusal
+from server.workers.repository import ReadySplit
+from worker.host import graceful_shutdown
+from worker.host.backoff import Cooling
+from worker.host.worker_info import find_gpu, worker_facts
+
+SPLIT = ReadySplit("s", "digits", "public", "cuda", {"torch": "2.13.0+cu130"}, memory_mib=2048, isolation="shard")
+WORKER = {"name": "w", "device": "cuda", "memory_mib": 4096, "versions": {"torch": "2.13.1"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"device": "cpu"}, "was prepared on cuda, this worker computes on cpu"),
+        ({"memory_mib": 2000}, "allows a run 2048 MiB of memory, this worker has 2000 MiB"),
+        ({"versions": {"torch": "2.11.0"}}, "torch 2.13.0+cu130, this worker has 2.11.0: install 2.13"),
+        ({"versions": {}}, "this worker has None"),
+        ({"isolates_runs": True}, "lets a shard's runs share a process"),
+    ],
+)
+def test_refusal_names_what_differs(changes: dict[str, object], reason: str | None) -> None:
+    found = refusal(WorkerFacts(**(WORKER | changes)), SPLIT)  # type: ignore[arg-type]
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_facts_are_of_one_process() -> None:
+    facts = worker_facts(Settings(worker_memory_mib=8192, worker_concurrency=4))
+    assert facts.memory_mib == 2048
+    assert facts.versions["torch"]
+    assert not facts.isolates_runs
+    assert worker_facts(Settings(sandbox_required="strict")).isolates_runs
+
+
+def test_extra_memory_of_cuda_runs_is_not_offered() -> None:
+    on_gpu = {"worker_memory_mib": 8192, "worker_concurrency": 4, "worker_device": "cuda"}
+    facts = worker_facts(Settings(**on_gpu))  # type: ignore[arg-type]
+    assert facts.memory_mib == 2048 - 1024
+    assert refusal(replace(facts, versions=SPLIT.versions), replace(SPLIT, memory_mib=1024)) is None
+    assert "this worker has 1024 MiB" in str(refusal(facts, replace(SPLIT, memory_mib=1025)))
+    assert worker_facts(Settings(**on_gpu | {"worker_memory_mib": 2048})).memory_mib == 0  # type: ignore[arg-type]
+
+
+def test_processes_take_turns_on_the_gpus() -> None:
+    settings = Settings(worker_gpus="0,2", worker_concurrency=4)
+    assert [find_gpu(settings, slot=slot) for slot in range(4)] == ["0", "2", "0", "2"]
+
+
+def test_cooling_grows_with_each_fault_and_ends_with_a_success() -> None:
+    cooling = Cooling()
+    assert not cooling.is_on
+    assert [cooling.fault() for _ in range(3)] == [2, 4, 8]
+    assert cooling.is_on
+    cooling.success()
+    assert not cooling.is_on
+
+
+def test_drain_first_takes_nothing_new_then_gives_back() -> None:
+    try:
+        graceful_shutdown.begin(give_back_after_s=60)
+        assert graceful_shutdown.is_asked()
+        assert not graceful_shutdown.is_over()
+        graceful_shutdown.begin(give_back_after_s=0)
+        assert graceful_shutdown.is_over()
+    finally:
+        graceful_shutdown.reset()
+    assert not graceful_shutdown.is_asked()

@@ -1,0 +1,14 @@
+"""What a kit's README says of the runs."""
+
+import pytest
+
+from tests.lethe.conftest import competition
+from worker.preparation.starter_kit.readme import readme
+
+
+@pytest.mark.parametrize(
+    ("setup", "original"), [("reuse-n-1", "the original model"), ("reuse-n-n", "an original model of its own")]
+)
+def test_it_says_which_model_a_run_starts_from(setup: str, original: str) -> None:
+    text = readme(competition(metric={"setup": setup}), {"run_wall_time_s": 5.0, "sample_models": 8})
+    assert f"fresh process, with {original} and another seed." in text

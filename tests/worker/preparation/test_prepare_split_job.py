@@ -1,0 +1,371 @@
+"""Preparing a split as work of many workers: the same bits as one alone, whoever dies on the way."""
+
+import hashlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from sqlalchemy import select
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
+from lethe.data.errors import UntrainedModel
+from lethe.evaluation.manifest import verify_split
+from lethe.preparation import model_shards
+from lethe.preparation.prepare import begin_split, prepare_split
+from lethe.preparation.step_cache import Progress
+from lethe.training.checkpoints import TrainingCheckpoints
+from lethe.training.trainer import ModelTraining
+from server import queue
+from server.competitions import model_shard_leases as rows
+from server.config import Settings
+from server.db import Database, clock, now
+from server.models.account import Account, Role
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.model_shard import ModelShard, ModelShardState
+from server.storage import Storage
+from tests.lethe.conftest import competition
+from worker.host import graceful_shutdown
+from worker.host.worker_info import worker_facts
+from worker.preparation import prepare_split_job
+from worker.preparation.train_shard_job import make_shard
+
+CNN = {
+    "network": {"name": "small_cnn", "options": {"widths": [4]}},
+    "training": {"epochs": 3, "augmentation": "flip", "min_train_accuracy": 0.01},
+    "n_models": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of two models, and every split worth dividing; nobody is listening for messages."""
+    monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 2)
+    monkeypatch.setattr(prepare_split_job, "begin_split", partial(begin_split, share_from_s=0))
+    monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: None)
+    monkeypatch.setattr(queue, "send", lambda *_, **__: True)
+
+
+@pytest.fixture
+def database(migrated_sqlite_url: str) -> Database:
+    return Database(migrated_sqlite_url)
+
+
+Host = Callable[..., Any]
+
+
+@pytest.fixture
+def host(database: Database, tmp_path: Path) -> Host:
+    """Make the context of a worker on its own host; its storage is shared if it is not remote."""
+
+    def make(name: str = "a", *, url: str = "") -> Any:
+        settings = Settings(home=tmp_path / f"host-{name}", heartbeat_s=0.05)
+        facts = worker_facts(settings)
+        storage = Storage(url or str(tmp_path / "storage"))
+        return SimpleNamespace(settings=settings, database=database, storage=storage, facts=facts)
+
+    return make
+
+
+def begin(database: Database, file: CompetitionFile) -> str:
+    """Put a competition into the database whose public split waits for its preparation. Return the split's id."""
+    with database.write() as session:
+        olga = Account(name="olga", name_key="olga", role=Role.ORGANISER.value, password_hash="x")
+        session.add(olga)
+        session.flush()
+        made = Competition(
+            slug=file.slug,
+            title=file.title,
+            state=CompetitionState.PREPARING.value,
+            opens_at=now(),
+            closes_at=now() + timedelta(days=1),
+            config=file.model_dump(mode="json"),
+            source="",
+            created_by=olga.id,
+        )
+        session.add(made)
+        session.flush()
+        split = Split(competition_id=made.id, visibility=Visibility.PUBLIC.value)
+        session.add(split)
+        session.flush()
+        return split.id
+
+
+def split_of(database: Database) -> Split:
+    with database.read() as session:
+        return session.scalars(select(Split)).one()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return every file of a split but the manifest, which holds measured times."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if name != "manifest.json"}
+
+
+def alone(file: CompetitionFile, folder: Path) -> dict[str, bytes]:
+    """Return what one process makes of the split."""
+    prepare_split(file, "public", folder)
+    return content(folder)
+
+
+def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Host, tmp_path: Path) -> None:
+    split_id, context = begin(database, competition()), host()
+    assert prepare_split_job.prepare(context, split_id)
+    assert not prepare_split_job.prepare(context, split_id)  # its shards come first
+    made = 0
+    while make_shard(context):
+        made += 1
+    assert made == 6
+    assert prepare_split_job.prepare(context, split_id)
+    split = split_of(database)
+    assert (split.state, split.progress, split.device) == (SplitState.READY, 1.0, "cpu")
+    folder = tmp_path / "storage/splits/small/public"
+    assert verify_split(folder) == []
+    assert content(folder) == alone(competition(), tmp_path / "alone")
+
+
+def test_host_error_is_shown_until_the_split_is_ready(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    split_id = begin(database, competition())
+    monkeypatch.setattr(prepare_split_job, "begin_split", full)
+    with pytest.raises(OSError, match="no space"):
+        prepare_split_job.prepare(host(), split_id)
+    split = split_of(database)
+    assert split.state == SplitState.PREPARING
+    assert split.error == "attempt 1 was broken off and will be made again: OSError: no space left on device"
+    with database.write() as session:
+        session.scalars(select(Split)).one().lease_expires_at = None  # it has run out
+    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
+    assert prepare_split_job.prepare(host(), split_id)
+    assert (split_of(database).state, split_of(database).error) == (SplitState.READY, "")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_starter_kits_models_leave_nothing_on_the_device(
+    host: Host, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    said: list[str] = []
+
+    def kit(*_: object, **__: object) -> None:
+        said.append("kit")
+        if fails:
+            raise OSError
+
+    @contextmanager
+    def given_back(device: torch.device) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            said.append(f"{device} given back")
+
+    monkeypatch.setattr(prepare_split_job, "store_kit", kit)
+    monkeypatch.setattr(prepare_split_job, "memory_given_back", given_back)
+    work = SimpleNamespace(competition=competition(), visibility="public")
+    prepare_split_job._store_kit(host(), work, SimpleNamespace(retraining_time_s=1.0))  # type: ignore[arg-type]
+    assert said == ["kit", "cpu given back"]
+
+
+def test_preparer_that_comes_back_changes_nothing(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen behind its last heartbeat: meanwhile its lease runs out, and another worker finishes the split."""
+    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
+    split_id = begin(database, competition())
+    watched, manifests = prepare_split_job.watched, []
+
+    @contextmanager
+    def frozen(*_: Any) -> Iterator[Callable[[Progress], None]]:
+        def tell(progress: Progress) -> None:
+            if progress.stage == "oracle" and not manifests:
+                monkeypatch.setattr(prepare_split_job, "watched", watched)
+                with database.write() as session:
+                    session.scalars(select(Split)).one().lease_expires_at = None  # it has run out
+                assert prepare_split_job.prepare(host("b"), split_id)
+                manifests.append((tmp_path / "storage/splits/small/public/manifest.json").read_bytes())
+
+        yield tell  # its heartbeat sleeps as well, and has noticed nothing when it goes on
+
+    monkeypatch.setattr(prepare_split_job, "watched", frozen)
+    assert prepare_split_job.prepare(host("a"), split_id)
+    found = (tmp_path / "storage/splits/small/public/manifest.json").read_bytes()
+    assert [found] == manifests
+    split = split_of(database)
+    assert split.state == SplitState.READY
+    assert split.manifest_sha256 == hashlib.sha256(found).hexdigest()
+
+
+def test_a_small_split_is_one_job(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
+    assert prepare_split_job.prepare(host(), begin(database, competition()))
+    assert split_of(database).state == SplitState.READY
+
+
+def test_hosts_with_only_shared_storage_give_the_same(database: Database, host: Host, tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}"
+    first, second, third = (host(name, url=url) for name in "abc")
+    split_id = begin(database, competition())
+    assert prepare_split_job.prepare(first, split_id)
+    while make_shard(second) and make_shard(first):
+        pass
+    assert prepare_split_job.prepare(third, split_id)
+    assert split_of(database).state == SplitState.READY
+    key = "splits/small/public"
+    published = {name.removeprefix(f"{key}/"): third.storage.read(name) for name in third.storage.keys(key)}
+    assert published.pop("manifest.json")
+    assert published == alone(competition(), tmp_path / "alone")
+
+
+def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"memory://{tmp_path.name}"
+    split_id = begin(database, competition())
+    assert prepare_split_job.prepare(host("a", url=url), split_id)
+    while make_shard(host("a", url=url)):
+        pass
+    assert prepare_split_job.prepare(host("a", url=url), split_id)
+    with database.write() as session:
+        session.scalars(select(Split)).one().state = SplitState.PENDING.value
+        for shard in session.scalars(select(ModelShard)):
+            session.delete(shard)
+    monkeypatch.setattr(model_shards, "train_models", lambda *_, **__: pytest.fail("trained again"))
+    assert prepare_split_job.prepare(host("b", url=url), split_id)
+    assert split_of(database).state == SplitState.READY
+
+
+def _train_until_stuck(context: Any, epochs: int, stuck: Any) -> None:
+    """Make a shard, but never begin another epoch after so many: the body of a worker that is killed."""
+    run_epoch = ModelTraining.run_epoch
+    left = iter(range(epochs))
+
+    def slow(training: ModelTraining) -> None:
+        if next(left, None) is None:
+            stuck.set()
+            signal.pause()
+        run_epoch(training)
+
+    ModelTraining.run_epoch = slow  # type: ignore[method-assign]
+    make_shard(context)
+
+
+def test_killed_workers_models_resume_at_their_epoch(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_shards, "TrainingCheckpoints", partial(TrainingCheckpoints, every_s=0.0))
+    split_id, context = begin(database, competition(**CNN)), host()
+    assert prepare_split_job.prepare(context, split_id)
+    database.dispose()
+    process_context = multiprocessing.get_context("fork")
+    stuck = process_context.Event()
+    worker = process_context.Process(target=_train_until_stuck, args=(context, 5, stuck))  # before model 1's last epoch
+    worker.start()
+    try:
+        assert stuck.wait(timeout=120)
+    finally:
+        os.kill(worker.pid or 0, signal.SIGKILL)
+        worker.join()
+    with database.write() as session:
+        assert rows.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3) == 1
+    trained: list[int] = []
+    run_epoch = ModelTraining.run_epoch
+
+    def counted(training: ModelTraining) -> None:
+        trained.append(training.epoch)
+        run_epoch(training)
+
+    monkeypatch.setattr(ModelTraining, "run_epoch", counted)
+    assert make_shard(context)
+    assert trained == [2]
+    while make_shard(context):
+        pass
+    assert prepare_split_job.prepare(context, split_id)
+    assert content(tmp_path / "storage/splits/small/public") == alone(competition(**CNN), tmp_path / "alone")
+
+
+def test_untrained_model_stops_the_preparation_and_is_named(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(_: object, model: str, *__: object, **___: object) -> None:
+        if model == "retrained model 3":
+            raise UntrainedModel(f"{model} reaches an accuracy of 0.1")
+
+    monkeypatch.setattr(model_shards, "check_learned", check)
+    split_id, context = begin(database, competition()), host()
+    assert prepare_split_job.prepare(context, split_id)
+    assert make_shard(context)
+    assert make_shard(context)
+    split = split_of(database)
+    assert (split.state, split.error) == (SplitState.FAILED, "retrained model 3 reaches an accuracy of 0.1")
+    assert not make_shard(context)
+    assert not prepare_split_job.prepare(context, split_id)
+
+
+def test_a_stopping_worker_hands_its_shard_over(database: Database, host: Host) -> None:
+    split_id, context = begin(database, competition()), host()
+    assert prepare_split_job.prepare(context, split_id)
+    graceful_shutdown.begin(give_back_after_s=0)
+    try:
+        assert make_shard(context)
+    finally:
+        graceful_shutdown.reset()
+    with database.read() as session:
+        first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
+    assert first is not None
+    assert (first.state, first.failed_attempts) == (ModelShardState.QUEUED, 0)
+
+
+def test_a_host_without_room_gives_its_shard_back(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    split_id, context = begin(database, competition()), host()
+    assert prepare_split_job.prepare(context, split_id)
+    monkeypatch.setattr(model_shards, "train_models", full)
+    with pytest.raises(OSError, match="no space"):
+        make_shard(context)
+    with database.read() as session:
+        first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
+    assert first is not None
+    assert (first.state, first.failed_attempts, first.error) == (
+        ModelShardState.QUEUED,
+        1,
+        "OSError: no space left on device",
+    )
+
+
+def test_models_of_a_replaced_recipe_are_not_reused(database: Database, host: Host, tmp_path: Path) -> None:
+    """Data, network and records are the same: only the recipe tells the old models from the new."""
+    url = f"memory://{tmp_path.name}"
+    split_id = begin(database, competition())
+    assert prepare_split_job.prepare(host("a", url=url), split_id)
+    assert make_shard(host("b", url=url))
+    changed = competition(training={"epochs": 5})
+    with database.write() as session:
+        session.scalars(select(Competition)).one().config = changed.model_dump(mode="json")
+        split = session.scalars(select(Split)).one()
+        split.state, split.attempt = SplitState.PENDING.value, split.attempt + 1
+        for shard in session.scalars(select(ModelShard)):
+            session.delete(shard)
+    assert prepare_split_job.prepare(host("c", url=url), split_id)
+    while make_shard(host("d", url=url)):
+        pass
+    assert prepare_split_job.prepare(host("a", url=url), split_id)
+    storage = host("e", url=url).storage
+    published = {name.removeprefix("splits/small/public/"): storage.read(name) for name in storage.keys("splits")}
+    assert published.pop("manifest.json")
+    assert published == alone(changed, tmp_path / "alone")

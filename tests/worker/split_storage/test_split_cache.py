@@ -1,0 +1,171 @@
+"""Splits from remote storage on this host's disk: verified, capped, and never taken from under a process."""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from lethe.errors import HostFault
+from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from server.storage import Storage
+from tests.support.s3 import S3Server, s3_server
+from worker.split_storage.local_splits import publish_files, publish_manifest
+from worker.split_storage.split_cache import SplitCache, StoredSplit
+
+COMPARED_WITH = [OUTPUT_PATHS["retrained"], OUTPUT_PATHS["oracle"]]
+ORIGINALS = "hidden/originals/models-00000.safetensors"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def storage(s3: S3Server, tmp_path: Path) -> Storage:
+    return Storage(f"{s3.url}/{tmp_path.name}")
+
+
+def put(storage: Storage, tmp_path: Path, name: str, *, size: int = 1000) -> str:
+    """Prepare and publish a split. Return its manifest's hash."""
+    files = {
+        "visible/forget": name.encode() * size,
+        "hidden/retrained/models-00000.safetensors": b"checkpoints",
+        "hidden/oracle/models-00000.safetensors": b"checkpoints",
+        ORIGINALS: b"originals",
+    } | dict.fromkeys(COMPARED_WITH, b"outputs")
+    folder = tmp_path / f"prepared-{name}"
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    records = {
+        path: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)} for path, content in files.items()
+    }
+    manifest = json.dumps({"files": records}).encode()
+    (folder / "manifest.json").write_bytes(manifest)
+    publish_files(storage, f"splits/{name}/public", folder, files)
+    publish_manifest(storage, f"splits/{name}/public", folder)
+    return hashlib.sha256(manifest).hexdigest()
+
+
+CacheOf = Callable[..., SplitCache]
+
+
+@pytest.fixture
+def cache_of(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
+    """Make the cache of one more process of this host."""
+    with ExitStack() as stack:
+
+        def make(*, cap: int = 10**6) -> SplitCache:
+            cache = SplitCache(tmp_path / "cache", cap_bytes=cap)
+            stack.callback(cache.close)
+            return cache
+
+        yield make
+
+
+def test_split_is_fetched_once_without_what_no_worker_needs(
+    storage: Storage, s3: S3Server, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    cache = cache_of()
+    folder = cache.get(StoredSplit(storage, "splits/a/public"), sha256)
+    assert (folder / "visible" / "forget").read_bytes() == b"a" * 1000
+    hidden = [path.relative_to(folder).as_posix() for path in (folder / "hidden").rglob("*") if path.is_file()]
+    assert sorted(hidden) == sorted(COMPARED_WITH)  # what a score is computed from, and no checkpoint
+    before = s3.faults.requests
+    assert cache.get(StoredSplit(storage, "splits/a/public"), sha256) == folder
+    assert s3.faults.requests == before
+
+
+def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    storage.write("splits/a/public/visible/forget", b"b" * 1000)
+    cache = cache_of()
+    with pytest.raises(HostFault, match="damaged splits/a/public/visible/forget was fetched"):
+        cache.get(StoredSplit(storage, "splits/a/public"), sha256)
+    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
+
+
+def test_original_models_are_fetched_once_when_needed(
+    storage: Storage, s3: S3Server, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    cache = cache_of()
+    path = cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
+    assert path == cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS
+    assert path.read_bytes() == b"originals"
+    before = s3.faults.requests
+    assert cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS) == path
+    assert s3.faults.requests == before
+
+
+def test_damaged_original_models_are_refused_and_not_kept(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    storage.write(f"splits/a/public/{ORIGINALS}", b"forgeries")
+    cache = cache_of()
+    with pytest.raises(HostFault, match=r"damaged splits/a/public/hidden/originals/models-00000"):
+        cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
+    assert list((cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS).parent.iterdir()) == []
+
+
+def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    put(storage, tmp_path, "a")
+    with pytest.raises(HostFault, match=r"manifest\.json"):
+        cache_of().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
+
+
+def test_manifest_with_a_file_outside_its_folder_is_refused(
+    storage: Storage, tmp_path: Path, cache_of: CacheOf
+) -> None:
+    manifest = json.dumps({"files": {"../../outside": {"sha256": "0" * 64, "size": 1}}}).encode()
+    sha256 = storage.write("splits/a/public/manifest.json", manifest)
+    with pytest.raises(HostFault, match="lies outside the split"):
+        cache_of().get(StoredSplit(storage, "splits/a/public"), sha256)
+
+
+def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    hashes = {name: put(storage, tmp_path, name) for name in "abcdefg"}
+    cache = cache_of(cap=3000)
+    for name, sha256 in hashes.items():
+        cache.get(StoredSplit(storage, f"splits/{name}/public"), sha256)
+    left = {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()}
+    assert left == {hashes[name] for name in "defg"}  # a process keeps the four it used last
+
+
+def test_entry_that_another_process_works_with_stays(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    kept = put(storage, tmp_path, "kept")
+    first = cache_of()
+    first.get(StoredSplit(storage, "splits/kept/public"), kept)
+    first.close()
+    with (tmp_path / "cache" / f"{kept}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        other = cache_of(cap=1)
+        other.get(StoredSplit(storage, "splits/a/public"), put(storage, tmp_path, "a"))
+        assert (tmp_path / "cache" / kept).is_dir()
+    other.get(StoredSplit(storage, "splits/b/public"), put(storage, tmp_path, "b"))
+    assert not (tmp_path / "cache" / kept).exists()
+
+
+def test_partial_files_of_killed_processes_are_removed(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+    folder = tmp_path / "cache"
+    abandoned, removed, fetching = (folder / name for name in (".new-a-1", ".old-a-2", ".new-b-3"))
+    for path in (abandoned, removed, fetching):
+        path.mkdir(parents=True)
+        (path / "half").write_bytes(b"half")
+    held = os.open(fetching, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        split = put(storage, tmp_path, "c")
+        cache_of().get(StoredSplit(storage, "splits/c/public"), split)
+        assert {path.name for path in folder.iterdir() if path.is_dir()} == {split, fetching.name}
+    finally:
+        os.close(held)

@@ -1,0 +1,102 @@
+"""The outputs of a shard's runs, in the order of the runs.
+
+On a GPU a run is evaluated while the next one unlearns; where that run leaves no memory for it, it is evaluated again
+when the run is over, so a run that fills the device spoils nobody's evaluation. On a CPU a run is evaluated before the
+next one starts: inference beside a run would take a core's time from it, and runs are limited by the clock.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from lethe.device.memory import let_go_of_tensors, ran_out_of_memory
+from lethe.evaluation.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs, SplitEvaluator
+
+
+class RunNotFinite(Exception):
+    """A run's weights are finite, but too large for the network."""
+
+    def __init__(self, run: int, error: NonFiniteOutputs) -> None:
+        super().__init__(error.detail)
+        self.run = run
+        self.error = error
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What a run gave, and the integers of its own original model, None where it has the split's."""
+
+    weights: bytes
+    whole_numbers: Mapping[str, Tensor] | None
+
+
+class RunEvaluations:
+    """Takes the weights of run after run; `outputs` grows in the same order, perhaps a run or two behind."""
+
+    def __init__(
+        self, evaluator: SplitEvaluator, background: BackgroundEvaluator | None, outputs: list[RunOutputs]
+    ) -> None:
+        self.outputs = outputs
+        self._evaluator, self._background = evaluator, background
+        self._waiting: deque[tuple[int, Future[RunOutputs], _Model]] = deque()
+
+    def add(self, run: int, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> None:
+        """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it.
+
+        whole_numbers: of the run's own original model, where it has one.
+        """
+        model = _Model(weights, whole_numbers)
+        if self._background is None:
+            self._keep(run, self._at_once(model), model)
+            return
+        self._waiting.append((run, self._background.submit(weights, whole_numbers=whole_numbers), model))
+        while self._waiting and self._waiting[0][1].done():
+            self._keep(*self._waiting.popleft())
+
+    def finish(self) -> None:
+        """Wait for what is still being evaluated. Raises RunNotFinite for the first run that is not."""
+        while self._waiting:
+            self._keep(*self._waiting.popleft())
+
+    def _keep(self, run: int, future: Future[RunOutputs], model: _Model) -> None:
+        """Keep the outputs of a run. Between runs no other run of the sandbox holds the device."""
+        if self._background is not None and _lacked_memory(future):
+            future = self._background.again(model.weights, whole_numbers=model.whole_numbers)
+        try:
+            self.outputs.append(future.result())
+        except NonFiniteOutputs as error:
+            raise RunNotFinite(run, error) from error
+
+    def _at_once(self, model: _Model) -> Future[RunOutputs]:
+        future: Future[RunOutputs] = Future()
+        try:
+            future.set_result(self._evaluator.evaluate(model.weights, whole_numbers=model.whole_numbers))
+        except NonFiniteOutputs as error:
+            future.set_exception(error)
+        return future
+
+
+def _lacked_memory(future: Future[RunOutputs]) -> bool:
+    error = future.exception()
+    if error is None or not ran_out_of_memory(error):
+        return False
+    let_go_of_tensors(error)
+    return True
+
+
+@contextmanager
+def run_evaluations(
+    evaluator: SplitEvaluator, outputs: list[RunOutputs], *, overlapped: bool
+) -> Iterator[RunEvaluations]:
+    """Yield what takes the runs' weights. Where the block ends in an error, what still waits is dropped."""
+    if not overlapped:
+        yield RunEvaluations(evaluator, None, outputs)
+        return
+    with BackgroundEvaluator(evaluator) as background:
+        evaluations = RunEvaluations(evaluator, background, outputs)
+        yield evaluations
+        evaluations.finish()

@@ -1,0 +1,134 @@
+"""A local check in the sandbox: a file is checked as at upload, then run a few times on the public sample."""
+
+import statistics
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from lethe.errors import InvalidSubmission
+from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, estimate_score, stage_files
+from lethe.preparation.sample_models import sample_evaluator
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from lethe.submission.package import Package, load_package
+from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
+from sandbox.notebook_stream import NotebookRun
+from sandbox.policy import RunPolicy
+from sandbox.run_log import readable_log
+from worker.evaluation.entry_point import entry_point
+from worker.evaluation.kaggle_layout import notebook_mounts
+from worker.evaluation.notebook_runs import MIB, MODELS_ON_DISK, SMOKE_SETUP_S, NotebookOutputs, reads_kaggle_folder
+from worker.evaluation.run_policy import run_policy
+
+
+def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) -> Checked:
+    """Check a file as the server would, and run it. Raises InvalidSubmission for what it would refuse at upload."""
+    package = load_package(path.read_bytes(), path.name, modes=kit.submissions.modes)
+    checked = Checked(package, sandbox=backend)
+    with tempfile.TemporaryDirectory(prefix="lethe-check-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # root drops to its own user, who must find its code
+        code_dir = stage_files(package, folder / "stage")
+        spec = SandboxSpec(
+            data_dir=_data_for_sandbox(kit, folder),
+            stage_dir=folder / "stage",
+            policy=_policy(package, kit, folder),
+            backend=backend,
+            production=False,
+        )
+        with Launcher(spec).start() as sandbox:
+            request = RunRequest(
+                code_dir=code_dir,
+                entry_point=entry_point(package.entry_point.as_data()),
+                kind="sample",
+                map_cuda=kit.submissions.cuda == "map-to-cpu",
+            )
+            run = _run_notebook if package.entry_point.mode == "notebook" else _run_function
+            run(checked, sandbox, request, kit, runs=runs, on_run=on_run)
+    if checked.failure is None:
+        checked.estimate = estimate_score(checked.outputs, kit)
+    return checked
+
+
+def _run_function(
+    checked: Checked, sandbox: Sandbox, request: RunRequest, kit: Kit, *, runs: int, on_run: OnRun
+) -> None:
+    evaluator = sample_evaluator(kit.data)
+    for run in range(runs):
+        result = sandbox.run(replace(request, run=run, seed=run))
+        if not _took(checked, result) or result.weights is None:
+            return
+        try:
+            checked.outputs.append(evaluator.evaluate(result.weights))
+        except NonFiniteOutputs as error:
+            checked.failure = Failure(error.slug, error.detail)
+            return
+        checked.seconds.append(result.wall_time_s)
+        on_run(run + 1)
+
+
+def _run_notebook(
+    checked: Checked, sandbox: Sandbox, request: RunRequest, kit: Kit, *, runs: int, on_run: OnRun
+) -> None:
+    done: list[float] = []
+
+    def count(took_s: float) -> None:
+        done.append(took_s)
+        on_run(len(done))
+
+    models = NotebookOutputs(sample_evaluator(kit.data), on_model=count)
+    result = sandbox.run(replace(request, notebook=NotebookRun(runs, models.take)))
+    if not _took(checked, result):
+        return
+    try:
+        checked.outputs = models.chosen(result.chosen)
+    except InvalidSubmission as error:
+        checked.failure = Failure(error.slug, error.detail)
+        return
+    checked.seconds = done[1:]  # the first holds the notebook's set-up: of one model alone, no time can be told
+    if checked.seconds:
+        checked.setup_s = max(0.0, done[0] - statistics.median(checked.seconds))
+
+
+def _took(checked: Checked, result: RunResult) -> bool:
+    checked.log += readable_log(result.log, max_chars=len(result.log))
+    checked.peak_memory_mib = max(checked.peak_memory_mib, result.peak_memory_mib)
+    if result.verdict.outcome != "weights":
+        found = result.verdict
+        checked.failure = Failure(found.error_class, found.message, found.exception_type, found.file, found.line)
+        return False
+    return True
+
+
+def _policy(package: Package, kit: Kit, folder: Path) -> RunPolicy:
+    policy = replace(
+        run_policy(kit.limits, retraining_time_s=0.0, threads=1), wall_time_s=float(kit.about["run_wall_time_s"])
+    )
+    if package.entry_point.mode == "notebook":
+        frame_mib = (kit.data / ORIGINAL_MODEL).stat().st_size // MIB
+        scratch_mib = max(policy.scratch_mib, MODELS_ON_DISK * (frame_mib + 2))
+        policy = replace(
+            policy,
+            wall_time_s=kit.limits.wall_time_s + SMOKE_SETUP_S,
+            scratch_mib=scratch_mib,
+            memory_mib=policy.memory_mib + scratch_mib,
+        )
+    if reads_kaggle_folder(package.entry_point.as_data()):
+        mounts = notebook_mounts(
+            kit.data, folder / "notebook-data", key="kit", input_folder=kit.submissions.input_folder
+        )
+        policy = replace(policy, mounts=(*policy.mounts, *mounts))
+    return policy
+
+
+def _data_for_sandbox(kit: Kit, folder: Path) -> Path:
+    """Copy what a sandbox may see: the kit's folder may lie where another user finds no way, and holds more."""
+    visible = folder / "visible"
+    visible.mkdir()
+    for name in (
+        "network.json",
+        ORIGINAL_MODEL,
+        *(f"{part}.safetensors" for part in ("retain", "forget", "validation")),
+    ):
+        (visible / name).write_bytes((kit.data / name).read_bytes())
+    return visible

@@ -1,0 +1,208 @@
+"""Runs a scored evaluation again on what is stored, and compares every bit. Nothing that is stored is changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict, HostFault, NotFound
+from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.metrics.epsilon.score import ModelOutputs
+from lethe.metrics.epsilon.scorer_version import SCORER_VERSION
+from server.config import Settings
+from server.db import Database
+from server.evaluations import lease_repository, leases, repository
+from server.evaluations.leases import ClaimedShard, Failure
+from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
+from server.storage import Storage
+from worker.context import RunningContext
+from worker.evaluation.leases import Logs
+from worker.evaluation.scoring_job import compared_with
+from worker.evaluation.shard_pipeline import run_shard
+from worker.host.worker_info import worker_facts
+from worker.split_storage.artefacts import StoredArtefacts
+from worker.split_storage.split_cache import SplitCache
+
+COMPARED = ("confidences", "retain_accuracy", "test_accuracy")  # times are never the same
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A scored evaluation, as the database holds it."""
+
+    submission_id: str
+    visibility: str
+    score: float
+    scorer_version: str
+    content_sha256: str
+    manifest_sha256: str
+    split_device: str | None
+    split_versions: Mapping[str, Any]
+    shards: tuple[tuple[ClaimedShard, str, str], ...]  # with the key and the hash of what it gave
+
+
+@dataclass
+class Replayed:
+    """The result of a replay. score: None if a run failed. differences: what has changed, as sentences."""
+
+    stored: Stored
+    score: float | None = None
+    runs: int = 0
+    different_runs: list[int] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the score has the same bits, and so has every model's outputs."""
+        return self.score is not None and self.score.hex() == self.stored.score.hex() and not self.different_runs
+
+
+@dataclass
+class KeptHere:
+    """Stands in for the leases of a worker: keeps what a shard gave, and tells nobody."""
+
+    result: bytes | None = None
+    failure: Failure | None = None
+    given_back: str = ""
+
+    def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None:
+        """Controls are recorded with attempts, and this is none."""
+
+    def heartbeat(self, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
+        return True
+
+    def close(self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float) -> bool:
+        self.result = result
+        return True
+
+    def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+        self.failure = failure
+        return True
+
+    def give_back(self, shard: ClaimedShard, *, reason: str, runs_done: int) -> bool:
+        self.given_back = reason
+        return True
+
+    def hand_over(self, shard: ClaimedShard, *, runs_done: int) -> bool:
+        return self.give_back(shard, reason="the replay was stopped", runs_done=runs_done)
+
+    def end_if_over_time(self, shard: ClaimedShard, *, runs_done: int) -> bool:
+        return self.give_back(shard, reason="the replay was stopped", runs_done=runs_done)
+
+
+def stored_score(database: Database, submission_id: str, visibility: Visibility) -> Stored:
+    """Return what a submission was scored with on one split. Raises NotFound, or Conflict if there is no score."""
+    with database.read() as session:
+        known = repository.evaluations_of(session, [submission_id], visibility=visibility.value)
+        evaluation = next((one for one in known if one.is_current), None)
+        if evaluation is None:
+            raise NotFound(f"Submission {submission_id!r} was not evaluated on the {visibility} split here")
+        is_public = visibility == Visibility.PUBLIC
+        score: PublicScore | PrivateScore | None = (
+            session.get(PublicScore, evaluation.id) if is_public else session.get(PrivateScore, evaluation.id)
+        )
+        if score is None:
+            raise Conflict(
+                f"Submission {submission_id} is {evaluation.state} on the {visibility} split; it has no score"
+            )
+        found, submission, split, competition = lease_repository.context(session, evaluation.id)
+        runs = [shard for shard in repository.shards_of(session, [found.id]) if shard.kind == ShardKind.RUNS.value]
+
+        def given(shard: Shard) -> tuple[ClaimedShard, str, str]:
+            claimed = leases.claimed_shard(shard, found, submission, split, competition)
+            return claimed, shard.result_key or "", shard.result_sha256 or ""
+
+        return Stored(
+            submission_id=submission.id,
+            visibility=split.visibility,
+            score=score.final_score,
+            scorer_version=score.scorer_version,
+            content_sha256=submission.content_sha256,
+            manifest_sha256=split.manifest_sha256 or "",
+            split_device=split.device,
+            split_versions=split.versions,
+            shards=tuple(given(shard) for shard in sorted(runs, key=lambda shard: shard.first_run)),
+        )
+
+
+def replay(settings: Settings, storage: Storage, stored: Stored) -> Replayed:
+    """Run every shard again in the sandbox, score, and compare. Raises HostFault if this host cannot."""
+    replayed = Replayed(stored, differences=_unlike(settings, stored))
+    cache = SplitCache(settings.scratch / "splits", cap_bytes=settings.cache_mib * 2**20)
+    context = RunningContext(
+        settings=settings,
+        facts=worker_facts(settings),
+        leases=KeptHere(),
+        artefacts=StoredArtefacts(storage, cache),
+        cache=cache,
+    )
+    try:
+        outputs = [_again(context, storage, given, replayed) for given in stored.shards]
+        if all(outputs):
+            replayed.score = _score(context, stored, join([one for one in outputs if one is not None]))
+    finally:
+        context.close()
+    return replayed
+
+
+def differs_from_receipt(stored: Stored, receipt: Mapping[str, Any]) -> list[str]:
+    """Return what a receipt says otherwise than this instance holds it."""
+    score, submission, split = receipt["score"], receipt["submission"], receipt["split"]
+    pairs = (
+        ("score", score["final_score_bits"], stored.score.hex()),
+        ("scorer version", score["scorer_version"], stored.scorer_version),
+        ("code", submission["sha256"], stored.content_sha256),
+        ("split's manifest", split["manifest_sha256"], stored.manifest_sha256),
+    )
+    return [f"the receipt's {name} is {says}, stored is {holds}" for name, says, holds in pairs if says != holds]
+
+
+def _unlike(settings: Settings, stored: Stored) -> list[str]:
+    """Return what computes otherwise here than it did then."""
+    here = worker_facts(settings).versions
+    unlike = [
+        f"{name} was {then}, is {here[name]}"
+        for name, then in stored.split_versions.items()
+        if name in here and _release(then) != _release(here[name])
+    ]
+    if stored.split_device not in (None, settings.worker_device):
+        unlike.append(f"the device was {stored.split_device}, is {settings.worker_device}")
+    if stored.scorer_version != SCORER_VERSION:
+        unlike.append(f"the scorer's version was {stored.scorer_version}, is {SCORER_VERSION}")
+    return unlike
+
+
+def _release(version: object) -> str:
+    """Return a version without the build, which not every way of asking tells."""
+    return str(version).partition("+")[0]
+
+
+def _again(
+    context: RunningContext, storage: Storage, given: tuple[ClaimedShard, str, str], replayed: Replayed
+) -> ShardOutputs | None:
+    """Run one shard again and note which of its runs differ. Return its outputs, None if a run failed."""
+    shard, key, sha256 = given
+    context.leases = kept = KeptHere()
+    run_shard(context, shard)
+    if kept.given_back:
+        raise HostFault(kept.given_back)
+    if kept.failure is not None or kept.result is None:
+        why = f"{kept.failure.error_class}: {kept.failure.message}" if kept.failure else "nothing came of it"
+        replayed.differences.append(f"run {kept.failure.run if kept.failure else shard.first_run} failed now: {why}")
+        return None
+    then, now = ShardOutputs.from_bytes(storage.read_verified(key, sha256)), ShardOutputs.from_bytes(kept.result)
+    replayed.runs += shard.n_runs
+    for run in range(shard.n_runs):
+        if any(not np.array_equal(getattr(then, name)[run], getattr(now, name)[run]) for name in COMPARED):
+            replayed.different_runs.append(shard.first_run + run)
+    return now
+
+
+def _score(context: RunningContext, stored: Stored, outputs: ShardOutputs) -> float:
+    shard = stored.shards[0][0]
+    retrained = compared_with(context.artefacts.split(shard), "retrained")
+    unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
+    return score_outputs(unlearned, retrained, metric=shard.competition.metric).headline

@@ -1,0 +1,49 @@
+"""The original model that each run starts from: the split's one, or in setup reuse-n-n the run's own."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from lethe.evaluation.manifest import Manifest, require_whole
+from lethe.evaluation.original_models import place_of, read_original
+from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
+from server.evaluations.leases import ClaimedShard
+from server.models.evaluation import ShardKind
+from worker.context import RunningContext
+
+
+@contextmanager
+def own_original(context: RunningContext, shard: ClaimedShard, split_dir: Path, *, run: int) -> Iterator[Path | None]:
+    """Yield a file in the stage folder with the run's own original model, removed afterwards.
+
+    None where all runs start from the one that the sandbox has: in setup reuse-n-1, and on the public sample.
+    Raises SplitNotPrepared or DamagedSplit.
+    """
+    setup = EvaluationSetup(shard.competition.metric.setup)
+    if setup is EvaluationSetup.REUSE_N_1 or shard.kind is ShardKind.SMOKE:
+        yield None
+        return
+    index = SetupPlan(setup, n_models=shard.competition.n_models).original_of_run(run)
+    name, position = place_of(_manifest(split_dir, shard.manifest_sha256), index)
+    context.artefacts.split_file(shard, name)
+    _check(split_dir, shard.manifest_sha256, name)
+    path = context.stage_dir / f"{secrets.token_hex(8)}.safetensors"
+    try:
+        path.write_bytes(read_original(split_dir, name, position))
+        path.chmod(0o444)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=8)
+def _manifest(split_dir: Path, manifest_sha256: str) -> Manifest:  # noqa: ARG001 (names the content)
+    return Manifest.read(split_dir)
+
+
+@lru_cache(maxsize=256)
+def _check(split_dir: Path, manifest_sha256: str, name: str) -> None:  # noqa: ARG001 (names the content)
+    """Hash a file of models once for this process; a DamagedSplit is not remembered."""
+    require_whole(split_dir, only=(name,))

@@ -1,0 +1,156 @@
+"""From the stored outputs of a shard's runs to a score in the database."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from lethe.competition.file import CompetitionFile, Metric
+from lethe.errors import HostFault
+from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.model_outputs import Kind, read_outputs
+from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.metrics.epsilon.calibration import calibrate, suspicion
+from lethe.metrics.epsilon.score import ModelOutputs, Score
+from server.evaluations import scores
+from server.evaluations.scores import ScoreRecord
+from server.models.competition import Competition, Split
+from server.models.evaluation import Evaluation, Shard
+from server.storage import split_key
+from worker.context import WorkerContext
+from worker.evaluation.tie_groups import replicates_as_data
+from worker.split_storage.local_splits import local_split
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class ScoringWork:
+    """What is scored against what."""
+
+    evaluation_id: str
+    shards: tuple[Shard, ...]
+    split_key: str
+    manifest_sha256: str
+    metric: Metric
+
+
+def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
+    """Score an evaluation whose runs are all done. Return False if there was nothing to do."""
+    work = _work(context, evaluation_id)
+    if work is None:
+        return False
+    unlearned = join([_outputs(context, shard) for shard in work.shards])
+    split_dir = local_split(context, work)
+    retrained = compared_with(split_dir, "retrained")
+    found = score_outputs(
+        ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
+        retrained,
+        metric=work.metric,
+    )
+    flags = _flags(found, unlearned, retrained, oracle=oracle_score(split_dir, work.manifest_sha256, work.metric))
+    with context.database.write() as session:
+        recorded = scores.record(session, evaluation_id, _record(found, unlearned, flags))
+    log.info("scored", evaluation=evaluation_id, recorded=recorded)
+    return recorded
+
+
+def compared_with(split_dir: Path, kind: Kind) -> ModelOutputs:
+    """Return a set of outputs that scores are computed from. Raises DamagedSplit if it is not what was prepared."""
+    stored = read_outputs(split_dir, kind)
+    return ModelOutputs(stored.confidences, stored.retain_accuracy, stored.test_accuracy)
+
+
+@lru_cache(maxsize=8)
+def oracle_score(split_dir: Path, manifest_sha256: str, metric: Metric) -> Score:  # noqa: ARG001 (names the content)
+    """Return the score of exact retraining on the split: its second set of retrained models against its first."""
+    return score_outputs(compared_with(split_dir, "oracle"), compared_with(split_dir, "retrained"), metric=metric)
+
+
+def _flags(found: Score, unlearned: ShardOutputs, retrained: ModelOutputs, *, oracle: Score) -> dict[str, Any]:
+    """Return what an organiser should look at: copies, runs that barely differ, forgetting beyond retraining."""
+    signs = suspicion(unlearned.confidences, retrained.confidences)
+    flags: dict[str, Any] = {
+        "deterministic": signs.deterministic,
+        "copied": signs.copied,
+        "repeated_runs": signs.repeated_runs,
+        "copied_models": signs.copied_models,
+    }
+    if found.replicates is not None and oracle.replicates is not None and oracle.headline > 0.0:
+        calibration = calibrate(found, oracle)
+        flags |= {
+            "share_of_oracle": calibration.fraction,
+            "share_of_oracle_interval": list(calibration.interval),
+            "above_oracle_standard_errors": _finite(calibration.excess),
+            "leaked": calibration.leaked,
+        }
+    return flags
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
+    with context.database.read() as session:
+        shards = scores.results_to_score(session, evaluation_id)
+        if shards is None:
+            return None
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        split = session.get_one(Split, evaluation.split_id)
+        competition = session.get_one(Competition, split.competition_id)
+        return ScoringWork(
+            evaluation_id=evaluation_id,
+            shards=tuple(shards),
+            split_key=split_key(competition.slug, split.visibility),
+            manifest_sha256=split.manifest_sha256 or "",
+            metric=CompetitionFile.model_validate(competition.config).metric,
+        )
+
+
+def _outputs(context: WorkerContext, shard: Shard) -> ShardOutputs:
+    return ShardOutputs.from_bytes(context.storage.read_verified(shard.result_key or "", shard.result_sha256 or ""))
+
+
+def measured(ratio: float | None) -> float:
+    """Return the ratio. Raises HostFault where the accuracies it comes from were not stored."""
+    if ratio is None:
+        raise HostFault("the stored outputs hold no accuracies; prepare the split again")
+    return ratio
+
+
+def summary(found: Score) -> dict[str, Any]:
+    """Return what is kept of a score beside its figures: how the examples' epsilons are spread."""
+    levels = (0, 5, 25, 50, 75, 95, 100)
+    return {
+        "attacks": found.attacks.value,
+        "epsilon_percentiles": {
+            str(level): float(value) for level, value in zip(levels, np.percentile(found.epsilon, levels), strict=True)
+        },
+        "n_forget": int(found.epsilon.size),
+    }
+
+
+def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> ScoreRecord:
+    low, high = found.interval or (None, None)
+    return ScoreRecord(
+        final_score=found.headline,
+        forgetting_quality=found.forgetting_quality,
+        retain_ratio=measured(found.retain_ratio),
+        test_ratio=measured(found.test_ratio),
+        interval_low=low,
+        interval_high=high,
+        details=summary(found)
+        | {
+            "retain_accuracy": float(unlearned.retain_accuracy.mean()),
+            "test_accuracy": float(unlearned.test_accuracy.mean()),
+            "run_wall_time_s": float(np.median(unlearned.wall_time_s)),
+            "flags": flags,
+        },
+        replicates=None if found.replicates is None else replicates_as_data(found.replicates),
+        epsilon=found.epsilon.astype("<f4").tobytes(),
+    )

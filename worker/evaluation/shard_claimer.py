@@ -1,0 +1,56 @@
+"""Asking for a shard: of the splits that this worker fits, if it is neither stopping nor cooling down."""
+
+import time
+
+import structlog
+from sqlalchemy.orm import Session
+
+from server.evaluations import leases
+from server.evaluations.leases import ClaimedShard
+from server.models.worker import WorkerState
+from server.workers import service as workers
+from server.workers.compatibility import Fitting, fitting
+from worker.context import WorkerContext
+from worker.host import graceful_shutdown
+from worker.host.sandbox_requirements import missing_here
+
+log = structlog.get_logger()
+REPORT_EVERY_S = 20.0
+
+
+class Claimant:
+    """Claims for one process, and tells the database now and then that the process lives and what refuses it."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        self._competitions = context.settings.competitions_served
+        self._told: Fitting | None = None
+        self._told_at = 0.0
+
+    def claim(self) -> ClaimedShard | None:
+        """Return the fairest shard that this worker fits, or None."""
+        if graceful_shutdown.is_asked() or self._context.cooling.is_on:
+            return None
+        return self._context.database.retrying(self._claim)
+
+    def stop(self) -> None:
+        """Say that this process takes nothing more."""
+        with self._context.database.write() as session:
+            workers.report(session, self._context.facts, Fitting(()), state=WorkerState.STOPPED)
+
+    def _claim(self, session: Session) -> ClaimedShard | None:
+        context = self._context
+        fit = fitting(session, context.facts, competitions=self._competitions)
+        if missing := missing_here(context.settings):
+            fit = Fitting((), dict.fromkeys((*fit.splits, *fit.refusals), " ".join(missing)))
+        self._tell(session, fit)
+        return leases.claim(session, worker=context.name, lease_s=context.settings.lease_s, splits=fit.splits)
+
+    def _tell(self, session: Session, fit: Fitting) -> None:
+        if self._told == fit and time.monotonic() < self._told_at + REPORT_EVERY_S:
+            return
+        for reason in fit.refusals.values():
+            if self._told is None or reason not in self._told.refusals.values():
+                log.warning("this worker does not fit a split", reason=reason)
+        workers.report(session, self._context.facts, fit)
+        self._told, self._told_at = fit, time.monotonic()

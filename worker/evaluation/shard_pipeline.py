@@ -1,0 +1,328 @@
+"""One shard: sandbox stream -> inference -> rows. Weights are dropped as soon as they are evaluated.
+
+No transaction is open while a model runs.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import structlog
+from torch import Tensor
+
+from lethe.errors import HostFault, InvalidSubmission
+from lethe.evaluation.capture import stacked
+from lethe.evaluation.inference import RunOutputs, SplitEvaluator
+from lethe.evaluation.original_models import read_whole_numbers
+from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from sandbox.launcher import RunRequest, RunResult, Sandbox
+from sandbox.notebook_stream import NotebookRun
+from sandbox.policy import RunPolicy
+from sandbox.run_log import readable_log
+from sandbox.verdict import Fault as RunFault
+from sandbox.verdict import Verdict
+from server.evaluations.leases import ClaimedShard, Failure
+from server.models.evaluation import ShardKind
+from server.models.submission import Fault
+from worker.context import RunningContext
+from worker.evaluation.entry_point import entry_point
+from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, run_evaluations
+from worker.evaluation.gpu_sandbox import on_gpu
+from worker.evaluation.notebook_runs import (
+    SMOKE_MODELS,
+    NotebookOutputs,
+    is_notebook,
+    notebook_policy,
+    reads_kaggle_folder,
+    with_kaggle_folder,
+)
+from worker.evaluation.run_original_model import own_original
+from worker.evaluation.run_policy import run_policy
+from worker.evaluation.staging import staged
+from worker.host import graceful_shutdown, prometheus
+from worker.host.heartbeat import Heart
+from worker.host.worker_info import find_gpu, pool_slot
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Done:
+    """What the runs of a shard have given so far."""
+
+    outputs: list[RunOutputs] = field(default_factory=list)
+    wall_times_s: list[float] = field(default_factory=list)
+    logs: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def runs(self) -> int:
+        return len(self.wall_times_s)
+
+    @property
+    def wall_time_s(self) -> float:
+        return sum(self.wall_times_s)
+
+    def arrays(self) -> ShardOutputs:
+        return ShardOutputs(
+            confidences=np.stack([output.confidences for output in self.outputs]),
+            retain_accuracy=np.array([output.retain_accuracy for output in self.outputs], dtype=np.float64),
+            test_accuracy=np.array([output.test_accuracy for output in self.outputs], dtype=np.float64),
+            class_accuracy=np.stack([output.class_accuracy for output in self.outputs]),
+            wall_time_s=np.array(self.wall_times_s, dtype=np.float64),
+            captured=stacked([output.captured for output in self.outputs]),
+        )
+
+
+class Stopped(Exception):
+    """The lease is lost, the submission cancelled or its time up."""
+
+
+class RunFailed(Exception):
+    """A run ended without weights."""
+
+    def __init__(self, run: int, verdict: Verdict) -> None:
+        super().__init__(verdict.message)
+        self.run = run
+        self.verdict = verdict
+
+
+def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
+    """Run the shard to one of its ends and store that end. Return its name for the log."""
+    done = Done()
+    settings = context.settings
+
+    def beat() -> bool:
+        return context.leases.heartbeat(shard, runs_done=done.runs, wall_time_s=done.wall_time_s)
+
+    started = time.monotonic()
+    try:
+        with Heart(beat, every_s=min(settings.heartbeat_s, settings.lease_s / 3)) as heart:
+            _run_all(context, shard, done, heart)
+        end = _close(context, shard, done)
+    except Stopped:
+        end = _stopped(context, shard, done)
+    except RunFailed as failed:
+        end = _failed(context, shard, done, failed)
+    except HostFault as error:
+        end = _give_back(context, shard, done, reason=str(error))
+    except Exception as error:
+        _give_back(context, shard, done, reason=f"{type(error).__name__}: {error}")
+        raise
+    log.info(
+        "shard ended",
+        end=end,
+        runs=done.runs,
+        wall_time_s=round(done.wall_time_s, 3),
+        took_s=round(time.monotonic() - started, 3),
+    )
+    return end
+
+
+def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: Heart) -> None:
+    split_dir = context.artefacts.split(shard)
+    sample = shard.kind is ShardKind.SMOKE
+    data_dir = split_dir / ("sample" if sample else "visible")
+    policy = _policy(context, shard, data_dir)
+    evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
+    with staged(shard, context.artefacts.package(shard), context.stage_dir) as code_dir:
+        sandbox = context.sandbox(data_dir, policy)
+        context.leases.note_controls(shard, {**sandbox.controls, "frames": shard.n_runs})
+        key = (data_dir, policy)
+        if is_notebook(shard.entry_point):
+            _run_notebook(context, shard, done, code_dir=code_dir, evaluator=evaluator, heart=heart, key=key)
+            return
+        with _evaluations(context, evaluator, done) as evaluations:
+            for run, seed in enumerate(shard.seeds, start=shard.first_run):
+                if heart.stopped or graceful_shutdown.is_over():
+                    raise Stopped
+                with own_original(context, shard, split_dir, run=run) as original:
+                    request = _request(shard, code_dir, run=run, seed=seed, original=original)
+                    whole_numbers = read_whole_numbers(original) if original else None
+                    result = _run_one(context, sandbox, request, heart=heart, key=key)
+                _take(result, run, done, evaluations=evaluations, whole_numbers=whole_numbers)
+
+
+@contextmanager
+def _evaluations(
+    context: RunningContext, evaluator: SplitEvaluator | None, done: Done
+) -> Iterator[RunEvaluations | None]:
+    """Yield what takes the runs' weights, None on the sample. Of failures, that of the first run counts."""
+    if evaluator is None:
+        yield None
+        return
+    try:
+        overlapped = context.settings.worker_device == "cuda"
+        with run_evaluations(evaluator, done.outputs, overlapped=overlapped) as evaluations:
+            try:
+                yield evaluations
+            except RunFailed:
+                evaluations.finish()
+                raise
+    except RunNotFinite as failed:
+        raise _without_outputs(failed.error, failed.run) from failed
+
+
+def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
+    policy = run_policy(
+        shard.competition.limits,
+        retraining_time_s=shard.retraining_time_s,
+        threads=context.settings.worker_threads,
+    )
+    if context.settings.worker_device == "cuda":
+        number = int(find_gpu(context.settings, slot=pool_slot()))
+        policy = on_gpu(policy, shard.competition.limits, number=number)
+    notebook = is_notebook(shard.entry_point)
+    if notebook:
+        policy = notebook_policy(
+            policy,
+            shard.competition,
+            frame_bytes=(data_dir / ORIGINAL_MODEL).stat().st_size,
+            retraining_time_s=shard.retraining_time_s,
+            sample=shard.kind is ShardKind.SMOKE,
+        )
+    if reads_kaggle_folder(shard.entry_point):
+        cache = context.settings.scratch / "notebook-data"
+        policy = with_kaggle_folder(
+            policy,
+            data_dir,
+            cache=cache,
+            key=shard.manifest_sha256,
+            competition=shard.competition,
+            required=notebook,
+        )
+    return policy
+
+
+def _request(shard: ClaimedShard, code_dir: Path, *, run: int, seed: int, original: Path | None = None) -> RunRequest:
+    return RunRequest(
+        code_dir=code_dir,
+        entry_point=entry_point(shard.entry_point),
+        run=run,
+        seed=seed,
+        kind="sample" if shard.kind is ShardKind.SMOKE else "hidden",
+        map_cuda=shard.competition.submissions.cuda == "map-to-cpu",
+        original=original,
+    )
+
+
+def _run_notebook(
+    context: RunningContext,
+    shard: ClaimedShard,
+    done: Done,
+    *,
+    code_dir: Path,
+    evaluator: SplitEvaluator | None,
+    heart: Heart,
+    key: tuple[Path, RunPolicy],
+) -> None:
+    """Run a notebook once and keep the outputs of the models that count; on the sample its first model is enough."""
+
+    def count(took_s: float) -> None:
+        if done.runs < shard.n_runs:
+            done.wall_times_s.append(took_s)
+
+    models = NotebookOutputs(evaluator, on_model=count)
+    wanted = NotebookRun(shard.n_runs, models.take, stop_after=SMOKE_MODELS if evaluator is None else None)
+    request = replace(_request(shard, code_dir, run=shard.first_run, seed=shard.seeds[0]), notebook=wanted)
+    result = _run_one(context, context.sandbox(*key), request, heart=heart, key=key)
+    _raise_unless_good(result, done.runs, done, keep_log=evaluator is None)
+    if evaluator is not None:
+        try:
+            done.outputs = models.chosen(result.chosen)
+        except InvalidSubmission as error:
+            raise _without_outputs(error, done.runs) from error
+        done.wall_times_s = [models.took_s[slot] for slot in result.chosen]
+
+
+def _run_one(
+    context: RunningContext, sandbox: Sandbox, request: RunRequest, *, heart: Heart, key: tuple[Path, RunPolicy]
+) -> RunResult:
+    try:
+        result = sandbox.run(request, should_stop=lambda: heart.stopped or graceful_shutdown.is_over())
+    except Exception:
+        context.drop_sandbox(*key)
+        raise
+    if result.verdict.fault is RunFault.HOST:
+        context.drop_sandbox(*key)
+    return result
+
+
+def _take(
+    result: RunResult,
+    run: int,
+    done: Done,
+    *,
+    evaluations: RunEvaluations | None,
+    whole_numbers: Mapping[str, Tensor] | None,
+) -> None:
+    """Keep what a run gave, or raise how it failed."""
+    _raise_unless_good(result, run, done, keep_log=evaluations is None)
+    if result.weights is None:
+        raise RunFailed(run, result.verdict)
+    if evaluations is not None:
+        evaluations.add(run, result.weights, whole_numbers=whole_numbers)
+    prometheus.RUN_SECONDS.observe(result.wall_time_s)
+    done.wall_times_s.append(result.wall_time_s)
+
+
+def _raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: bool) -> None:
+    verdict = result.verdict
+    if keep_log or verdict.fault is not RunFault.NONE:
+        done.logs.append((run, readable_log(result.log, max_chars=len(result.log))))
+    if verdict.fault is RunFault.STOPPED:
+        raise Stopped
+    if verdict.fault is RunFault.HOST:
+        raise HostFault(f"run {run}: {result.facts.host_error or verdict.message}")
+    if verdict.fault is RunFault.PARTICIPANT:
+        raise RunFailed(run, verdict)
+
+
+def _without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
+    verdict = Verdict(outcome="failed", fault=RunFault.PARTICIPANT, error_class=error.slug, message=f"{error.detail}.")
+    return RunFailed(run, verdict)
+
+
+def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
+    result = done.arrays().to_bytes() if shard.kind is ShardKind.RUNS else None
+    context.cooling.success()
+    closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s)
+    return "done" if closed else "lost"
+
+
+def _stopped(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
+    if graceful_shutdown.is_over():
+        return "handed-over" if context.leases.hand_over(shard, runs_done=done.runs) else "lost"
+    return "over-time" if context.leases.end_if_over_time(shard, runs_done=done.runs) else "lost"
+
+
+def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
+    verdict = failed.verdict
+    failure = Failure(
+        fault=Fault.PARTICIPANT,
+        error_class=verdict.error_class,
+        message=verdict.message,
+        run=failed.run,
+        exception_type=verdict.exception_type or None,
+        file=_own_name(shard, verdict.file),
+        line=verdict.line or None,
+        class_message=verdict.class_message,
+        detail_bits=verdict.detail_bits,
+    )
+    kept = context.leases.fail(shard, failure, done.logs, runs_done=done.runs)
+    return "failed" if kept else "lost"
+
+
+def _own_name(shard: ClaimedShard, file: str) -> str | None:
+    """Return the file under the name that its author knows: a lone file is staged under a name of ours."""
+    alone = not shard.filename.endswith(".zip")
+    return shard.filename if alone and file == shard.entry_point["file"] else file or None
+
+
+def _give_back(context: RunningContext, shard: ClaimedShard, done: Done, *, reason: str) -> str:
+    log.error("host fault", reason=reason, pause_s=context.cooling.fault())
+    kept = context.leases.give_back(shard, reason=reason, runs_done=done.runs)
+    return "given-back" if kept else "lost"

@@ -1,0 +1,59 @@
+"""What this worker reports about itself: device, memory for one run, versions of what computes."""
+
+import os
+import platform
+import socket
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from billiard.process import current_process
+
+from sandbox.controls import Control
+from server.config import Settings
+from server.workers.compatibility import WorkerFacts
+from worker.evaluation.gpu_sandbox import CUDA_HOST_MIB
+from worker.host.sandbox_requirements import required_controls
+
+COMPUTES = ("torch", "torchvision", "numpy")
+
+
+def worker_facts(settings: Settings) -> WorkerFacts:
+    """Return the facts of this process."""
+    return WorkerFacts(
+        name=f"{socket.gethostname()}-{os.getpid()}",
+        device=settings.worker_device,
+        memory_mib=run_memory_mib(settings),
+        versions={"python": platform.python_version(), **{name: version(name) for name in COMPUTES}},
+        isolates_runs=Control.RUN_ISOLATION in required_controls(settings),
+    )
+
+
+def run_memory_mib(settings: Settings) -> int:
+    """Return the most that a competition may allow a run here: a run on a GPU is given more, for CUDA's own part."""
+    share = (settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency
+    return max(0, share - CUDA_HOST_MIB) if settings.worker_device == "cuda" else share
+
+
+def host_memory_mib() -> int:
+    """Return the memory that this host has, or that the container it is in may use, whichever is less."""
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    limits = [pages * size]
+    for path in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        try:
+            limits.append(int(path.read_text()))
+        except (OSError, ValueError):  # no such hierarchy, or "max"
+            continue
+    return min(limits) // 2**20
+
+
+def find_gpu(settings: Settings, *, slot: int) -> str:
+    """Return the number of the GPU that the process in pool slot `slot` works on."""
+    gpus = settings.worker_gpus.split(",")
+    return gpus[slot % len(gpus)]
+
+
+def pool_slot() -> int:
+    """Return the place of this process in its worker's pool, 0 for the first."""
+    index: Any = getattr(current_process(), "index", 0)
+    return int(index or 0)

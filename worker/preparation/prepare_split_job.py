@@ -1,0 +1,181 @@
+"""Preparing a split as a worker's job: lease, training, oracle score, the split marked ready.
+
+A long training is divided: this job then ends when all but the many models is made, and comes back when they are.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import structlog
+import torch
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.model_shards import ShardToMake
+from lethe.competition.visibility import Visibility
+from lethe.data.datasets.roots import datasets_below
+from lethe.device.memory import memory_given_back
+from lethe.errors import AppError, HostFault
+from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from lethe.evaluation.shard_outputs import model_outputs
+from lethe.preparation.fingerprint import library_versions, maker
+from lethe.preparation.prepare import begin_split, finish_split, make_split
+from lethe.preparation.step_cache import OnProgress, Progress
+from server.competitions import model_shard_leases, split_leases
+from server.competitions.split_leases import PreparedSplit, SplitWork
+from server.storage import split_key
+from worker.context import WorkerContext
+from worker.evaluation.scoring_job import summary
+from worker.preparation.failure_reason import reason_of
+from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
+from worker.preparation.split_sync import SplitExchange
+from worker.preparation.starter_kit.build import store_kit
+from worker.split_storage.local_splits import publish_files, publish_manifest
+
+log = structlog.get_logger()
+
+
+def prepare(context: WorkerContext, split_id: str) -> bool:
+    """Prepare the split if nobody else does. Return False if there was nothing to do."""
+    settings = context.settings
+    with context.database.write() as session:
+        work = split_leases.claim(session, split_id, lease_s=settings.lease_s, device=settings.worker_device)
+    if work is None:
+        return False
+    exchange = open_split_exchange(context, work.competition, work.visibility)
+    try:
+        made = _make(context, work, exchange)
+    except LeaseLost:
+        log.warning("preparation lost", split=split_id)
+    except WorkerStops:
+        with context.database.write() as session:
+            split_leases.hand_over(session, work)
+    except HostFault as error:  # ours: the lease runs out, and whoever sees that tries again
+        log.warning("preparation broken off", split=split_id, error=error.detail)
+        _note(context, work, error.detail)
+    except AppError as error:  # the organiser's: the file asks for what the data cannot give
+        log.warning("preparation failed", split=split_id, error=error.detail)
+        with context.database.write() as session:
+            split_leases.fail(session, work, error.detail)
+    except Exception as error:
+        _note(context, work, reason_of(error))
+        raise
+    else:
+        _store(context, work, exchange, made)
+    return True
+
+
+def _note(context: WorkerContext, work: SplitWork, reason: str) -> None:
+    with context.database.write() as session:
+        split_leases.note(session, work, f"attempt {work.attempt} was broken off and will be made again: {reason}")
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A split whose files are made, and which its manifest makes a prepared one."""
+
+    prepared: PreparedSplit
+    manifest: Manifest
+
+
+def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> _Made | list[ShardToMake]:
+    """Make the complete split, or what comes before its models and a list of shards for others to make."""
+
+    def beat(progress: Progress) -> bool:
+        share = progress.done / max(progress.total, 1)
+        with context.database.write() as session:
+            return split_leases.heartbeat(
+                session, work, lease_s=context.settings.lease_s, stage=progress.stage, progress=share
+            )
+
+    with watched(context.settings, beat) as tell, datasets_below(context.settings.dataset_folders):
+        shards = [] if work.is_divided else _begin(context, work, exchange, tell)
+        return shards or _prepare(context, work, exchange, tell)
+
+
+def _store(context: WorkerContext, work: SplitWork, exchange: SplitExchange, made: _Made | list[ShardToMake]) -> None:
+    """Write down what was made. The manifest is written while the row is locked and this worker's: one whose lease
+    ran out, and who comes back after another has finished, changes nothing of the ready split."""
+    device = context.settings.worker_device
+    with context.database.write() as session:
+        if isinstance(made, list):
+            model_shard_leases.divide(session, work, made, device=device, versions=library_versions())
+            return
+        if not split_leases.finish(session, work, made.prepared):
+            log.warning("preparation lost", split=work.split_id)
+            return
+        finish_split(made.manifest, exchange.folder)
+        publish_manifest(context.storage, exchange.key, exchange.folder)
+    exchange.clear()
+    if work.visibility == "public":
+        _store_kit(context, work, made.prepared)
+
+
+def _store_kit(context: WorkerContext, work: SplitWork, prepared: PreparedSplit) -> None:
+    """Make the starter kit. Nothing waits for it, and the competition does not need it to run."""
+    exchange = open_split_exchange(context, work.competition, work.visibility)
+    try:
+        with memory_given_back(torch.device(context.settings.worker_device)):
+            store_kit(
+                context.storage,
+                exchange.folder,
+                work.competition,
+                url=context.settings.public_url,
+                retraining_time_s=prepared.retraining_time_s,
+                device=context.settings.worker_device,
+            )
+    except (AppError, OSError, ValueError) as error:
+        log.warning("no starter kit", competition=work.competition.slug, error=str(error))
+
+
+def open_split_exchange(context: WorkerContext, competition: CompetitionFile, visibility: str) -> SplitExchange:
+    """Return the way to what other hosts make of the same split."""
+    return SplitExchange(context.storage, split_key(competition.slug, visibility), context.settings.scratch)
+
+
+def _begin(context: WorkerContext, work: SplitWork, exchange: SplitExchange, tell: OnProgress) -> list[ShardToMake]:
+    """Make what comes before the many models. Return the shards that others may make, none if this worker should."""
+    visibility, device = Visibility(work.visibility), context.settings.worker_device
+    exchange.begin(maker(work.competition, visibility, device=device))
+    exchange.fetch_published()
+    exchange.fetch_all()
+    shards = begin_split(work.competition, visibility, exchange.folder, device=device, progress=tell)
+    if shards:
+        exchange.push_all()
+    return shards
+
+
+def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, tell: OnProgress) -> _Made:
+    """Make what is missing, score the oracle and publish the files."""
+    if work.is_divided:
+        exchange.fetch_all()
+    key, folder = exchange.key, exchange.folder
+    manifest = make_split(
+        work.competition,
+        Visibility(work.visibility),
+        folder,
+        device=context.settings.worker_device,
+        progress=tell,
+    )
+    retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
+    oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, metric=work.competition.metric)
+    low, high = oracle.interval or (None, None)
+    publish_files(context.storage, key, folder, manifest.files)
+    prepared = PreparedSplit(
+        manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
+        n_forget=int(retrained.confidences.shape[1]),
+        retraining_time_s=manifest.retraining_time_s,
+        device=context.settings.worker_device,
+        versions=manifest.versions,
+        oracle={
+            "final_score": oracle.headline,
+            "forgetting_quality": oracle.forgetting_quality,
+            "retain_ratio": oracle.retain_ratio,
+            "test_ratio": oracle.test_ratio,
+            "interval_low": low,
+            "interval_high": high,
+        }
+        | summary(oracle),
+    )
+    return _Made(prepared, manifest)

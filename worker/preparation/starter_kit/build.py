@@ -1,0 +1,108 @@
+"""The starter kit of a competition: a zip with everything that is needed to try a method on one's own machine.
+
+It holds the public sample (the data of smoke runs), models retrained on it, the loaders, networks and scorer that the
+server uses, a first submission, a notebook and the rules. Nothing of the hidden splits is in it.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+
+import examples
+import lethe
+from lethe.competition.file import CompetitionFile
+from lethe.competition.run_limits import run_wall_time_s
+from lethe.preparation.public_sample import SAMPLE_FILES
+from lethe.preparation.sample_models import SampleModels, retrain_on_sample
+from server.starter_kit.service import kit_key
+from server.storage import Storage
+from worker.preparation.starter_kit.readme import readme
+
+KIT_SOURCES = Path(next(iter(examples.__path__))) / "starter_kit"
+LIBRARY = Path(next(iter(lethe.__path__)))
+SCORING = LIBRARY / "metrics" / "epsilon"
+RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
+    "runtime/data_loaders.py",
+    "runtime/weights_layout.py",
+    "networks/builders.py",
+    "networks/small_networks.py",
+)
+KIT_PACKAGES = {"lethe.metrics.epsilon": "kit.scoring", "lethe.runtime": "kit", "lethe.networks": "kit"}
+WRITTEN_AT = (2026, 1, 1, 0, 0, 0)  # the same content gives the same bytes
+
+
+def store_kit(
+    storage: Storage, split_dir: Path, competition: CompetitionFile, *, url: str, retraining_time_s: float, device: str
+) -> None:
+    """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage."""
+    kit = build_kit(split_dir, competition, url=url, retraining_time_s=retraining_time_s, device=device)
+    storage.write(kit_key(competition.slug), kit)
+
+
+def build_kit(
+    split_dir: Path, competition: CompetitionFile, *, url: str, retraining_time_s: float, device: str = "cpu"
+) -> bytes:
+    """Return the kit of a competition whose public split is prepared in `split_dir`."""
+    models = retrain_on_sample(split_dir / "sample", competition, device=device)
+    about = about_kit(competition, retraining_time_s=retraining_time_s, n_models=len(models.outputs.wall_time_s))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in _entries(split_dir, competition, about, models, url=url):
+            archive.writestr(zipfile.ZipInfo(f"{competition.slug}/{name}", WRITTEN_AT), content)
+    return buffer.getvalue()
+
+
+def about_kit(competition: CompetitionFile, *, retraining_time_s: float, n_models: int) -> dict[str, Any]:
+    """Return kit.json: the rules that decide whether code would be taken, and how the estimate is scored."""
+    return {
+        "slug": competition.slug,
+        "title": competition.title,
+        "n_models": competition.n_models,
+        "sample_models": n_models,
+        "run_wall_time_s": run_wall_time_s(competition.limits, retraining_time_s=retraining_time_s),
+        "limits": competition.limits.model_dump(mode="json"),
+        "submissions": competition.submissions.model_dump(mode="json"),
+        "metric": competition.metric.model_dump(mode="json"),
+    }
+
+
+def _entries(
+    split_dir: Path, competition: CompetitionFile, about: dict[str, Any], models: SampleModels, *, url: str
+) -> Iterator[tuple[str, bytes]]:
+    yield "README.md", readme(competition, about).encode()
+    yield "lethe.json", json.dumps({"url": url, "competition": competition.slug}, indent=2).encode()
+    yield "data/kit.json", json.dumps(about, indent=2).encode()
+    yield from kit_code()
+    for name in SAMPLE_FILES:
+        yield f"data/{Path(name).name}", (split_dir / name).read_bytes()
+    yield "data/retrained_outputs.safetensors", models.outputs.to_bytes()
+    for number, state in enumerate(models.states):
+        contiguous = {name: value.contiguous() for name, value in state.items()}
+        yield f"data/retrained_models/model-{number:02}.safetensors", save(contiguous)
+
+
+def kit_code() -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of the kit's own code, which needs nothing of this project to run."""
+    for name in ("submission.py", "run_local.py", "notebook.ipynb"):
+        yield name, (KIT_SOURCES / name).read_bytes()
+    yield "kit/estimate.py", (KIT_SOURCES / "kit" / "estimate.py").read_bytes()
+    for name in RUNTIME_MODULES:
+        yield f"kit/{Path(name).name}", _moved((LIBRARY / name).read_text(encoding="utf-8"))
+    for path in sorted(SCORING.rglob("*.py")):
+        yield f"kit/scoring/{path.relative_to(SCORING).as_posix()}", _moved(path.read_text(encoding="utf-8"))
+
+
+def _moved(source: str) -> bytes:
+    """Return a module of ours with its imports pointing into the kit."""
+    for package, in_kit in (
+        ("lethe.metrics.epsilon", "kit.scoring"),
+        ("lethe.runtime", "kit"),
+        ("lethe.networks", "kit"),
+    ):
+        source = source.replace(package, in_kit)
+    return source.encode()

@@ -1,0 +1,110 @@
+"""Making one shard of a split's models as a worker's job. Any worker of the split's kind takes the next one."""
+
+import time
+
+import structlog
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import AppError, HostFault
+from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind
+from lethe.preparation.model_shards import STAGES
+from lethe.preparation.prepare import prepare_shard
+from lethe.preparation.step_cache import OnProgress, Progress
+from server.competitions import model_shard_leases
+from server.competitions.model_shard_leases import ShardWork
+from worker.context import WorkerContext
+from worker.preparation.failure_reason import reason_of
+from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
+from worker.preparation.prepare_split_job import open_split_exchange
+from worker.preparation.split_sync import SplitExchange
+
+log = structlog.get_logger()
+KINDS: dict[str, Kind] = {kind: kind for kind in OUTPUT_PATHS}
+PUSH_EVERY_S = 60.0  # how much training the loss of a host may cost, where others reach its work through storage only
+
+
+def make_shard(context: WorkerContext) -> bool:
+    """Make the first shard that waits for a worker like this one. Return False if none does."""
+    served = context.settings.competitions_served
+    with context.database.write() as session:
+        work = model_shard_leases.claim(session, context.facts, lease_s=context.settings.lease_s, competitions=served)
+    if work is None:
+        return False
+    with structlog.contextvars.bound_contextvars(split=work.split_id, models=_named(work), attempt=work.attempt):
+        end = _run(context, work)
+        log.info("shard of models ended", end=end)
+    return True
+
+
+def _run(context: WorkerContext, work: ShardWork) -> str:
+    """Make the shard and store how that ended. Return its name for the log."""
+    limit = context.settings.max_attempts
+
+    def beat(progress: Progress) -> bool:
+        training = progress.stage == STAGES[KINDS[work.shard.kind]]
+        done = max(progress.done - work.shard.first_model, 0.0) if training else 0.0
+        with context.database.write() as session:
+            return model_shard_leases.heartbeat(session, work, lease_s=context.settings.lease_s, models_done=done)
+
+    try:
+        with watched(context.settings, beat) as tell:
+            _make(context, work, tell)
+    except LeaseLost:
+        return "lost"
+    except WorkerStops:
+        context.database.retrying(lambda session: model_shard_leases.hand_over(session, work))
+        return "handed-over"
+    except HostFault as error:
+        reason = error.detail
+        log.warning("shard of models broken off", error=reason)
+        context.database.retrying(
+            lambda session: model_shard_leases.give_back(session, work, reason=reason, max_attempts=limit)
+        )
+        return "given-back"
+    except AppError as error:  # the organiser's: a model that did not learn
+        detail = error.detail
+        log.warning("preparation failed", error=detail)
+        context.database.retrying(lambda session: model_shard_leases.fail(session, work, detail))
+        return "failed"
+    except Exception as error:
+        reason = reason_of(error)
+        context.database.retrying(
+            lambda session: model_shard_leases.give_back(session, work, reason=reason, max_attempts=limit)
+        )
+        raise
+    closed = context.database.retrying(lambda session: model_shard_leases.close(session, work))
+    return "done" if closed else "lost"
+
+
+def _make(context: WorkerContext, work: ShardWork, tell: OnProgress) -> None:
+    exchange = open_split_exchange(context, work.competition, work.visibility)
+    exchange.fetch_for(work.shard)
+    prepare_shard(
+        work.competition,
+        Visibility(work.visibility),
+        exchange.folder,
+        kind=KINDS[work.shard.kind],
+        shard=work.shard.position,
+        device=context.settings.worker_device,
+        progress=_pushing(exchange, work, tell),
+    )
+    exchange.push_shard(work.shard)
+
+
+def _pushing(exchange: SplitExchange, work: ShardWork, tell: OnProgress) -> OnProgress:
+    """Return what tells the progress, and now and then gives others the models in training."""
+    pushed_at = time.monotonic()
+
+    def progress(made: Progress) -> None:
+        nonlocal pushed_at
+        tell(made)
+        if time.monotonic() - pushed_at >= PUSH_EVERY_S:
+            exchange.push_shard(work.shard)
+            pushed_at = time.monotonic()
+
+    return progress
+
+
+def _named(work: ShardWork) -> str:
+    shard = work.shard
+    return f"{shard.kind} {shard.first_model}-{shard.first_model + shard.n_models - 1}"

@@ -1,0 +1,216 @@
+"""Prepared splits from remote storage on this host's disk: each file checked by its hash, all below a size limit.
+
+Entries are named by the hash of their manifest and appear whole or not at all. A process holds a shared lock on the
+entries that it works with, so that another does not remove them under its sandboxes.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import structlog
+
+from lethe.errors import HostFault
+from server.storage import Storage
+
+log = structlog.get_logger()
+HELD = 4  # entries that one process may work with: its warm sandboxes and loaded splits
+# Checkpoints: of retrained models and of the oracle only the outputs are compared with. Original models are fetched
+# by the file.
+NOT_FETCHED = ("hidden/retrained/models-", "hidden/originals/", "hidden/oracle/models-")
+
+
+class SplitSource(Protocol):
+    """Where a split is fetched from. `label` names it in messages and logs."""
+
+    @property
+    def label(self) -> str: ...
+
+    def manifest(self, sha256: str) -> bytes:
+        """Return the manifest with that hash. Raises HostFault."""
+        ...
+
+    def download(self, name: str, sha256: str, path: Path) -> None:
+        """Write a file of the split to this host's disk. Raises HostFault."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredSplit:
+    """A split under a key of the storage."""
+
+    storage: Storage
+    label: str
+
+    def manifest(self, sha256: str) -> bytes:
+        return self.storage.read_verified(f"{self.label}/manifest.json", sha256)
+
+    def download(self, name: str, sha256: str, path: Path) -> None:
+        self.storage.download(f"{self.label}/{name}", path)
+
+
+@dataclass
+class SplitCache:
+    """The splits of one host. Any number of processes share its folder."""
+
+    folder: Path
+    cap_bytes: int
+    _held: OrderedDict[str, IO[bytes]] = field(default_factory=OrderedDict)
+
+    def get(self, source: SplitSource, manifest_sha256: str) -> Path:
+        """Return the folder of the split whose manifest has that hash, fetching it if needed.
+
+        Raises HostFault if the source has another split, or a damaged one.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        entry = self.folder / manifest_sha256
+        self._hold(manifest_sha256)
+        if not entry.is_dir():
+            self._fetch(source, manifest_sha256, entry)
+        os.utime(entry)
+        self._shrink()
+        return entry
+
+    def get_file(self, source: SplitSource, manifest_sha256: str, name: str) -> Path:
+        """Return a file of the split that `get` does not fetch, fetching it if needed. Raises HostFault."""
+        entry = self.get(source, manifest_sha256)
+        path = entry / name
+        if not path.is_file():
+            record = json.loads((entry / "manifest.json").read_bytes())["files"][name]
+            fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+            try:
+                fresh.parent.mkdir(parents=True, exist_ok=True)
+                source.download(name, record["sha256"], fresh)
+                _check(fresh, record, label=f"{source.label}/{name}")
+                fresh.rename(path)
+            except OSError as error:
+                raise HostFault(f"the cache in {self.folder} did not take {source.label}/{name}: {error}") from error
+            finally:
+                fresh.unlink(missing_ok=True)
+            self._shrink()
+        return path
+
+    def close(self) -> None:
+        """Let other processes remove what this one worked with."""
+        while self._held:
+            self._held.popitem()[1].close()
+
+    def _hold(self, name: str) -> None:
+        if name not in self._held:
+            lock = (self.folder / f"{name}.lock").open("ab")
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            self._held[name] = lock
+        self._held.move_to_end(name)
+        while len(self._held) > HELD:
+            self._held.popitem(last=False)[1].close()
+
+    def _fetch(self, source: SplitSource, manifest_sha256: str, entry: Path) -> None:
+        manifest = source.manifest(manifest_sha256)
+        try:
+            with self._fresh_folder(manifest_sha256) as fresh:
+                for name, record in _wanted(manifest, label=source.label).items():
+                    path = fresh / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    source.download(name, record["sha256"], path)
+                    _check(path, record, label=f"{source.label}/{name}")
+                (fresh / "manifest.json").write_bytes(manifest)
+                try:
+                    fresh.rename(entry)
+                except OSError:
+                    if not entry.is_dir():  # else another process was faster, with the same bytes
+                        raise
+        except OSError as error:
+            raise HostFault(f"the cache in {self.folder} did not take {source.label}: {error}") from error
+        log.info("split fetched", split=source.label, bytes=_size_of(entry))
+
+    @contextmanager
+    def _fresh_folder(self, name: str) -> Iterator[Path]:
+        """Yield a folder to fetch into, which is locked as long as its process lives and removed in the end.
+
+        What a process left that was killed meanwhile is removed first: the cap does not count it.
+        """
+        fresh = self.folder / f".new-{name}-{secrets.token_hex(4)}"
+        with ExitStack() as stack:
+            with (self.folder / "fetching.lock").open("ab") as guard:
+                fcntl.flock(guard, fcntl.LOCK_EX)
+                for left in (*self.folder.glob(".old-*"), *filter(_is_abandoned, self.folder.glob(".new-*"))):
+                    shutil.rmtree(left, ignore_errors=True)
+                fresh.mkdir()
+                stack.callback(shutil.rmtree, fresh, ignore_errors=True)
+                held = os.open(fresh, os.O_RDONLY)
+                stack.callback(os.close, held)
+                fcntl.flock(held, fcntl.LOCK_EX)
+            yield fresh
+
+    def _shrink(self) -> None:
+        """Remove what was not used for longest until the rest is below the cap, but nothing that is in use."""
+        entries = sorted((path for path in self.folder.iterdir() if _is_entry(path)), key=lambda p: p.stat().st_mtime)
+        sizes = {entry: _size_of(entry) for entry in entries}
+        excess = sum(sizes.values()) - self.cap_bytes
+        for entry in entries:
+            if excess <= 0:
+                return
+            if entry.name not in self._held and _remove_unused(entry):
+                excess -= sizes[entry]
+
+
+def _wanted(manifest: bytes, *, label: str) -> dict[str, dict[str, Any]]:
+    files: dict[str, dict[str, Any]] = json.loads(manifest)["files"]
+    for name in files:
+        if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
+            raise HostFault(f"the manifest of {label} names {name!r}, which lies outside the split")
+    return {name: record for name, record in files.items() if not name.startswith(NOT_FETCHED)}
+
+
+def _check(path: Path, record: dict[str, Any], *, label: str) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != record["sha256"]:
+        raise HostFault(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
+
+
+def _is_abandoned(fresh: Path) -> bool:
+    """Return whether no process fetches into the folder any more."""
+    try:
+        descriptor = os.open(fresh, os.O_RDONLY)
+    except FileNotFoundError:
+        return False  # it became an entry, or was removed
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _is_entry(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".")
+
+
+def _size_of(entry: Path) -> int:
+    return sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
+
+
+def _remove_unused(entry: Path) -> bool:
+    """Remove an entry that no process holds. Return whether it is gone."""
+    lock_path = entry.with_name(f"{entry.name}.lock")
+    with lock_path.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        doomed = entry.with_name(f".old-{entry.name}-{secrets.token_hex(4)}")
+        entry.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+    log.info("split removed from the cache", manifest=entry.name)
+    return True
