@@ -72,7 +72,7 @@ class InvalidCompetitionFile(InvalidInput):
 
     @classmethod
     def from_validation(cls, error: ValidationError, *, source: str) -> "InvalidCompetitionFile":
-        violations = violations_of(error)
+        violations = list_violations(error)
         lines = "\n".join(f"  {v.field}: {v.message}" + (f" (was {v.value})" if v.value else "") for v in violations)
         return cls(f"{source}:\n{lines}", violations=violations)
 
@@ -103,7 +103,7 @@ class Overloaded(HostFault):
     slug, title = "overloaded", "The server has too much to do"
 
 
-def violations_of(error: ValidationError) -> tuple[Violation, ...]:
+def list_violations(error: ValidationError) -> tuple[Violation, ...]:
     """Return pydantic's findings in our words."""
     return tuple(
         Violation(

@@ -40,14 +40,14 @@ class NeutralView:
     def close(self) -> None:
         """Remove the folder; the files that it was made of stay."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        _lock_of(self.folder).unlink(missing_ok=True)
+        _lock_for(self.folder).unlink(missing_ok=True)
         self._lock.close()
 
     def _new_folder(self, parent: Path) -> None:
         parent.mkdir(parents=True, exist_ok=True)
         while True:
             self.folder = parent / secrets.token_hex(8)
-            self._lock: IO[bytes] = _lock_of(self.folder).open("xb")
+            self._lock: IO[bytes] = _lock_for(self.folder).open("xb")
             fcntl.flock(self._lock, fcntl.LOCK_SH)
             if os.fstat(self._lock.fileno()).st_nlink:
                 return
@@ -67,5 +67,5 @@ def remove_left_views(parents: Sequence[Path]) -> None:
                 continue
 
 
-def _lock_of(folder: Path) -> Path:
+def _lock_for(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")

@@ -131,7 +131,7 @@ def find_problem(content: bytes, layout: WeightsLayout, *, max_abs_weight: float
     """
     data = memoryview(content)[len(layout.header) :]
     for slot in layout.tensors:
-        kind = _problem_of(_values(slot, data[slot.begin : slot.end]), max_abs_weight=max_abs_weight)
+        kind = _find_problem(_values(slot, data[slot.begin : slot.end]), max_abs_weight=max_abs_weight)
         if kind:
             return WeightsProblem(kind=kind, tensor=slot.name)
     return None
@@ -145,7 +145,7 @@ def _values(slot: TensorSlot, data: memoryview) -> NDArray[Any]:
     return np.frombuffer(data, kinds[slot.dtype]) if slot.dtype in kinds else np.empty(0)
 
 
-def _problem_of(values: NDArray[Any], *, max_abs_weight: float) -> str:
+def _find_problem(values: NDArray[Any], *, max_abs_weight: float) -> str:
     if not values.size:
         return ""
     # The two extremes carry NaN and infinity along, and cost no array of their own.

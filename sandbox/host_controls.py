@@ -18,7 +18,7 @@ BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "runsc":
 def host_controls(backend: str, *, isolation: Isolation = Isolation.RUN) -> Controls:
     """Return what a sandbox that is started here and now would have, without starting one."""
     drops = backend == "bubblewrap" and os.geteuid() == 0
-    return controls_of(
+    return controls_for(
         BACKENDS[backend](),
         roots=find_roots() if backend != "plain" else GroupRoots(),
         slot_uid=FIRST_SLOT_UID if drops else None,
@@ -26,7 +26,7 @@ def host_controls(backend: str, *, isolation: Isolation = Isolation.RUN) -> Cont
     )
 
 
-def controls_of(backend: Backend, *, roots: GroupRoots, slot_uid: int | None, isolation: Isolation) -> Controls:
+def controls_for(backend: Backend, *, roots: GroupRoots, slot_uid: int | None, isolation: Isolation) -> Controls:
     """Return what stands with these control groups. slot_uid: whom root drops to, None where nobody drops."""
     group = f"cgroup-v{roots.version}"
     in_group = roots.controllers

@@ -13,7 +13,7 @@ from sandbox.run_request import RunRequest, SandboxSpec
 _MAX_FILES_NAMED = 10_000
 
 
-def layout_of(spec: SandboxSpec) -> WeightsLayout:
+def layout_for(spec: SandboxSpec) -> WeightsLayout:
     """Return what a frame must look like. Raises InvalidRequest where the folders are not what they should be."""
     path = spec.data_dir / ORIGINAL_MODEL
     if not path.is_file():

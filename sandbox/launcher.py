@@ -22,8 +22,8 @@ from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
 from sandbox.frame_reader import FrameReader, FrameState, find_problem
-from sandbox.host_controls import BACKENDS, controls_of
-from sandbox.host_files import layout_of, lines_of_files, open_to_others, staged_original
+from sandbox.host_controls import BACKENDS, controls_for
+from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
 from sandbox.notebook_stream import CheckpointReader
 from sandbox.policy import Isolation, RunPolicy
 from sandbox.run_process import NOT_EXITED, RunProcess, start_process
@@ -60,7 +60,7 @@ class Sandbox:
 
     def __init__(self, spec: SandboxSpec) -> None:
         self._spec = spec
-        self._layout = layout_of(spec)
+        self._layout = layout_for(spec)
         self._lock = threading.Lock()
         self._roots = find_roots(spec.delegated_group) if spec.backend != "plain" else GroupRoots()
         remove_leftovers(self._roots)
@@ -79,7 +79,7 @@ class Sandbox:
             if os.geteuid() == 0:
                 data_dir = self._data_dir
                 open_to_others((spec.stage_dir, data_dir, *data_dir.rglob("*")))
-            self.achieved = controls_of(
+            self.achieved = controls_for(
                 self._backend,
                 roots=self._roots,
                 slot_uid=self._slot.uid if self._slot else None,

@@ -52,7 +52,7 @@ class CostCache(Generic[T]):
         kept = self._kept.get(key)
         if kept and self._clock() < kept.until:
             return kept.value
-        computing = self._lock_of(key)
+        computing = self._lock_for(key)
         if not computing.acquire(blocking=kept is None) and kept:
             return kept.value
         if kept and in_background and kept.cost_s >= COSTLY_S and self._clock() < kept.until + LONGEST_S:
@@ -66,7 +66,7 @@ class CostCache(Generic[T]):
         finally:
             computing.release()
 
-    def _lock_of(self, key: Hashable) -> threading.Lock:
+    def _lock_for(self, key: Hashable) -> threading.Lock:
         with self._lock:
             return self._computing.setdefault(key, threading.Lock())
 

@@ -1,4 +1,4 @@
-"""Messages to the workers. A message is only a hint that there is work: the database says which.
+"""Messages to the workers. A message only wakes a worker: the database says what there is to do.
 
 Messages go out after the transaction that made the work has committed, and a lost one costs only time, since
 the sweeper finds work that nobody was told of. So none is sent where enough wait already: a queue that holds messages
@@ -30,24 +30,24 @@ PREPARE_SHARD = "lethe.prepare_shard"
 SWEEP = "lethe.sweep"
 GROUP_TIES = "lethe.group_ties"
 SEND_MAIL = "lethe.send_mail"
-TELL_WEBHOOKS = "lethe.tell_webhooks"
+DELIVER_WEBHOOKS = "lethe.deliver_webhooks"
 
 CONTROL_QUEUE = "lethe.control"  # scores and sweeps: short, and taken before any shard
 MESSAGES_QUEUE = "lethe.messages"  # to people: mail and webhooks, for workers that reach the internet
 PREPARE_QUEUE = "lethe.prepare"
 METRICS_QUEUE = "lethe.metrics"  # metrics beside the score: after every shard
 RESENT_AFTER = timedelta(seconds=10)  # that work waited: its message may have been lost
-MOST_HINTS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
+MOST_WAKE_UPS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
 MOST_WAITING = 64  # in one queue, of messages about one thing each; the sweeper sends what was held back
 
 OWN_QUEUES = {
     PREPARE_SPLIT: PREPARE_QUEUE,
     PREPARE_SHARD: PREPARE_QUEUE,
     SEND_MAIL: MESSAGES_QUEUE,
-    TELL_WEBHOOKS: MESSAGES_QUEUE,
+    DELIVER_WEBHOOKS: MESSAGES_QUEUE,
     COMPUTE_METRICS: METRICS_QUEUE,
 }
-HINTS = frozenset({EVALUATE_SHARD, PREPARE_SHARD, SWEEP})  # each like the others: they name no work
+WAKE_UPS = frozenset({EVALUATE_SHARD, PREPARE_SHARD, SWEEP})  # each like the others: they name no work
 
 # What a broker raises that is away, or takes nothing more: a full Redis answers with an error of its own.
 BROKER_FAILURES = (OperationalError, OSError, RedisError)
@@ -55,7 +55,7 @@ BROKER_FAILURES = (OperationalError, OSError, RedisError)
 _PENDING = "lethe_messages"
 
 
-class Audience(NamedTuple):
+class RoutingKey(NamedTuple):
     """Who is told of a shard: workers of the kind of device that its split needs, and of its competition."""
 
     device: str | None
@@ -63,20 +63,20 @@ class Audience(NamedTuple):
 
 
 def shard_queue(device: str | None, competition: str | None = None) -> str:
-    """Return the queue that hints at shards for one kind of device, cpu or cuda; of one competition if it is named."""
+    """Return the queue of wake-up messages for one kind of device, cpu or cuda; of one competition if it is named."""
     return f"lethe.{device or 'cpu'}" + (f".{competition}" if competition else "")
 
 
-def shard_queues(audience: Audience, own_queues: Collection[str]) -> list[str]:
+def shard_queues(routing_key: RoutingKey, own_queues: Collection[str]) -> list[str]:
     """Return the queues that hear of a shard: its device's, and its competition's if that has one of its own."""
-    queues = [shard_queue(audience.device)]
-    if audience.competition in own_queues:
-        queues.append(shard_queue(audience.device, audience.competition))
+    queues = [shard_queue(routing_key.device)]
+    if routing_key.competition in own_queues:
+        queues.append(shard_queue(routing_key.device, routing_key.competition))
     return queues
 
 
 class ControlFirst(priority_cycle):  # type: ignore[type-arg]  # generic for the type checker alone
-    """The order in which a worker looks into its queues: scores before the hints and sweeps that it sends itself."""
+    """The order in which a worker looks into its queues: scores before the wake-ups and sweeps that it sends itself."""
 
     def consume(self, n: int) -> list[str]:  # type: ignore[override]  # kombu walks over it once for each priority
         """Return the first n of the queues' names."""
@@ -117,16 +117,16 @@ def client() -> Celery:
     return configure(Celery("lethe"), redis_url=get_settings().resolved_redis_url)
 
 
-def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, to: Audience | None = None) -> None:
+def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, to: RoutingKey | None = None) -> None:
     """Send `task` once the session's outermost transaction has committed, never if it rolls back.
 
     to: for shards, who may serve them.
     """
     pending = session.info.setdefault(_PENDING, [])
-    pending.extend((task, args, to) for _ in range(min(times, MOST_HINTS)))
+    pending.extend((task, args, to) for _ in range(min(times, MOST_WAKE_UPS)))
 
 
-def send(task: str, *args: Any, to: Audience | None = None, expires_s: float | None = None) -> bool:
+def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float | None = None) -> bool:
     """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it.
 
     to: for shards, who may serve them. expires_s: when nobody needs to start it any more.
@@ -149,10 +149,10 @@ def waiting(channel: Any, queue: str) -> int:
 
 def most_waiting(task: str) -> int:
     """Return how many messages may wait in a queue before one more of `task` is held back."""
-    return MOST_HINTS if task in HINTS else MOST_WAITING
+    return MOST_WAKE_UPS if task in WAKE_UPS else MOST_WAITING
 
 
-def _queues(task: str, to: Audience | None) -> list[str]:
+def _queues(task: str, to: RoutingKey | None) -> list[str]:
     if to is not None:
         return shard_queues(to, get_settings().own_queues)
     return [OWN_QUEUES.get(task, CONTROL_QUEUE)]

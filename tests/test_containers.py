@@ -30,11 +30,11 @@ SECRETS = ("POSTGRES_PASSWORD", "LETHE_SECRET_KEY")
 STAGES = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)}
 
 
-def words_of(instruction: str) -> list[list[str]]:
+def split_words(instruction: str) -> list[list[str]]:
     return [shlex.split(rest) for rest in re.findall(rf"^{instruction} (.+)$", DOCKERFILE, flags=re.MULTILINE)]
 
 
-def command_of(service: str) -> list[str]:
+def get_command(service: str) -> list[str]:
     """Return what a container of `service` runs: its own command, or its image's."""
     command = SERVICES[service].get("command")
     if command is None:
@@ -68,7 +68,7 @@ def test_build_names_a_stage_that_exists(name: str) -> None:
 
 def test_stages_build_on_stages_or_on_the_supported_python() -> None:
     assert {base for base in STAGES.values() if base not in STAGES} == {"python:3.11-slim-trixie"}
-    copied_from = {word.removeprefix("--from=") for words in words_of("COPY") for word in words if "--from=" in word}
+    copied_from = {word.removeprefix("--from=") for words in split_words("COPY") for word in words if "--from=" in word}
     assert copied_from <= set(STAGES)
 
 
@@ -76,7 +76,7 @@ def test_copied_files_exist_and_reach_the_builder() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     kept = [line[1:] for line in lines if line.startswith("!")]
     assert [name for name in kept if not (ROOT / name).exists()] == []
-    copied = {words[0] for words in words_of("COPY") if not words[0].startswith("--")} - {"."}
+    copied = {words[0] for words in split_words("COPY") if not words[0].startswith("--")} - {"."}
     assert copied == {"docker/web.lock", "docker/worker.lock"}
     assert copied <= set(kept)
     assert {"lethe", "server", "worker", "sandbox", "migrations"} <= set(kept)
@@ -84,7 +84,7 @@ def test_copied_files_exist_and_reach_the_builder() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_command_runs_something_of_the_project(name: str) -> None:
-    program, *arguments = command_of(name)
+    program, *arguments = get_command(name)
     if program == "python":
         if arguments[0] == "-m":
             assert importlib.util.find_spec(f"{arguments[1]}.__main__") is not None
@@ -166,12 +166,12 @@ def test_long_running_service_is_watched_and_bounded(name: str) -> None:
 
 def test_image_runs_as_the_user_that_owns_the_volumes() -> None:
     final = {SERVICES[name]["build"]["target"] for name in OURS}
-    assert words_of("USER") == [["10001:10001"]] * len(final)
+    assert split_words("USER") == [["10001:10001"]] * len(final)
     for stage in final:
         last = DOCKERFILE.split(f" AS {stage}\n")[1].split("\nFROM ")[0]
         assert last.index("USER 10001:10001") > last.rfind("RUN ")
     assert {SERVICES[name]["user"] for name in OURS} == {"10001:10001"}
-    folders = set(next(run for run in words_of("RUN") if "useradd" in run))
+    folders = set(next(run for run in split_words("RUN") if "useradd" in run))
     targets = {filled_in(volume).split(":")[1] for name in OURS for volume in SERVICES[name].get("volumes", ())}
     assert targets <= folders
 

@@ -16,7 +16,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
 
 
-def tables_of(url: str) -> list[str]:
+def list_tables(url: str) -> list[str]:
     engine = make_engine(url)
     try:
         return sa.inspect(engine).get_table_names()
@@ -25,11 +25,11 @@ def tables_of(url: str) -> list[str]:
 
 
 def test_database_starts_empty(database_url: str) -> None:
-    assert tables_of(database_url) == []
+    assert list_tables(database_url) == []
 
 
 def test_migrated_database_has_tables(migrated_url: str) -> None:
-    assert "alembic_version" in tables_of(migrated_url)
+    assert "alembic_version" in list_tables(migrated_url)
 
 
 @pytest.mark.parametrize("visit", [1, 2])
@@ -66,7 +66,7 @@ def test_postgres_keeps_its_data_over_a_restart() -> None:
         with pytest.raises(psycopg.OperationalError):
             psycopg.connect(url)
         server.start()
-        assert tables_of(url) == ["kept"]
+        assert list_tables(url) == ["kept"]
     finally:
         server.remove()
 

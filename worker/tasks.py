@@ -18,6 +18,7 @@ from server.metric_results import service as metric_results
 from server.notifications import email_delivery, webhook_delivery
 from server.queue import (
     COMPUTE_METRICS,
+    DELIVER_WEBHOOKS,
     EVALUATE_SHARD,
     GROUP_TIES,
     PREPARE_SHARD,
@@ -25,7 +26,6 @@ from server.queue import (
     SCORE_EVALUATION,
     SEND_MAIL,
     SWEEP,
-    TELL_WEBHOOKS,
     send,
 )
 from server.rejudging import service
@@ -90,14 +90,14 @@ def evaluate_shard() -> str:
         runs=f"{shard.first_run}-{shard.first_run + shard.n_runs - 1}",
     ):
         log.info("shard claimed", kind=shard.kind.value)
-        send(EVALUATE_SHARD, to=shard.audience)  # where there was one there may be more: an idle worker looks
+        send(EVALUATE_SHARD, to=shard.routing_key)  # where there was one there may be more: an idle worker looks
         with (
             prometheus.SHARD_SECONDS.time(),
             telemetry.span("shard", submission=shard.submission_id, id=shard.shard_id),
         ):
             end = shard_pipeline.run_shard(context, shard)
         prometheus.SHARDS.labels(end).inc()
-    send(EVALUATE_SHARD, to=shard.audience)  # whoever has worked looks for the next
+    send(EVALUATE_SHARD, to=shard.routing_key)  # whoever has worked looks for the next
     return end
 
 
@@ -146,8 +146,8 @@ def send_mail() -> int:
     return email_delivery.send(get_context().database, get_settings(), at=now())
 
 
-@app.task(name=TELL_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
-def tell_webhooks() -> int:
+@app.task(name=DELIVER_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
+def deliver_webhooks() -> int:
     """Send what webhooks are to be told."""
     return webhook_delivery.deliver(get_context().database, get_settings(), at=now())
 
@@ -176,7 +176,7 @@ def sweep_lost() -> None:
     if email_delivery.is_due(context.database, settings, at=now()):
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
     if webhook_delivery.is_due(context.database, at=now()):
-        send(TELL_WEBHOOKS, expires_s=settings.sweep_interval_s)
+        send(DELIVER_WEBHOOKS, expires_s=settings.sweep_interval_s)
     sweeping().rest()
     prometheus.LEASES_LOST.inc(swept.leases_lost)
     if swept.leases_lost or swept.scores_asked:

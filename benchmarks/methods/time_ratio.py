@@ -74,10 +74,10 @@ def measured_ratios(net: nn.Module, loaders: Loaders, methods: list[str]) -> dic
     """Return for each method its time over that of an epoch, one value a round."""
     found: dict[str, list[float]] = {method_id: [] for method_id in methods}
     for _ in range(ROUNDS + 1):
-        epoch_s = min(time_of(one_epoch, net, loaders) for _ in range(3))
+        epoch_s = min(measure_time(one_epoch, net, loaders) for _ in range(3))
         for method_id in methods:
             unlearning = importlib.import_module(f"lethe.methods.{method_id}").unlearning
-            found[method_id].append(time_of(unlearning, net, loaders) / epoch_s)
+            found[method_id].append(measure_time(unlearning, net, loaders) / epoch_s)
     return {method_id: values[1:] for method_id, values in found.items()}  # the first round loads code
 
 
@@ -85,7 +85,7 @@ def one_epoch(net: nn.Module, retain: ShuffledLoader, *_: ShuffledLoader) -> Non
     finetune.finetune(net, retain, 1, 1e-3)
 
 
-def time_of(unlearning: Callable[..., Any], net: nn.Module, loaders: Loaders) -> float:
+def measure_time(unlearning: Callable[..., Any], net: nn.Module, loaders: Loaders) -> float:
     fresh = copy.deepcopy(net)
     started = time.perf_counter()
     unlearning(fresh, *loaders)

@@ -38,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="lethe-chaos-") as folder, running_cluster(Path(folder)) as cluster:
         worker = cluster.start_worker("undisturbed")
         submission = cluster.submit("undisturbed", code())
-        cluster.end_of("undisturbed", submission)
+        cluster.wait_for_end("undisturbed", submission)
         undisturbed = cluster.exact_score(submission)
         worker.stop()
         disturbed = Chaos(cluster, random.Random(options.seed), long=not options.brief, tell=tell)

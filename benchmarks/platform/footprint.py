@@ -12,7 +12,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.end_to_end.conftest import competition_toml, end_of, open_instance
+from tests.end_to_end.conftest import competition_toml, open_instance, wait_for_end
 from tests.end_to_end.test_bad_submissions import ONE_STEP
 from tests.support.processes import descendants
 
@@ -74,7 +74,7 @@ def measure(runs: int) -> dict[str, float]:
             path.write_text(ONE_STEP)
             before = _size(home)
             with Peaks(home) as peaks:
-                end_of(client, client.submit("tiny", path), within_s=600)
+                wait_for_end(client, client.submit("tiny", path), within_s=600)
             return {
                 "runs": runs,
                 "peak_memory_mib": round(peaks.memory / MIB),

@@ -53,7 +53,7 @@ def evaluate(cluster: Cluster, *, pause: float) -> tuple[float, float]:
     cluster.start_worker()
     for note in ("warms the sandbox", "is measured"):
         submission = cluster.submit("bench", code(pause=pause, note=note))
-        cluster.end_of("bench", submission, within_s=600)
+        cluster.wait_for_end("bench", submission, within_s=600)
     with cluster.database.read() as session:
         evaluation = session.query(Evaluation).filter_by(submission_id=submission["id"]).one()
         shard = session.query(Shard).filter_by(evaluation_id=evaluation.id, kind=ShardKind.RUNS.value).one()

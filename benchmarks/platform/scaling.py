@@ -109,7 +109,7 @@ def warm(cluster: Cluster, person: str, code: str, *, workers: int) -> None:
 def evaluate(cluster: Cluster, person: str, code: str) -> Attempts:
     """Submit code and wait for its score. Return when its shards of runs were claimed and ended, and by whom."""
     submission = cluster.submit(person, code)
-    ended = cluster.end_of(person, submission, within_s=600, every_s=LOOK_EVERY_S)
+    ended = cluster.wait_for_end(person, submission, within_s=600, every_s=LOOK_EVERY_S)
     if ended["stage"] != "scored":
         raise RuntimeError(f"the submission ended in {ended}")
     statement = (

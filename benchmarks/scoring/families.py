@@ -56,7 +56,7 @@ def fresh(generator: torch.Generator) -> Weights:
     ]
 
 
-def logits_of(weights: Weights, images: torch.Tensor) -> torch.Tensor:
+def compute_logits(weights: Weights, images: torch.Tensor) -> torch.Tensor:
     """Return logits, shape (n_models, n_images, 10); images shared by all models or one batch for each."""
     first, first_bias, second, second_bias = weights
     return torch.relu(images @ first + first_bias) @ second + second_bias
@@ -72,7 +72,7 @@ def train(
         order = torch.rand((N_MODELS, len(images)), generator=generator).argsort(dim=1)
         for start in range(0, len(images), BATCH):
             chosen = order[:, start : start + BATCH]
-            logits = logits_of(weights, images[chosen])
+            logits = compute_logits(weights, images[chosen])
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), classes[chosen].flatten(), reduction="sum")
             gradients = torch.autograd.grad(loss / BATCH, weights)
             with torch.no_grad():
@@ -84,9 +84,9 @@ def train(
 def outputs(weights: Weights, split: Split) -> ModelOutputs:
     """Return confidences on the forget set and accuracies on the other two."""
     targets = split.forget[1].numpy()
-    logits = logits_of(weights, split.forget[0]).numpy()
+    logits = compute_logits(weights, split.forget[0]).numpy()
     accuracies = [
-        (logits_of(weights, images).argmax(-1) == classes).double().mean(1).numpy()
+        (compute_logits(weights, images).argmax(-1) == classes).double().mean(1).numpy()
         for images, classes in (split.retain, split.test)
     ]
     return ModelOutputs(np.stack([logit_scaled_confidences(model, targets) for model in logits]), *accuracies)

@@ -41,8 +41,8 @@ def measure(network: Mapping[str, Any], n_images: int) -> None:
         logits = forward(state, inputs)
         compile_s = processor_time() - began
         eager = functional_call(net, state, (inputs,))
-        eager_s = best_of(lambda: evaluator.evaluate_state(state))
-        compiled_s = best_of(lambda: forward(state, inputs))
+        eager_s = best_time(lambda: evaluator.evaluate_state(state))
+        compiled_s = best_time(lambda: forward(state, inputs))
     saved_s = eager_s - compiled_s
     worth = f"pays after {compile_s / saved_s:,.0f} models" if saved_s > 0 else "never pays"
     print(
@@ -59,7 +59,7 @@ def processor_time() -> float:
     return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
-def best_of(work: Callable[[], object], *, repeats: int = 7) -> float:
+def best_time(work: Callable[[], object], *, repeats: int = 7) -> float:
     """Return the least processor seconds of `work`, so that a neighbour on the machine does not count."""
     times = []
     for _ in range(repeats):

@@ -72,14 +72,14 @@ class Row:
 
 def evaluation(options: Namespace) -> list[Row]:
     """Images a second, as a share of the measured matmul rate of the same precision; error against float64."""
-    network, sets = network_of(options), sets_of(options)
+    network, sets = network_options(options), load_sets(options)
     total = sum(len(stored) for stored in sets.values())
     state = untrained(network, 0).state_dict()
     per_image = forward_flops(build(network).eval(), torch.zeros(8, *network["input_shape"])) / 8
     plain = total / seconds(lambda: plain_pass(network, sets, state, options.device), device=options.device)
     rows = [Row("evaluation", "plain PyTorch, float32", plain, "images/s")]
     for precision in precisions(options):
-        evaluators = {size: evaluator_of(options, sets, precision, size) for size in (256, 1024, 4096)}
+        evaluators = {size: make_evaluator(options, sets, precision, size) for size in (256, 1024, 4096)}
         rates = {
             size: total / seconds(lambda e=one: e.evaluate_state(state), device=options.device)  # type: ignore[misc]
             for size, one in evaluators.items()
@@ -97,7 +97,7 @@ def evaluation(options: Namespace) -> list[Row]:
 
 def training(options: Namespace) -> list[Row]:
     """Images a second of the plain loop and of ours, alone and side by side; what 512 models take."""
-    network, retain = network_of(options), sets_of(options)["retain"]
+    network, retain = network_options(options), load_sets(options)["retain"]
     per_image = 3 * forward_flops(build(network).eval(), torch.zeros(8, *network["input_shape"])) / 8
     recipe = Training(epochs=1, batch_size=BATCH, learning_rate=0.01)
     plain_s = seconds(
@@ -128,9 +128,9 @@ def training(options: Namespace) -> list[Row]:
 
 def runs(options: Namespace) -> list[Row]:
     """One epoch of fine-tuning in the sandbox, and what surrounds it, by kind of isolation."""
-    network, sets = network_of(options), sets_of(options)
+    network, sets = network_options(options), load_sets(options)
     state = untrained(network, 0).state_dict()
-    evaluator = evaluator_of(options, sets, "tf32" if options.device == "cuda" else "float32", 1024)
+    evaluator = make_evaluator(options, sets, "tf32" if options.device == "cuda" else "float32", 1024)
     evaluation_s = seconds(lambda: evaluator.evaluate_state(state), device=options.device)
     plain = DataLoader(
         TensorDataset(to_inputs(sets["retain"].images, network), sets["retain"].labels), batch_size=BATCH, shuffle=True
@@ -209,22 +209,24 @@ PARTS: dict[str, tuple[Callable[[Namespace], list[Row]], float]] = {
 }
 
 
-def network_of(options: Namespace) -> dict[str, Any]:
+def network_options(options: Namespace) -> dict[str, Any]:
     shape = [3, options.size, options.size]
     scale = {"input_scale": 1 / 64, "input_shift": 0.0}
     return {"name": options.network, "options": {}, "input_shape": shape, "n_classes": 10} | scale
 
 
-def sets_of(options: Namespace) -> dict[str, StoredSet]:
+def load_sets(options: Namespace) -> dict[str, StoredSet]:
     torch.manual_seed(0)
-    network = network_of(options)
+    network = network_options(options)
     return {name: random_set(network, max(8, int(share * options.images))) for name, share in SHARES.items()}
 
 
-def evaluator_of(
+def make_evaluator(
     options: Namespace, sets: Mapping[str, StoredSet], precision: Precision, batch_size: int
 ) -> SplitEvaluator:
-    return SplitEvaluator(network_of(options), sets, device=options.device, batch_size=batch_size, precision=precision)
+    return SplitEvaluator(
+        network_options(options), sets, device=options.device, batch_size=batch_size, precision=precision
+    )
 
 
 def precisions(options: Namespace) -> tuple[Precision, ...]:

@@ -28,13 +28,13 @@ from server.db import Database
 from server.embedded.instance import running
 from server.models.account import Role
 from server.models.competition import SplitState
-from tests.support.instance import GOOD_CODE, PASSWORD, competition_toml, zip_of
+from tests.support.instance import GOOD_CODE, PASSWORD, competition_toml, make_zip
 
 CALLS = b"f()\n" * 200_000
 HOSTILE = (
     ("a.py", GOOD_CODE + b'x = f"' + b"{a}" * 68_000 + b'"\n'),
     ("a.py", GOOD_CODE + b"f()\n" * 500_000),
-    ("a.zip", zip_of({f"m{number}.py": CALLS for number in range(8)} | {"unlearning.py": GOOD_CODE + CALLS})),
+    ("a.zip", make_zip({f"m{number}.py": CALLS for number in range(8)} | {"unlearning.py": GOOD_CODE + CALLS})),
 )
 PATHS = ("/healthz", "/competitions/digits/leaderboard")
 UPLOAD = "/api/v1/competitions/digits/submissions"

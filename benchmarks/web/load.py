@@ -55,7 +55,7 @@ def main() -> None:
         database = Database(url)
         storage = Storage((home / "storage").as_uri())
         made = seed(database, teams=options.teams, submissions=options.submissions, storage=storage)
-        targets = targets_of(made, session_cookie(database, made.participant))
+        targets = make_targets(made, session_cookie(database, made.participant))
         database.dispose()
         clients = [int(number) for number in options.clients.split(",")]
         with web_server(url, home) as (port, _):
@@ -64,7 +64,7 @@ def main() -> None:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def targets_of(made: Seeded, cookie: str) -> list[Target]:
+def make_targets(made: Seeded, cookie: str) -> list[Target]:
     base = f"/competitions/{made.slug}"
     return [
         Target(EMPTY, "/hello"),

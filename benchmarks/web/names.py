@@ -31,7 +31,7 @@ ERRORS = (
 )
 
 
-def name_of(number: int) -> str:
+def name_for(number: int) -> str:
     """Return the name of a team, and of the person who leads it. The first is `ada`."""
     if number == 0:
         return "ada"

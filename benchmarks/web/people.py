@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.web.names import name_of
+from benchmarks.web.names import name_for
 from lethe.competition.file import CompetitionFile
 from server.accounts.passwords import hash_password
 from server.models.account import Role
@@ -33,7 +33,7 @@ class People:
         yield self._account("organiser", "grace", Role.ORGANISER)
         yield self._account("admin", "margaret", Role.ADMINISTRATOR)
         for number in range(self.teams):
-            yield self._account(f"a{number}", name_of(number), Role.PARTICIPANT)
+            yield self._account(f"a{number}", name_for(number), Role.PARTICIPANT)
 
     def _account(self, account_id: str, name: str, role: Role) -> Row:
         return {
@@ -82,7 +82,7 @@ class People:
 
     def team_rows(self) -> Iterator[Row]:
         for number in range(self.teams):
-            name = "fine-tuning" if number == 1 else name_of(number)
+            name = "fine-tuning" if number == 1 else name_for(number)
             yield {
                 "id": f"t{number}",
                 "competition_id": "c",

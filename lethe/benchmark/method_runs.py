@@ -17,9 +17,9 @@ from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation import capture
 from lethe.evaluation.child_runs import ChildRuns
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
-from lethe.evaluation.local_check import Failure, failure_of, stage_files
+from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.original_models import place_of, read_original, read_whole_numbers
+from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.submission.package import Package, load_package
 
@@ -68,7 +68,7 @@ class ChildMethodRuns:
         if original is not None:
             raise InvalidInput("seeds = n_models starts each run from its own original, which only the sandbox can do")
         result = self.child.run(index, seed=seed)
-        return RunEnd(result.weights, None if result.weights else failure_of(result), result.wall_time_s)
+        return RunEnd(result.weights, None if result.weights else explain_failure(result), result.wall_time_s)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _own_original(place: RunPlace, run: int) -> Iterator[Path | None]:
     if place.competition.metric.setup == "reuse-n-1":
         yield None
         return
-    name, position = place_of(Manifest.read(place.split_dir), run)
+    name, position = find_place(Manifest.read(place.split_dir), run)
     path = place.stage / f"original-{run}.safetensors"
     try:
         path.write_bytes(read_original(place.split_dir, name, position))

@@ -55,7 +55,7 @@ def remember(**values: str) -> None:
     _write_private(config_folder() / "config.json", json.dumps(known, indent=2))
 
 
-def token_of(url: str) -> str | None:
+def get_token(url: str) -> str | None:
     """Return the token for a server: LETHE_TOKEN, the keyring's, or the file's."""
     if token := os.environ.get(TOKEN_VARIABLE):
         return token

@@ -34,7 +34,7 @@ notes = Console(stderr=True)
 def connected(url: str | None = None, *, anonymous: bool = False) -> Iterator[LetheClient]:
     """Yield a client with the caller's token. Raises NotAuthenticated, saying what to do, if there is none."""
     address = client_config.server_url(url)
-    token = client_config.token_of(address)
+    token = client_config.get_token(address)
     if token is None and not anonymous:
         raise NotAuthenticated(
             f"There is no token for {address}. Run `lethe login`, or set {client_config.TOKEN_VARIABLE}."

@@ -172,14 +172,14 @@ def tune(
     from typing import get_args
 
     from lethe.methods.study import Search
-    from lethe.methods.tuning import question_of
+    from lethe.methods.tuning import make_question
     from lethe.methods.tuning import tune as tune_method
 
     if search not in get_args(Search):
         raise InvalidInput(f"--search must be one of {', '.join(get_args(Search))}, was {search!r}")
     path = study or Path(f"{method}.study.json")
     kinds: Any = search
-    question = question_of(method, split, objective=objective, search=kinds, points=points, runs=runs, seed=seed)
+    question = make_question(method, split, objective=objective, search=kinds, points=points, runs=runs, seed=seed)
     done = tune_method(question, split, path, budget_s=budget_s, on_trial=_print_trial)
     if as_json:
         print_json({"study": str(path), "best": None if done.best is None else done.best.model_dump()})

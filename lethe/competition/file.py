@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lethe.competition.baseline_requests import Baseline, ids_as_tables
-from lethe.competition.metric_requests import check_request, levels_of
+from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.moment import Moment
 from lethe.errors import InvalidCompetitionFile, Violation
 
@@ -249,7 +249,7 @@ class Report(_Section):
     @property
     def capture_levels(self) -> tuple[int, ...]:
         """Return the levels above 0 whose arrays every model's evaluation stores."""
-        needed = {level for request in self.metrics for level in levels_of(request.id)}
+        needed = {level for request in self.metrics for level in levels_for_metric(request.id)}
         given = set(range(1, self.capture + 1)) if self.capture is not None else set()
         return tuple(sorted((needed | given) - {0}))
 

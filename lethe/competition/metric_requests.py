@@ -22,7 +22,7 @@ def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:
         raise ValueError(f"{metric_id} needs arrays of level {beyond[0]}, which a competition does not store")
 
 
-def levels_of(metric_id: str) -> tuple[int, ...]:
+def levels_for_metric(metric_id: str) -> tuple[int, ...]:
     """Return the capture levels that a metric needs."""
     from lethe.metrics.registry import metric  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ Form = Literal["inputs on the device", "bytes on the device", "streamed"]
 ToInputs = Callable[[Tensor], Tensor]
 
 
-def form_of(n_values: int, device: torch.device) -> Form:
+def attack_form(n_values: int, device: torch.device) -> Form:
     """Return the fastest form in which sets of `n_values` pixels fit."""
     room = RESIDENT_BYTES
     if device.type == "cuda":
@@ -81,13 +81,15 @@ class ImageBatches:
         return images.to(self._device).contiguous(memory_format=self._memory_format)
 
 
-def streamed(images: Tensor, parts: Sequence[Tensor], device: torch.device, inputs_of: ToInputs) -> Iterator[Tensor]:
-    """Yield `inputs_of` the images [n, ...] at each of `parts`, brought from the host to the device.
+def streamed(
+    images: Tensor, parts: Sequence[Tensor], device: torch.device, select_inputs: ToInputs
+) -> Iterator[Tensor]:
+    """Yield `select_inputs` the images [n, ...] at each of `parts`, brought from the host to the device.
 
-    inputs_of must return memory of its own: the bytes that it is given are overwritten.
+    select_inputs must return memory of its own: the bytes that it is given are overwritten.
     """
     if device.type == "cpu":
-        yield from (inputs_of(images[part]) for part in parts)
+        yield from (select_inputs(images[part]) for part in parts)
         return
     largest = max(len(part) for part in parts)
     copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -95,8 +97,8 @@ def streamed(images: Tensor, parts: Sequence[Tensor], device: torch.device, inpu
     for number, part in enumerate(parts):
         slots[number % 2].send(images, part)
         if number:
-            yield slots[(number - 1) % 2].take(inputs_of)
-    yield slots[(len(parts) - 1) % 2].take(inputs_of)
+            yield slots[(number - 1) % 2].take(select_inputs)
+    yield slots[(len(parts) - 1) % 2].take(select_inputs)
 
 
 class _Slot:
@@ -125,9 +127,9 @@ class _Slot:
             self._on_device[: self._n_images].copy_(gathered, non_blocking=True)
             self._sent.record()
 
-    def take(self, inputs_of: ToInputs) -> Tensor:
+    def take(self, select_inputs: ToInputs) -> Tensor:
         """Return the inputs of the batch sent, on the stream that is current."""
         torch.cuda.current_stream().wait_event(self._sent)
-        inputs = inputs_of(self._on_device[: self._n_images])
+        inputs = select_inputs(self._on_device[: self._n_images])
         self._read.record()
         return inputs

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lethe.data.files import read_json, read_tensors
-from lethe.data.image_batches import Form, ImageBatches, form_of
+from lethe.data.image_batches import Form, ImageBatches, attack_form
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, StoredSet, read_true_labels
 from lethe.device.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from lethe.errors import InvalidSubmission
@@ -83,7 +83,7 @@ class SplitEvaluator:
         self._channels_last = any(isinstance(module, nn.Conv2d) for module in self._net.modules())
         if self._channels_last:
             self._net = self._net.to(memory_format=torch.channels_last)
-        form = form_of(sum(stored.images.numel() for stored in sets.values()), self.device)
+        form = attack_form(sum(stored.images.numel() for stored in sets.values()), self.device)
         self._sets = {name: self._kept(stored, form) for name, stored in sets.items()}
 
     @classmethod

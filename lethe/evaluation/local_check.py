@@ -125,7 +125,7 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
                 result = child.run(run, seed=run)
                 checked.peak_memory_mib = max(checked.peak_memory_mib, result.peak_memory_mib)
                 if result.weights is None:
-                    checked.failure = failure_of(result)
+                    checked.failure = explain_failure(result)
                     break
                 try:
                     checked.outputs.append(evaluator.evaluate(result.weights))
@@ -140,7 +140,7 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
     return checked
 
 
-def failure_of(result: ChildResult) -> Failure:
+def explain_failure(result: ChildResult) -> Failure:
     """Return why a run in a child process failed."""
     fault = dict(result.fault or {})
     error_class, kind = str(fault.get("class", "exception")), next(iter(fault.get("mro", ())), "")

@@ -94,7 +94,7 @@ class Damage:
         return f"{self.path}: {self.problem}" + (f" ({self.detail})" if self.detail else "")
 
 
-def damage_of(split_dir: Path, path: str, record: FileRecord) -> Damage | None:
+def find_damage(split_dir: Path, path: str, record: FileRecord) -> Damage | None:
     """Return what is wrong with one file, or None."""
     try:
         size = (split_dir / path).stat().st_size
@@ -114,7 +114,7 @@ def verify_split(split_dir: Path, *, only: Collection[str] | None = None) -> lis
     Raises SplitNotPrepared where there is no manifest, DamagedSplit where it cannot be read.
     """
     records = Manifest.read(split_dir).files
-    found = (damage_of(split_dir, path, record) for path, record in sorted(records.items()) if _wanted(path, only))
+    found = (find_damage(split_dir, path, record) for path, record in sorted(records.items()) if _wanted(path, only))
     return [damage for damage in found if damage]
 
 

@@ -13,7 +13,7 @@ from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors_and_metadata, write_tensors
 from lethe.evaluation import capture
 from lethe.evaluation.inference import RunOutputs
-from lethe.evaluation.manifest import Manifest, damage_of
+from lethe.evaluation.manifest import Manifest, find_damage
 
 Kind = Literal["retrained", "oracle", "originals"]
 RANDOM_OUTPUTS = "hidden/random/outputs.safetensors"  # of networks that were never trained: random_forget_logits
@@ -97,7 +97,7 @@ def read_outputs(split_dir: Path, kind: Kind = "retrained") -> StoredOutputs:
     """
     path = OUTPUT_PATHS[kind]
     record = Manifest.read(split_dir).files.get(path)
-    damage = damage_of(split_dir, path, record) if record else None
+    damage = find_damage(split_dir, path, record) if record else None
     if record is None or damage:
         raise DamagedSplit(f"{split_dir}: {damage or path + ': not in the manifest'}. Prepare the split again")
     return read_stored_outputs(split_dir / path)[0]

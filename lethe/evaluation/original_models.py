@@ -13,7 +13,7 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 ORIGINAL = f"visible/{ORIGINAL_MODEL}"
 
 
-def place_of(manifest: Manifest, index: int) -> tuple[str, int]:
+def find_place(manifest: Manifest, index: int) -> tuple[str, int]:
     """Return the file that holds original model `index`, and the model's position in it.
 
     Raises SplitNotPrepared where no file does.

@@ -11,7 +11,7 @@ from lethe.methods.catalogue import Range, Value, method_info
 Settings = dict[str, Value]
 
 
-def ranges_of(method_id: str) -> dict[str, Range]:
+def search_ranges(method_id: str) -> dict[str, Range]:
     """Return the ranges of a method's constants. Raises NotFound, or InvalidInput if it has none."""
     found = {constant.name: constant.range for constant in method_info(method_id).constants if constant.range}
     if not found:

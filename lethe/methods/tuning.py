@@ -14,7 +14,7 @@ from lethe.data.files import sha256_of
 from lethe.errors import AppError, InvalidInput
 from lethe.methods.local_run import run_on_split
 from lethe.methods.rendering import render
-from lethe.methods.search_space import Settings, grid_settings, random_settings, ranges_of
+from lethe.methods.search_space import Settings, grid_settings, random_settings, search_ranges
 from lethe.methods.study import Question, Search, Study, Trial
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ class Sampler(Protocol):
     def __call__(self, study: Study) -> Settings | None: ...
 
 
-def question_of(
+def make_question(
     method_id: str, split_dir: Path, *, objective: str, search: Search, points: int, runs: int, seed: int
 ) -> Question:
     """Return what a study asks. Raises NotFound for the method, InvalidInput for the objective or the split."""
-    ranges_of(method_id)
+    search_ranges(method_id)
     manifest = split_dir / "manifest.json"
     if not manifest.is_file():
         raise InvalidInput(f"{split_dir} is no prepared split: it has no manifest.json")
@@ -83,7 +83,7 @@ def _tried(question: Question, split_dir: Path, settings: Settings) -> Trial:
 
 
 def _sampler(question: Question) -> Sampler:
-    ranges = ranges_of(question.method)
+    ranges = search_ranges(question.method)
     if question.search == "optuna":
         from lethe.methods.optuna_search import optuna_sampler  # noqa: PLC0415  an extra
 

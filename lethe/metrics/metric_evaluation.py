@@ -128,12 +128,12 @@ def _interval(
     groups = sorted(set(rows.values()), reverse=True)
     sizes = tuple(min(arrays[name].shape[0] for name in rows if rows[name] == group) for group in groups)
 
-    def metric_of(kept: tuple[Array, ...]) -> float:
+    def compute_metric(kept: tuple[Array, ...]) -> float:
         halves = dict(zip(groups, kept, strict=True))
         chosen = {name: array[halves[rows[name]]] if name in rows else array for name, array in arrays.items()}
         return entry.function(**chosen, **passed).value
 
-    return interval_of_models(result.value, metric_of, sizes=sizes, paired=entry.paired, **settings)
+    return interval_of_models(result.value, compute_metric, sizes=sizes, paired=entry.paired, **settings)
 
 
 def _is_subject(need: Need) -> bool:

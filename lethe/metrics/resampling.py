@@ -52,7 +52,7 @@ def interval_of_runs(
 
 def interval_of_models(
     value: float,
-    metric_of: Callable[[tuple[Int64, ...]], float],
+    compute_metric: Callable[[tuple[Int64, ...]], float],
     *,
     sizes: tuple[int, ...],
     paired: bool,
@@ -62,7 +62,7 @@ def interval_of_models(
 ) -> Interval | None:
     """Return the interval of a metric that is computed again on half of the models of every side.
 
-    metric_of: from the positions kept, one array per side, to the metric. sizes: models on each side. paired: the
+    compute_metric: from the positions kept, one array per side, to the metric. sizes: models on each side. paired: the
     same positions are kept on all sides, which must be of equal size.
     None if a side has fewer than 4 models.
     """
@@ -75,5 +75,5 @@ def interval_of_models(
         ),
         strict=True,
     )
-    replicates = np.array([metric_of(kept) for kept in draws], np.float64)
+    replicates = np.array([compute_metric(kept) for kept in draws], np.float64)
     return jackknife_interval(value, replicates, n_models=min(sizes), bounds=bounds)

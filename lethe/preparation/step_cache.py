@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_json, sha256_of, write_text
-from lethe.evaluation.manifest import MANIFEST, Damage, FileRecord, Manifest, StepRecord, damage_of
+from lethe.evaluation.manifest import MANIFEST, Damage, FileRecord, Manifest, StepRecord, find_damage
 
 WORK = "work"  # below the split, what only an unfinished preparation needs
 
@@ -70,7 +70,7 @@ class Workspace:
 
     def run(self, step: Step) -> dict[str, Any]:
         """Make the step unless it is intact; return what it measured when it was made."""
-        record = self._record_of(step)
+        record = self._find_record(step)
         if record is not None and self._is_fresh(step, record):
             return record.values
         for path in step.files:
@@ -91,7 +91,7 @@ class Workspace:
 
     def finished(self, step: Step) -> bool:
         """Say whether the step is intact, reporting what is damaged."""
-        record = self._record_of(step)
+        record = self._find_record(step)
         return record is not None and self._is_fresh(step, record)
 
     def records(self, steps: Sequence[Step]) -> dict[str, StepRecord]:
@@ -139,7 +139,7 @@ class Workspace:
     def _record_path(self, name: str) -> Path:
         return self.work_dir / "records" / f"{name}.json"
 
-    def _record_of(self, step: Step) -> StepRecord | None:
+    def _find_record(self, step: Step) -> StepRecord | None:
         path = self._record_path(step.name)
         if path.exists():
             try:
@@ -153,7 +153,7 @@ class Workspace:
         if set(record.files) != set(step.files):
             return False
         changed = [path for path in step.inputs if record.inputs.get(path) != self._hash(path)]
-        damages = [damage_of(self.split_dir, path, made) for path, made in record.files.items()]
+        damages = [find_damage(self.split_dir, path, made) for path, made in record.files.items()]
         for damage in damages:
             if damage:
                 self._report(step, damage)

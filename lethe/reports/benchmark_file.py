@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lethe.competition.file import MetricRequest, Slug
-from lethe.competition.metric_requests import check_request, levels_of
-from lethe.errors import InvalidInput, violations_of
+from lethe.competition.metric_requests import check_request, levels_for_metric
+from lethe.errors import InvalidInput, list_violations
 from lethe.methods.rendering import render
 
 SCORES = ("score", "f")  # computed by the scorer itself, not by the registry of metrics
@@ -149,7 +149,7 @@ class BenchmarkFile(_Section):
     def capture_levels(self) -> tuple[int, ...]:
         """Return the levels above 0 whose arrays are stored of every model; losses always, for the main table."""
         ids = [request.id for request in self.metrics if request.id not in SCORES]
-        return tuple(sorted({1} | {level for name in ids for level in levels_of(name)} - {0}))
+        return tuple(sorted({1} | {level for name in ids for level in levels_for_metric(name)} - {0}))
 
 
 def read_benchmark_file(path: Path) -> BenchmarkFile:
@@ -170,7 +170,7 @@ def parse_benchmark(text: str, *, source: str = "benchmark file") -> BenchmarkFi
     try:
         return BenchmarkFile.model_validate({"metrics": []} | data)
     except ValidationError as error:
-        violations = violations_of(error)
+        violations = list_violations(error)
         lines = "\n".join(f"  {v.field}: {v.message}" + (f" (was {v.value})" if v.value else "") for v in violations)
         raise InvalidBenchmarkFile(f"{source}:\n{lines}", violations=violations) from error
 

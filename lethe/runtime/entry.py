@@ -183,14 +183,14 @@ def describe(error: BaseException, task: Task) -> dict[str, Any]:
         return {"class": error.error_class, "detail": error.detail}
     file, line = _own_line(error, task.submission)
     return {
-        "class": _class_of(error, task),
+        "class": _error_class(error, task),
         "mro": [kind.__name__[:64] for kind in type(error).__mro__[:32]],
         "file": file,
         "line": line,
     }
 
 
-def _class_of(error: BaseException, task: Task) -> str:
+def _error_class(error: BaseException, task: Task) -> str:
     if isinstance(error, SyntaxError) and str(error.filename or "").startswith(f"{task.submission}/"):
         return "syntax-error"
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

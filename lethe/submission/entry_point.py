@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lethe.errors import InvalidSubmission, Violation, violations_of
+from lethe.errors import InvalidSubmission, Violation, list_violations
 from lethe.submission import notebook
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
 from lethe.submission.imported_files import imported_files
@@ -87,7 +87,9 @@ def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None)
     found = _found([tree], described.function, file=shown_as or file, imported=imported)
     _check_imported(files, tree, file)
     said = described.samples or _style_said_in([files[file]], shown_as or file)
-    style = said or _style_of([files[name].decode(errors="replace") for name in dict.fromkeys(followed)], found.name)
+    style = said or _calling_style(
+        [files[name].decode(errors="replace") for name in dict.fromkeys(followed)], found.name
+    )
     return EntryPoint(file=file, function=found.name, style=style, keywords=found.keywords)
 
 
@@ -101,11 +103,11 @@ def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) 
         ast.increment_lineno(tree, start)
     hint = f". {LOOP_HINT}" if notebook.saves_checkpoints(cells) else ""
     found = _found(trees, FUNCTION, file=shown_as, hint=hint, starts=starts if len(cells) > 1 else ())
-    style = _style_said_in([cell.encode() for cell in cells], shown_as) or _style_of(cells, found.name)
+    style = _style_said_in([cell.encode() for cell in cells], shown_as) or _calling_style(cells, found.name)
     return EntryPoint(file=notebook.ENTRY_FILE, function=found.name, style=style, keywords=found.keywords)
 
 
-def _style_of(sources: Sequence[str], function: str) -> Style:
+def _calling_style(sources: Sequence[str], function: str) -> Style:
     """Return how the function, and what it calls in these sources, reads a batch; its own datasets do not count."""
     try:
         return sample_style([ast.Module(reached_definitions(sources, function), [])])
@@ -147,7 +149,7 @@ def _found(
     try:
         found = find_callable(trees, name, signature=wanted, imported=imported)
     except NotCallable as error:
-        cell, line = _cell_of(error.line, starts)
+        cell, line = _find_cell(error.line, starts)
         raise _refused(f"{file}, cell {cell}" if starts else file, str(error), line=line) from error
     if found is None:
         foreign = f". {FOREIGN_HINT}" if any(map(_is_foreign, trees)) else ""
@@ -155,7 +157,7 @@ def _found(
     return found
 
 
-def _cell_of(line: int, starts: Sequence[int]) -> tuple[int, int]:
+def _find_cell(line: int, starts: Sequence[int]) -> tuple[int, int]:
     """Return the cell, from 1, that a line of the whole notebook lies in, and its line there."""
     cell = bisect_left(starts, line)
     return cell, line - (starts[cell - 1] if starts else 0)
@@ -176,7 +178,7 @@ def _described(files: Mapping[str, bytes]) -> Description:
     except ValidationError as error:
         found = tuple(
             Violation(f"{DESCRIPTION}: {violation.field}", violation.message, violation.value)
-            for violation in violations_of(error)
+            for violation in list_violations(error)
         )
         raise InvalidSubmission(f"{DESCRIPTION} has mistakes", violations=found) from error
 

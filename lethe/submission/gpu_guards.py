@@ -2,7 +2,7 @@
 
 from lethe.submission.blanked_lines import without_statements
 from lethe.submission.left_out import LeftOut
-from lethe.submission.notebook_statements import statements_of
+from lethe.submission.notebook_statements import split_statements
 from lethe.submission.own_loop import Reason, is_gpu_guard
 
 
@@ -12,7 +12,7 @@ def without_gpu_guards(data: bytes) -> tuple[bytes, tuple[LeftOut, ...]]:
         text = data.decode()
     except UnicodeDecodeError:  # in an encoding that it names: left as it is
         return data, ()
-    statements = statements_of([text])
+    statements = split_statements([text])
     guards = [found for found in statements if is_gpu_guard(found.node)]
     if not guards:
         return data, ()

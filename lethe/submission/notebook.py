@@ -56,7 +56,7 @@ def code_cells(data: bytes, *, shown_as: str) -> list[str]:
     return cells
 
 
-def files_of(cells: Sequence[str]) -> dict[str, bytes]:
+def list_files(cells: Sequence[str]) -> dict[str, bytes]:
     """Return the package's files: one for each cell, and what runs them."""
     width = max(2, len(str(len(cells))))
     files = {f"cell-{number:0{width}}.py": text.encode() for number, text in enumerate(cells, start=1)}

@@ -15,7 +15,7 @@ from typing import TypeVar
 from lethe.submission.blanked_lines import without_statements
 from lethe.submission.left_out import LeftOut
 from lethe.submission.notebook_statements import Import, Statements, read_statements
-from lethe.submission.own_loop import QUIET_LIBRARIES, Reason, libraries_of
+from lethe.submission.own_loop import QUIET_LIBRARIES, Reason, imported_libraries
 from lethe.submission.own_statements import own_statements
 
 PASSES = 5  # each keeps more than the one before; a notebook settles after two or three
@@ -189,7 +189,7 @@ class _Slicing:
             for number, found in enumerate(self._statements.all)
             if isinstance(found.node, Import)
             and not found.binds & (used | {"*"})
-            and QUIET_LIBRARIES.issuperset(libraries_of(found.node))
+            and QUIET_LIBRARIES.issuperset(imported_libraries(found.node))
         }
 
 

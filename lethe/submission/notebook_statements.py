@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lethe.submission.name_groups import NameGroups
-from lethe.submission.own_loop import Calls, calls_of
+from lethe.submission.own_loop import Calls, find_calls
 from lethe.submission.parsing import parse_python
 from lethe.submission.statement_changes import aliases, changed_parameters, changed_roots, executed_nodes
 from lethe.submission.statement_reads import (
     Definition,
     Function,
-    locals_of,
+    local_names,
     names_bound,
     own_nodes,
     reads_later,
@@ -59,7 +59,7 @@ class Statements:
     modules: frozenset[str]
 
 
-def statements_of(cells: Sequence[str]) -> list[Statement]:
+def split_statements(cells: Sequence[str]) -> list[Statement]:
     """Return the statements of cells that are all Python, each looked at by itself."""
     nodes = [(number, node) for number, text in enumerate(cells, start=1) for node in parse_python(text).body]
     return [_statement(cell, node, {}, frozenset()) for cell, node in nodes]
@@ -101,7 +101,7 @@ def _statement(
         binds=names_bound(node),
         changes=frozenset(changed_roots(nodes, changers, modules)),
         reads=reads_now(node),
-        calls=calls_of(nodes),
+        calls=find_calls(nodes),
     )
 
 
@@ -110,7 +110,7 @@ def _globals_changed(node: ast.stmt, modules: frozenset[str]) -> Iterator[str]:
     for function in functions:
         nodes = list(own_nodes(function))
         yield from (name for found in nodes if isinstance(found, ast.Global) for name in found.names)
-        own = locals_of(function)
+        own = local_names(function)
         yield from (name for name in changed_roots(nodes, {}, modules) if name not in own)
 
 

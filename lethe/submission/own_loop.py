@@ -55,7 +55,7 @@ QUIET_LIBRARIES = frozenset(
 )
 
 
-def calls_of(nodes: Iterable[ast.AST]) -> Calls:
+def find_calls(nodes: Iterable[ast.AST]) -> Calls:
     """Return what these nodes call."""
     names, commands = set(), []
     for node in nodes:
@@ -117,7 +117,7 @@ def is_gpu_guard(node: ast.stmt) -> bool:
     )
 
 
-def libraries_of(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+def imported_libraries(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Yield the top names of what is imported; a relative import's is empty."""
     if isinstance(node, ast.Import):
         yield from (alias.name.partition(".")[0] for alias in node.names)

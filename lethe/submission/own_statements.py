@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from lethe.submission.notebook_statements import Import, Statement, Statements
 from lethe.submission.own_loop import (
     Reason,
-    calls_of,
+    find_calls,
     flagged_definitions,
+    imported_libraries,
     is_gpu_guard,
-    libraries_of,
     reason_of_calls,
     saves_in_a_loop,
 )
@@ -33,11 +33,11 @@ def _flagged(statements: Statements, function: str) -> dict[str, Reason]:
     """Return the functions and classes, and other names for the function, that do what is the competition's own."""
     marked: dict[str, Reason] = {}
     for statement in statements.all:
-        if isinstance(statement.node, Import) and KIT in libraries_of(statement.node):
+        if isinstance(statement.node, Import) and KIT in imported_libraries(statement.node):
             marked |= dict.fromkeys(statement.binds, Reason.KIT)
     for name, found in statements.definitions.items():
         nodes = [node for definition in found for node in ast.walk(definition)]
-        reason = reason_of_calls(calls_of(nodes))
+        reason = reason_of_calls(find_calls(nodes))
         if saves_in_a_loop(nodes):
             marked[name] = Reason.SAVES
         elif reason in (Reason.READS, Reason.LOADS):

@@ -100,10 +100,10 @@ def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: 
     mode = _mode(cells, filename, modes=modes)
     entry_point = entry_point_of_notebook(cells, mode=mode, shown_as=filename)
     if mode == "notebook":
-        return Package(kind, notebook.files_of(cells), entry_point)
+        return Package(kind, notebook.list_files(cells), entry_point)
     sliced = notebook.sliced_for(cells, entry_point.function, shown_as=filename)
     left_out = sliced.left_out if kind == "ipynb" else tuple(replace(part, cell=0) for part in sliced.left_out)
-    return Package(kind, notebook.files_of(sliced.cells), replace(entry_point, left_out=left_out))
+    return Package(kind, notebook.list_files(sliced.cells), replace(entry_point, left_out=left_out))
 
 
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:

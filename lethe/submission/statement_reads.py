@@ -170,7 +170,7 @@ class _Reads(ast.NodeVisitor):
         self._all([*node.decorator_list, *node.args.defaults, *node.args.kw_defaults, *_annotations(node)])
         if self._later:
             with self._branch():
-                self._bind(locals_of(node))
+                self._bind(local_names(node))
                 self._all(node.body)
         self._bind([node.name])
 
@@ -197,7 +197,7 @@ def _arguments(arguments: ast.arguments) -> Iterator[str]:
     yield from (rest.arg for rest in (arguments.vararg, arguments.kwarg) if rest is not None)
 
 
-def locals_of(function: Function) -> set[str]:
+def local_names(function: Function) -> set[str]:
     """Return the names that are the function's own wherever they stand in it, its arguments included."""
     shared = {name for node in own_nodes(function) if isinstance(node, ast.Global) for name in node.names}
     return {*_arguments(function.args), *(name for node in function.body for name in _bound(node))} - shared

@@ -13,7 +13,7 @@ from torch.nn import functional
 from lethe.competition.file import Training
 from lethe.data.seeds import torch_generator
 from lethe.training.recipe import class_weights, learning_rate, make_optimizer, set_learning_rate
-from lethe.training.trainer import OnEpoch, State, TrainingJob, batches_of, untrained
+from lethe.training.trainer import OnEpoch, State, TrainingJob, split_batches, untrained
 
 ENSEMBLE_SIZE = 64  # always this many side by side, so that a model's bits do not depend on its company
 GROUPED_PIXELS = 256
@@ -65,7 +65,7 @@ def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch
     forward = _mlp_forward if job.network["name"] == "mlp" else _small_cnn_forward
     for epoch in range(job.recipe.epochs):
         orders = torch.stack([torch.randperm(len(job.labels), generator=generator) for generator in generators])
-        for number, batch in enumerate(batches_of(orders, job.recipe.batch_size)):
+        for number, batch in enumerate(split_batches(orders, job.recipe.batch_size)):
             step = epoch * job.steps_per_epoch + number
             rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
             set_learning_rate(optimizer, rate)

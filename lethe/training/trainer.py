@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.competition.file import Training
-from lethe.data.image_batches import ImageBatches, form_of
+from lethe.data.image_batches import ImageBatches, attack_form
 from lethe.data.seeds import derive_seed, torch_generator
 from lethe.device.precision import autocast, device_arithmetic, repeatable_attention
 from lethe.networks.builders import build
@@ -50,7 +50,7 @@ class TrainingJob:
     ) -> "TrainingJob":
         """Return the job with its uint8 `images` where `device` has space for them, and its labels there."""
         where = torch.device(device)
-        kept = ImageBatches(images, network, where, form=form_of(images.numel(), where))
+        kept = ImageBatches(images, network, where, form=attack_form(images.numel(), where))
         return cls(network=network, recipe=recipe, images=kept, labels=labels.to(where))
 
     def batches(self, order: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -58,8 +58,8 @@ class TrainingJob:
 
         Each next one belongs on the stream that computes with it.
         """
-        on_device = batches_of(to_device(order, self.device), size)
-        inputs = self.images.at(batches_of(order, size), on_device)
+        on_device = split_batches(to_device(order, self.device), size)
+        inputs = self.images.at(split_batches(order, size), on_device)
         yield from zip(on_device, inputs, strict=True)
 
     @property
@@ -76,7 +76,7 @@ class TrainingJob:
         return -(-n_images // size) - (n_images > size and n_images % size == 1)
 
 
-def batches_of(order: Tensor, size: int) -> list[Tensor]:
+def split_batches(order: Tensor, size: int) -> list[Tensor]:
     """Return `order` [..., n] in batches of `size`. A last one of a single image joins the batch before it.
 
     Batch normalisation has no variance of a single value, and would end such an epoch with an error.

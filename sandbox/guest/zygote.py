@@ -105,7 +105,7 @@ def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: 
             _run(request, fds, config, preloaded)
         for fd in fds:
             os.close(fd)
-        _send(control, {"event": "exited", "token": token, **_end_of(run)})
+        _send(control, {"event": "exited", "token": token, **_get_end(run)})
         os._exit(0)
     except BaseException as error:
         _tell_host(error, fds)
@@ -113,7 +113,7 @@ def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: 
         os._exit(_HARNESS_FAILED)
 
 
-def _end_of(run: int) -> dict[str, Any]:
+def _get_end(run: int) -> dict[str, Any]:
     status, usage = _wait_for_all()[run]
     code = os.waitstatus_to_exitcode(status)
     return {

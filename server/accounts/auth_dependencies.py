@@ -79,7 +79,7 @@ def visible_competition(slug: str, session: SessionDep, account: OptionalAccount
     return competitions.get(session, slug, account=account)
 
 
-def require_organiser_of(slug: str, session: SessionDep, account: CurrentAccount) -> Competition:
+def require_organiser_for(slug: str, session: SessionDep, account: CurrentAccount) -> Competition:
     """Return the competition of the path, which the caller organises. Raises NotAllowed, or NotFound if hidden."""
     competition = competitions.get(session, slug, account=account)
     if not competitions.is_organiser(session, competition, account):
@@ -88,7 +88,7 @@ def require_organiser_of(slug: str, session: SessionDep, account: CurrentAccount
 
 
 VisibleCompetition = Annotated[Competition, Depends(visible_competition)]
-OrganisedCompetition = Annotated[Competition, Depends(require_organiser_of)]
+OrganisedCompetition = Annotated[Competition, Depends(require_organiser_for)]
 
 
 def note_use(database: Database, token_id: str) -> None:

@@ -5,7 +5,7 @@ import ipaddress
 from fastapi import Request
 
 
-def client_of(request: Request) -> str:
+def get_client_address(request: Request) -> str:
     """Return what stands for one client: its address, or the /64 that a client with IPv6 has to itself."""
     address = request.client.host if request.client else "unknown"
     try:

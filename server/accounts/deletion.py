@@ -23,8 +23,8 @@ def delete(session: Session, account: Account, *, password: str) -> None:
     """Delete `account`. Raises InvalidInput for a wrong password, or Conflict for who is still needed."""
     confirm(account, password)
     _check_is_not_needed(session, account)
-    for team in repository.teams_of(session, account.id):
-        _take_out_of(session, team_repository.locked(session, team.id), account)
+    for team in repository.get_teams(session, account.id):
+        _remove_from_team(session, team_repository.locked(session, team.id), account)
     repository.forget(session, account)
     account.name = account.name_key = f"{DELETED}{account.id}"
     account.email, account.password_hash, account.role = None, NO_HASH, Role.PARTICIPANT.value
@@ -40,7 +40,7 @@ def _check_is_not_needed(session: Session, account: Account) -> None:
         raise Conflict(f"You alone organise {', '.join(alone)}; archive it first, or let somebody else organise it too")
 
 
-def _take_out_of(session: Session, team: Team, account: Account) -> None:
+def _remove_from_team(session: Session, team: Team, account: Account) -> None:
     """Leave the team to the others. Who has used its quota stays in it, without a name, as everybody who submitted."""
     members = [membership.account for membership in team_repository.memberships(session, team.id)]
     others = [member for member in members if member.id != account.id and member.deleted_at is None]

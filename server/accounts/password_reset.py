@@ -52,7 +52,7 @@ def issue(session: Session, account: Account, *, actor: Account | None, lifetime
     if account.disabled_at is not None:
         raise Conflict(f"{account.name} is {'deleted' if account.deleted_at else 'banned'} and cannot log in")
     at = now()
-    repository.end_resets_of(session, account.id, at)
+    repository.end_resets(session, account.id, at)
     token = new_token()
     repository.add_reset(session, account.id, token_hash=digest(token), expires_at=at + lifetime)
     audit.record(session, actor, "account.reset_issued", subject=account.id)
@@ -83,7 +83,7 @@ def _send_link(session: Session, account: Account) -> None:
     email_queue.queue_mail(session, to=account.email, subject="A new password", body=body)
 
 
-def account_of(session: Session, token: str) -> Account:
+def get_account(session: Session, token: str) -> Account:
     """Return whose password a link sets. Raises NotFound if it does not work."""
     row = repository.open_reset(session, digest(token), now())
     if row is None or row.account.disabled_at is not None:

@@ -10,7 +10,7 @@ from server.conditional_update import changes_one_row
 from server.models.account import Account, ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
-from server.models.notification import Mail
+from server.models.notification import QueuedEmail
 from server.models.submission import Submission
 
 
@@ -38,12 +38,12 @@ def token_by_hash(session: Session, token_hash: str) -> ApiToken | None:
     )
 
 
-def tokens_of(session: Session, account_id: str) -> Sequence[ApiToken]:
+def get_tokens(session: Session, account_id: str) -> Sequence[ApiToken]:
     mine = select(ApiToken).where(ApiToken.account_id == account_id, ApiToken.revoked_at.is_(None))
     return session.scalars(mine.order_by(ApiToken.created_at.desc(), ApiToken.id)).all()
 
 
-def token_of(session: Session, account_id: str, token_id: str) -> ApiToken | None:
+def get_token(session: Session, account_id: str, token_id: str) -> ApiToken | None:
     return session.scalar(select(ApiToken).where(ApiToken.account_id == account_id, ApiToken.id == token_id))
 
 
@@ -100,7 +100,7 @@ def end_reset(session: Session, reset_id: str, at: datetime) -> bool:
     return changes_one_row(session, statement.values(ended_at=at))
 
 
-def end_resets_of(session: Session, account_id: str, at: datetime) -> None:
+def end_resets(session: Session, account_id: str, at: datetime) -> None:
     mine = update(PasswordReset).where(PasswordReset.account_id == account_id, PasswordReset.ended_at.is_(None))
     session.execute(mine.values(ended_at=at))
 
@@ -122,7 +122,7 @@ def organised_alone(session: Session, account_id: str) -> Sequence[str]:
     return session.scalars(select(Competition.slug).where(Competition.id.in_(alone), going).order_by("slug")).all()
 
 
-def teams_of(session: Session, account_id: str) -> Sequence[Team]:
+def get_teams(session: Session, account_id: str) -> Sequence[Team]:
     mine = select(Team).join(Membership, Membership.team_id == Team.id).where(Membership.account_id == account_id)
     return session.scalars(mine.order_by(Team.id)).all()
 
@@ -131,5 +131,5 @@ def forget(session: Session, account: Account) -> None:
     """Remove what belongs to the person and to nobody else: log-ins, tokens, invitations, mail, notes to themselves."""
     for table in (WebSession, ApiToken, PasswordReset, Invitation, CompetitionOrganiser):
         session.execute(delete(table).where(table.account_id == account.id))
-    session.execute(delete(Mail).where(Mail.address == account.email))
+    session.execute(delete(QueuedEmail).where(QueuedEmail.address == account.email))
     session.execute(update(Submission).where(Submission.account_id == account.id).values(message=""))

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, status
 from lethe.errors import NotAllowed
 from server.accounts import deletion, rate_limit, service, tokens
 from server.accounts.auth_dependencies import CurrentAccount
-from server.accounts.client_address import client_of
+from server.accounts.client_address import get_client_address
 from server.accounts.schemas import (
     AccountOut,
     Deletion,
@@ -29,7 +29,7 @@ def register(body: Registration, request: Request, session: SessionDep, settings
     """Register an account."""
     if not settings.open_registration:
         raise NotAllowed("This server's administrators make the accounts; ask them for one")
-    rate_limit.take_registration(settings.registrations_per_hour, client_of(request))
+    rate_limit.take_registration(settings.registrations_per_hour, get_client_address(request))
     account = service.register(session, name=body.name, password=body.password, email=body.email)
     return AccountOut.model_validate(account)
 
@@ -41,7 +41,9 @@ def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
     After 10 wrong passwords for a name within 15 minutes, the caller's address is asked to wait.
     """
     with database.read() as session:  # comparing a password takes a while: hold nothing that others wait for
-        account = service.authenticate(session, name=body.name, password=body.password, client=client_of(request))
+        account = service.authenticate(
+            session, name=body.name, password=body.password, client=get_client_address(request)
+        )
     expires_in = timedelta(days=body.expires_in_days) if body.expires_in_days else None
     with database.write() as session:
         issued = tokens.issue(session, account, label=body.label, expires_in=expires_in)
@@ -51,7 +53,7 @@ def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
 @router.get("/tokens", responses=problems(401))
 def list_tokens(session: SessionDep, account: CurrentAccount) -> list[TokenOut]:
     """List your tokens that are not revoked."""
-    return [TokenOut.model_validate(row) for row in tokens.list_of(session, account)]
+    return [TokenOut.model_validate(row) for row in tokens.list_account_tokens(session, account)]
 
 
 @router.delete("/tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 404))

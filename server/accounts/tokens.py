@@ -43,14 +43,14 @@ def find(session: Session, token: str) -> ApiToken | None:
     return None if row.expires_at is not None and row.expires_at <= now() else row
 
 
-def list_of(session: Session, account: Account) -> Sequence[ApiToken]:
+def list_account_tokens(session: Session, account: Account) -> Sequence[ApiToken]:
     """Return the account's tokens that are not revoked, newest first."""
-    return repository.tokens_of(session, account.id)
+    return repository.get_tokens(session, account.id)
 
 
 def revoke(session: Session, account: Account, token_id: str) -> None:
     """End one of the account's own tokens. Raises NotFound."""
-    row = repository.token_of(session, account.id, token_id)
+    row = repository.get_token(session, account.id, token_id)
     if row is None:
         raise NotFound(f"You have no token {token_id!r}")
     if row.revoked_at is None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Limits
-from lethe.errors import Conflict, InvalidInput, Violation, violations_of
+from lethe.errors import Conflict, InvalidInput, Violation, list_violations
 from server.admin import audit, repository
 from server.competitions import lifecycle, service
 from server.competitions import repository as competition_repository
@@ -18,7 +18,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch
-from server.submissions.quota import day_of
+from server.submissions.quota import start_of_day
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
 
@@ -64,12 +64,12 @@ def extend(
 
 def preview_limits(session: Session, competition: Competition, values: Mapping[str, Any]) -> LimitsChange:
     """Return what other limits would mean. Raises InvalidInput naming each wrong value."""
-    before = service.file_of(competition).limits
+    before = service.stored_file(competition).limits
     try:
         after = Limits.model_validate({**before.model_dump(), **values})
     except ValidationError as error:
-        raise InvalidInput("The limits have mistakes", violations=violations_of(error)) from error
-    today = repository.used_per_team(session, competition.id, since=day_of(now()))
+        raise InvalidInput("The limits have mistakes", violations=list_violations(error)) from error
+    today = repository.used_per_team(session, competition.id, since=start_of_day(now()))
     total = repository.used_per_team(session, competition.id)
     people = repository.people_per_team(session, competition.id)
     chosen = repository.chosen_per_team(session, competition.id)
@@ -103,7 +103,7 @@ def described(competition: Competition, words: Mapping[str, str]) -> Competition
     try:
         return CompetitionFile.model_validate({**competition.config, **words})
     except ValidationError as error:
-        raise InvalidInput("The words have mistakes", violations=violations_of(error)) from error
+        raise InvalidInput("The words have mistakes", violations=list_violations(error)) from error
 
 
 def describe(

@@ -40,7 +40,7 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
         raise Conflict(f"The submission is {submission.stage}; it can be run again once it has ended")
     if lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; re-judge it instead")
-    rerun.instead(session, submission, competitions.split_of(session, competition, Visibility.PUBLIC))
+    rerun.instead(session, submission, competitions.get_split(session, competition, Visibility.PUBLIC))
     _record(session, submission, "submission.run_again", actor=actor, reason=reason)
 
 
@@ -61,7 +61,7 @@ def restore(session: Session, submission: Submission, *, actor: Account, reason:
     _rescore_what_is_missing(session, submission.competition_id)
 
 
-def team_of(session: Session, competition: Competition, team_id: str) -> Team:
+def get_team(session: Session, competition: Competition, team_id: str) -> Team:
     """Return a team of the competition. Raises NotFound."""
     team = team_repository.by_id(session, team_id)
     if team is None or team.competition_id != competition.id:

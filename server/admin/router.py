@@ -16,7 +16,7 @@ from server.accounts.auth_dependencies import (
     CurrentAccount,
     VisibleCompetition,
     administrator,
-    require_organiser_of,
+    require_organiser_for,
 )
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.accounts.schemas import ResetLinkOut
@@ -61,7 +61,7 @@ public = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
 organisers = APIRouter(
     prefix="/competitions/{slug}",
     tags=["organisers"],
-    dependencies=[Depends(require_organiser_of)],
+    dependencies=[Depends(require_organiser_for)],
     responses=problems(401, 403, 404),
 )
 administrators = APIRouter(
@@ -154,7 +154,7 @@ def act_on_team(
     team_id: str, body: TeamAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> None:
     """Disqualify, restore or rename a team."""
-    team = moderation.team_of(session, competition, team_id)
+    team = moderation.get_team(session, competition, team_id)
     if body.act == "rename":
         teams.rename(session, team, name=body.name, actor=account, reason=body.reason)
         return
@@ -212,7 +212,7 @@ def list_people(session: SessionDep, competition: Organised, *, team: Short = ""
     return PeopleOut(
         organisers=[account.name for account in competition_organisers.of(session, competition)],
         teams=[
-            ListedTeam.of(row, leader, members, board.row_of(row.id))
+            ListedTeam.of(row, leader, members, board.get_row(row.id))
             for row, leader, members in teams.search(session, competition, query=team)
         ],
     )

@@ -40,13 +40,13 @@ ACTIONS = {
 TOLD = frozenset({S.CLOSED, S.FINAL})  # people and webhooks hear of these
 
 
-def state_of(competition: Competition) -> CompetitionState:
+def get_state(competition: Competition) -> CompetitionState:
     return CompetitionState(competition.state)
 
 
 def may_move(competition: Competition, to: CompetitionState) -> bool:
     """Return whether the table of transitions knows this one."""
-    return to in TRANSITIONS[state_of(competition)]
+    return to in TRANSITIONS[get_state(competition)]
 
 
 def move(
@@ -57,7 +57,7 @@ def move(
     The caller holds the competition's row lock (repository.locked), so that a transition happens once.
     """
     if not may_move(competition, to):
-        allowed = ", ".join(sorted(TRANSITIONS[state_of(competition)])) or "none, it is an end"
+        allowed = ", ".join(sorted(TRANSITIONS[get_state(competition)])) or "none, it is an end"
         raise Conflict(
             f"{competition.slug} is {competition.state} and cannot become {to}; allowed from here: {allowed}"
         )
@@ -76,11 +76,11 @@ def move(
 
 
 def is_hidden(competition: Competition) -> bool:
-    return state_of(competition) in HIDDEN
+    return get_state(competition) in HIDDEN
 
 
 def is_revealed(competition: Competition) -> bool:
-    return state_of(competition) in REVEALED
+    return get_state(competition) in REVEALED
 
 
 def accepts_submission(competition: Competition, received_at: datetime) -> bool:

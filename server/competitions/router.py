@@ -62,14 +62,14 @@ def create_competition(text: CompetitionToml, session: SessionDep, account: Curr
 @router.get("/{slug}", responses=problems(401, 404))
 def show_competition(session: SessionDep, competition: VisibleCompetition, account: OptionalAccount) -> CompetitionPage:
     """Show a competition: dates, limits, metric, state, and what quota the caller has left."""
-    quota = submissions.quota_of(session, competition, account, at=now()) if account else None
+    quota = submissions.get_quota(session, competition, account, at=now()) if account else None
     return CompetitionPage.whole(competition, quota)
 
 
 @router.get("/{slug}/quota", responses=problems(401, 404))
 def show_quota(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> QuotaOut:
     """Show how many submissions the caller's team has left, and when there are more."""
-    return QuotaOut.of(submissions.quota_of(session, competition, account, at=now()))
+    return QuotaOut.of(submissions.get_quota(session, competition, account, at=now()))
 
 
 @router.get("/{slug}/preparation", responses=problems(401, 403, 404))

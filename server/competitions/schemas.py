@@ -74,7 +74,7 @@ class CompetitionOut(BaseModel):
 
     @classmethod
     def of(cls, competition: Competition) -> "CompetitionOut":
-        return cls(**_basics(competition, service.file_of(competition)))
+        return cls(**_basics(competition, service.stored_file(competition)))
 
 
 class CompetitionPage(CompetitionOut):
@@ -88,7 +88,7 @@ class CompetitionPage(CompetitionOut):
 
     @classmethod
     def whole(cls, competition: Competition, quota: Quota | None) -> "CompetitionPage":
-        file = service.file_of(competition)
+        file = service.stored_file(competition)
         return cls(
             **_basics(competition, file),
             description=file.description,
@@ -152,7 +152,7 @@ class OrganisedCompetition(CompetitionOut):
         cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
     ) -> "OrganisedCompetition":
         shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
-        return cls(**_basics(competition, service.file_of(competition)), splits=shown)
+        return cls(**_basics(competition, service.stored_file(competition)), splits=shown)
 
 
 class FailedFinal(BaseModel):

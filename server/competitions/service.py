@@ -59,7 +59,7 @@ def is_organiser(session: Session, competition: Competition, account: Account | 
     return repository.organises(session, competition_id=competition.id, account_id=account.id)
 
 
-def file_of(competition: Competition) -> CompetitionFile:
+def stored_file(competition: Competition) -> CompetitionFile:
     """Return the organiser's decisions, as the checked model."""
     return _file(dumps(competition.config, sort_keys=True))
 
@@ -104,7 +104,7 @@ def model_shards(session: Session, splits: Sequence[Split]) -> Sequence[ModelSha
     return repository.model_shards(session, [split.id for split in splits])
 
 
-def split_of(session: Session, competition: Competition, visibility: Visibility) -> Split:
+def get_split(session: Session, competition: Competition, visibility: Visibility) -> Split:
     """Return one of the two splits. Raises NotFound."""
     split = repository.split(session, competition_id=competition.id, visibility=visibility)
     if split is None:
@@ -121,7 +121,7 @@ def prepare(
     competition = repository.locked(session, competition.id)
     author = session.get(Account, competition.created_by)
     if actor is not None and author is not None and author.role != Role.ADMINISTRATOR:
-        check_trust(file_of(competition), actor)  # a file that was taken by rules that were wider
+        check_trust(stored_file(competition), actor)  # a file that was taken by rules that were wider
     if competition.state == CompetitionState.DRAFT:
         lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
     elif lifecycle.is_revealed(competition):

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends
 from sqlalchemy.orm import Session
 
-from server.accounts.auth_dependencies import CurrentAccount, require_organiser_of, require_staff
+from server.accounts.auth_dependencies import CurrentAccount, require_organiser_for, require_staff
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.competitions import service as competitions
 from server.dashboard import service
@@ -18,7 +18,7 @@ staff = APIRouter(
 organisers = APIRouter(
     prefix="/competitions/{slug}",
     tags=["organisers"],
-    dependencies=[Depends(require_organiser_of)],
+    dependencies=[Depends(require_organiser_for)],
     responses=problems(401, 403, 404),
 )
 

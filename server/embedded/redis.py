@@ -1,8 +1,8 @@
 """A private Redis on a unix socket, for an instance on one machine and for the tests.
 
-The server is Valkey, which speaks Redis's protocol, or a Redis on PATH. It carries hints only, the database is the
-truth: nothing is written to disk, and a server that outlived a killed parent is replaced by an empty one rather than
-adopted.
+The server is Valkey, which speaks Redis's protocol, or a Redis on PATH. It carries wake-up messages only, the
+database is the truth: nothing is written to disk, and a server that outlived a killed parent is replaced by an empty
+one rather than adopted.
 """
 
 import ctypes

@@ -17,7 +17,7 @@ from server.evaluations import leak_budget_repository as repository
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
 from server.models.submission import Submission
-from server.submissions.quota import DAY, day_of
+from server.submissions.quota import DAY, start_of_day
 
 CLASSES = 32  # there are fewer classes of errors than this
 SHOWN = ("message", "run", "exception_type", "file", "line")
@@ -33,7 +33,7 @@ class Price:
     whole: float
 
 
-def price_of(*, detail_bits: float, n_runs: int) -> Price:
+def estimate_price(*, detail_bits: float, n_runs: int) -> Price:
     """Return what a failure costs. detail_bits: of all that it says beyond its class; n_runs: of the evaluation."""
     least = math.log2(CLASSES) + math.log2(n_runs + 1)
     return Price(least=least, whole=least + max(0.0, detail_bits))
@@ -51,11 +51,11 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     shown = {name: error[name] for name in SHOWN if name in error}
     if not error.get("on_hidden_data"):
         return shown
-    price = price_of(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)
+    price = estimate_price(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)
     at = now()
-    renews_at = day_of(at) + DAY
+    renews_at = start_of_day(at) + DAY
     repository.hold_team(session, submission.team_id)
-    left = budget - repository.bits_told(session, submission.team_id, since=day_of(at), before=renews_at)
+    left = budget - repository.bits_told(session, submission.team_id, since=start_of_day(at), before=renews_at)
     whole = not _has_details(error) or price.whole <= left
     told = price.whole if whole else price.least
     session.add(Disclosure(submission_id=submission.id, evaluation_id=evaluation.id, bits=told, disclosed_at=at))

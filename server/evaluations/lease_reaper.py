@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from server.evaluations import lease_repository, queue_repository, repository, service
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
-from server.queue import EVALUATE_SHARD, MOST_HINTS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
+from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
 
 UNSCORED_FOR = timedelta(hours=24)  # long after the alarm; what cannot be scored then never will be
 
@@ -37,11 +37,11 @@ def sweep(session: Session, at: datetime, *, max_attempts: int, lease_s: float |
     lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
     forgotten = at - RESENT_AFTER
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
-    for audience, shards in waiting.items():
-        send_after_commit(session, EVALUATE_SHARD, times=shards, to=audience)
-    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MOST_HINTS):
+    for routing_key, shards in waiting.items():
+        send_after_commit(session, EVALUATE_SHARD, times=shards, to=routing_key)
+    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MOST_WAKE_UPS):
         _give_up(session, evaluation_id)
-    unscored = repository.unscored(session, since_before=forgotten, most=MOST_HINTS)
+    unscored = repository.unscored(session, since_before=forgotten, most=MOST_WAKE_UPS)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
     return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))
@@ -71,7 +71,7 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
         session, shard.id, attempt=attempt, outcome="lost", at=at, runs_done=runs_done, detail=detail
     )
     if again:
-        send_after_commit(session, EVALUATE_SHARD, to=repository.audience_of(session, shard.split_id))
+        send_after_commit(session, EVALUATE_SHARD, to=repository.routing_key_for(session, shard.split_id))
     else:
         service.fail(session, evaluation, fault=Fault.HOST, error_class="worker-lost", error=_lost(shard, max_attempts))
     return True

@@ -17,7 +17,7 @@ from server.evaluations.seeds import run_seed
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardKind, ShardState
 from server.models.submission import Fault, Submission
-from server.queue import EVALUATE_SHARD, Audience, send_after_commit
+from server.queue import EVALUATE_SHARD, RoutingKey, send_after_commit
 from server.storage import split_key
 
 
@@ -45,9 +45,9 @@ class ClaimedShard:
     competition: RunRules
 
     @property
-    def audience(self) -> Audience:
+    def routing_key(self) -> RoutingKey:
         """Who may serve it."""
-        return Audience(self.device, self.competition.slug)
+        return RoutingKey(self.device, self.competition.slug)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _requeue(session: Session, shard: ClaimedShard, *, reason: str, runs_done: i
     )
     if back:
         _end(session, shard, "given-back", runs_done=runs_done, detail=reason)
-        send_after_commit(session, EVALUATE_SHARD, to=shard.audience)
+        send_after_commit(session, EVALUATE_SHARD, to=shard.routing_key)
     return back
 
 

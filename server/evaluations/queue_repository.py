@@ -28,7 +28,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from server.db import moment
 from server.models.competition import Competition, Split, SplitState, Team
 from server.models.evaluation import Shard, ShardState
-from server.queue import MOST_HINTS, Audience
+from server.queue import MOST_WAKE_UPS, RoutingKey
 
 
 def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None) -> Shard | None:
@@ -69,8 +69,8 @@ def queue_age(session: Session, at: datetime) -> timedelta | None:
     return at - oldest if oldest else None
 
 
-def forgotten(session: Session, *, queued_before: datetime) -> dict[Audience, int]:
-    """Return how many shards have waited since before then, by who may serve them; counts up to MOST_HINTS.
+def forgotten(session: Session, *, queued_before: datetime) -> dict[RoutingKey, int]:
+    """Return how many shards have waited since before then, by who may serve them; counts up to MOST_WAKE_UPS.
 
     Looks at the oldest alone: that is enough to see that somebody should be told, and who.
     """
@@ -78,7 +78,7 @@ def forgotten(session: Session, *, queued_before: datetime) -> dict[Audience, in
         select(Shard.split_id)
         .where(in_state(ShardState.QUEUED), Shard.queued_at < queued_before)
         .order_by(Shard.queued_at)
-        .limit(MOST_HINTS)
+        .limit(MOST_WAKE_UPS)
         .subquery()
     )
     rows = session.execute(
@@ -87,7 +87,7 @@ def forgotten(session: Session, *, queued_before: datetime) -> dict[Audience, in
         .join(Competition, Competition.id == Split.competition_id)
         .group_by(Split.device, Competition.slug)
     )
-    return {Audience(row[0], row[1]): row[2] for row in rows}
+    return {RoutingKey(row[0], row[1]): row[2] for row in rows}
 
 
 def expired_shards(session: Session, at: datetime) -> Sequence[Shard]:
@@ -136,9 +136,9 @@ def _by_fairness(heads: FromClause) -> Select[str, str, int, int]:
 def _first(splits: Sequence[str] | None) -> ScalarSelect[int]:
     """SQLite has one writer at a time: nothing is ever locked by another, and no subquery sees its neighbour."""
     first, following, known, head = (aliased(Shard) for _ in range(4))
-    start = select(_best_of(first, first.split_id == Split.id).label("id")).where(_is_served(splits))
+    start = select(_best_priority(first, first.split_id == Split.id).label("id")).where(_is_served(splits))
     ids = start.cte("ids", recursive=True)
-    next_team = _best_of(following, following.split_id == known.split_id, following.team_id > known.team_id)
+    next_team = _best_priority(following, following.split_id == known.split_id, following.team_id > known.team_id)
     ids = ids.union_all(select(next_team).select_from(ids).join(known, known.id == ids.c.id))
     heads = select(head.split_id, head.team_id, head.turn, head.id).join(ids, ids.c.id == head.id).subquery("heads")
     fairest = _by_fairness(heads).limit(1).subquery("fairest")
@@ -167,10 +167,10 @@ def _first_unlocked(splits: Sequence[str] | None) -> ScalarSelect[int]:
 def _heads(splits: Sequence[str] | None) -> CTE:
     """Return each waiting team's best shard, once per split that it waits on."""
     first, following = aliased(Shard), aliased(Shard)
-    best = _row_of(first, first.split_id == Split.id).lateral("best")
+    best = _claimable_row(first, first.split_id == Split.id).lateral("best")
     start = select(*best.c).select_from(Split).join(best, true()).where(_is_served(splits))
     heads = start.cte("heads", recursive=True)
-    after = _row_of(following, following.split_id == heads.c.split_id, following.team_id > heads.c.team_id)
+    after = _claimable_row(following, following.split_id == heads.c.split_id, following.team_id > heads.c.team_id)
     next_team = after.lateral("next_team")
     return heads.union_all(select(*next_team.c).select_from(heads.join(next_team, true())))
 
@@ -180,7 +180,7 @@ def _is_served(splits: Sequence[str] | None) -> ColumnElement[bool]:
     return ready if splits is None else ready & Split.id.in_(splits)
 
 
-def _row_of(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[str, str, int, int]:
+def _claimable_row(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[str, str, int, int]:
     return (
         select(table.split_id, table.team_id, table.turn, table.id)
         .where(in_state(ShardState.QUEUED, table), *conditions)
@@ -189,5 +189,5 @@ def _row_of(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[str,
     )
 
 
-def _best_of(table: type[Shard], *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
-    return _row_of(table, *conditions).with_only_columns(table.id).scalar_subquery()
+def _best_priority(table: type[Shard], *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+    return _claimable_row(table, *conditions).with_only_columns(table.id).scalar_subquery()

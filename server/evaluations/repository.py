@@ -20,10 +20,10 @@ from server.models.evaluation import (
     ShardKind,
     ShardState,
 )
-from server.queue import Audience
+from server.queue import RoutingKey
 
 
-def evaluation_of(session: Session, submission_id: str, split_id: str, *, scorer_version: str) -> Evaluation | None:
+def get_evaluation(session: Session, submission_id: str, split_id: str, *, scorer_version: str) -> Evaluation | None:
     return session.scalar(
         select(Evaluation).where(
             Evaluation.submission_id == submission_id,
@@ -33,10 +33,10 @@ def evaluation_of(session: Session, submission_id: str, split_id: str, *, scorer
     )
 
 
-def audience_of(session: Session, split_id: str) -> Audience:
+def routing_key_for(session: Session, split_id: str) -> RoutingKey:
     """Return who may serve the split's shards."""
     found = select(Split.device, Competition.slug).join(Competition, Competition.id == Split.competition_id)
-    return Audience(*session.execute(found.where(Split.id == split_id)).one())
+    return RoutingKey(*session.execute(found.where(Split.id == split_id)).one())
 
 
 def lock_evaluation(session: Session, evaluation_id: str) -> Evaluation:
@@ -124,11 +124,11 @@ def wall_time_used(session: Session, evaluation_id: str) -> float:
     )
 
 
-def shards_of(session: Session, evaluation_ids: Sequence[str]) -> Sequence[Shard]:
+def get_shards(session: Session, evaluation_ids: Sequence[str]) -> Sequence[Shard]:
     return session.scalars(select(Shard).where(Shard.evaluation_id.in_(evaluation_ids)).order_by(Shard.id)).all()
 
 
-def attempts_of(session: Session, evaluation_ids: Sequence[str]) -> Sequence[tuple[ShardAttempt, Shard]]:
+def get_attempts(session: Session, evaluation_ids: Sequence[str]) -> Sequence[tuple[ShardAttempt, Shard]]:
     rows = session.execute(
         select(ShardAttempt, Shard)
         .join(Shard, Shard.id == ShardAttempt.shard_id)
@@ -138,7 +138,7 @@ def attempts_of(session: Session, evaluation_ids: Sequence[str]) -> Sequence[tup
     return list(rows)
 
 
-def evaluations_of(session: Session, submission_ids: Sequence[str], *, visibility: str) -> Sequence[Evaluation]:
+def get_evaluations(session: Session, submission_ids: Sequence[str], *, visibility: str) -> Sequence[Evaluation]:
     """Return each submission's evaluations on the split of that visibility, oldest first."""
     return session.scalars(
         select(Evaluation)

@@ -19,7 +19,7 @@ def beside(session: Session, submission: Submission, split: Split, *, rejudging_
 
 def instead(session: Session, submission: Submission, split: Split) -> Evaluation:
     """Queue an evaluation that counts from now on; the one that counted is kept, and counts no longer."""
-    for known in repository.evaluations_of(session, [submission.id], visibility=split.visibility):
+    for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
         repository.lock_evaluation(session, known.id).is_current = False
         repository.cancel_open_shards(session, known.id)
     session.flush()
@@ -35,7 +35,9 @@ def resume(session: Session, evaluation: Evaluation) -> None:
     evaluation.fault = evaluation.error_class = evaluation.error = evaluation.finished_at = None
     session.flush()
     shards = repository.queue_again(session, evaluation.id)
-    send_after_commit(session, EVALUATE_SHARD, times=shards, to=repository.audience_of(session, evaluation.split_id))
+    send_after_commit(
+        session, EVALUATE_SHARD, times=shards, to=repository.routing_key_for(session, evaluation.split_id)
+    )
 
 
 def _put_back(submission: Submission) -> None:

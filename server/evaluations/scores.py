@@ -38,7 +38,7 @@ def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None
     evaluation = repository.evaluation_with_split(session, evaluation_id)
     if evaluation is None or evaluation.state != EvaluationState.SCORING.value:
         return None
-    shards = [s for s in repository.shards_of(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
+    shards = [s for s in repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
     return sorted(shards, key=lambda shard: shard.first_run)
 
 

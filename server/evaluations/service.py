@@ -27,7 +27,7 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
 
     Starting twice is the same as starting once.
     """
-    known = repository.evaluation_of(session, submission.id, split.id, scorer_version=SCORER_VERSION)
+    known = repository.get_evaluation(session, submission.id, split.id, scorer_version=SCORER_VERSION)
     if known:
         return known
     config = competition_config(session, split)
@@ -64,7 +64,7 @@ def cancel(session: Session, submission: Submission) -> None:
     """Stop everything that still runs for the submission. A worker notices at its next heartbeat."""
     if submission.stage in ENDED:
         return
-    for evaluation in repository.evaluations_of(session, [submission.id], visibility=Visibility.PUBLIC.value):
+    for evaluation in repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value):
         locked = repository.lock_evaluation(session, evaluation.id)
         locked.state = EvaluationState.CANCELLED.value
         locked.finished_at = now()
@@ -75,8 +75,8 @@ def cancel(session: Session, submission: Submission) -> None:
 
 def runs_started(session: Session, submission: Submission) -> bool:
     """Return whether any run of the submission, the smoke run included, was ever given to a worker."""
-    evaluations = repository.evaluations_of(session, [submission.id], visibility=Visibility.PUBLIC.value)
-    return any(shard.attempt > 0 for shard in repository.shards_of(session, [e.id for e in evaluations]))
+    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    return any(shard.attempt > 0 for shard in repository.get_shards(session, [e.id for e in evaluations]))
 
 
 def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
@@ -132,11 +132,11 @@ def competition_config(session: Session, split: Split) -> CompetitionFile:
 
 def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, Progress]:
     """Return the progress of each submission on the public split, by submission id."""
-    evaluations = repository.evaluations_of(session, submission_ids, visibility=Visibility.PUBLIC.value)
+    evaluations = repository.get_evaluations(session, submission_ids, visibility=Visibility.PUBLIC.value)
     newest = {evaluation.submission_id: evaluation for evaluation in evaluations if evaluation.is_current}
     ids = [evaluation.id for evaluation in newest.values()]
-    shards = repository.shards_of(session, ids)
-    attempts = repository.attempts_of(session, ids)
+    shards = repository.get_shards(session, ids)
+    attempts = repository.get_attempts(session, ids)
     return {
         submission_id: _progress(
             evaluation,
@@ -198,5 +198,5 @@ def _queue(
         for kind, first, count in pieces
     )
     session.flush()
-    audience = repository.audience_of(session, evaluation.split_id)
-    send_after_commit(session, EVALUATE_SHARD, times=len(pieces), to=audience)
+    routing_key = repository.routing_key_for(session, evaluation.split_id)
+    send_after_commit(session, EVALUATE_SHARD, times=len(pieces), to=routing_key)

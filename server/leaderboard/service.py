@@ -67,7 +67,7 @@ class Board:
         rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
         return self if len(rows) == len(self.rows) else Board(self.visibility, self.oracle, rows)
 
-    def row_of(self, team_id: str) -> Row | None:
+    def get_row(self, team_id: str) -> Row | None:
         place = self.places.get(team_id)
         return None if place is None else self.rows[place]
 
@@ -105,8 +105,8 @@ def board_for(session: Session, competition: Competition, visibility: Visibility
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
     """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
-    show_ties = competitions.file_of(competition).metric.show_intervals
-    oracle = oracle_of(competitions.split_of(session, competition, visibility))
+    show_ties = competitions.stored_file(competition).metric.show_intervals
+    oracle = get_oracle_score(competitions.get_split(session, competition, visibility))
     entries = _entries(session, competition, visibility)
     if oracle is not None:
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
@@ -123,7 +123,7 @@ def shake_up(session: Session, competition: Competition, private: Sequence[Row],
     public = board_for(session, competition, Visibility.PUBLIC, organiser=organiser)
     moves = {}
     for row in private:
-        before = public.row_of(row.entry.team_id)
+        before = public.get_row(row.entry.team_id)
         if row.rank and before and before.rank:
             moves[row.entry.team_id] = before.rank - row.rank
     return moves
@@ -136,7 +136,7 @@ def scores_over_time(
     return repository.best_over_time(session, competition.id, team_ids)
 
 
-def oracle_of(split: Split) -> float | None:
+def get_oracle_score(split: Split) -> float | None:
     """Return the exact-retraining oracle's score on a prepared split."""
     return float(split.oracle["final_score"]) if split.oracle and "final_score" in split.oracle else None
 
@@ -149,11 +149,11 @@ def _both_views(session: Session, competition: Competition, visibility: Visibili
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
     if not shows_ladder(competition, visibility):
-        intervals = competitions.file_of(competition).metric.show_intervals
+        intervals = competitions.stored_file(competition).metric.show_intervals
         return repository.entries(session, competition.id, visibility, with_intervals=intervals)
     entries = repository.entries(session, competition.id, visibility, with_intervals=False)
     tries = repository.tries(session, competition.id)
-    step = competitions.file_of(competition).board.step
+    step = competitions.stored_file(competition).board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
 
@@ -171,13 +171,13 @@ def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
 
 def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
     """Return whether public scores of this competition are shown on the ladder only: until the reveal."""
-    on_ladder = competitions.file_of(competition).board.mode == "ladder"
+    on_ladder = competitions.stored_file(competition).board.mode == "ladder"
     return visibility is Visibility.PUBLIC and on_ladder and not is_revealed(competition)
 
 
 def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:
     """Return what a team is shown as its score after each submission, by submission id."""
-    step = competitions.file_of(competition).board.step
+    step = competitions.stored_file(competition).board.step
     tries = repository.tries(session, competition.id, team_ids=team_ids)
     return {
         submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()

@@ -42,7 +42,7 @@ def back_up(settings: Settings, folder: Path) -> Copied:
     kind = _dump(settings.resolved_database_url, folder)
     copied, hashes = _copy(Storage(settings.resolved_storage_url), Storage((folder / FILES).absolute().as_uri()), kind)
     database = folder / (SQLITE_COPY if kind == "sqlite" else POSTGRES_COPY)
-    hashes[database.name] = _hash_of(database)
+    hashes[database.name] = _hash_file(database)
     (folder / HASHES).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in hashes.items()))
     (folder / LIST).write_text(json.dumps(asdict(copied)) + "\n")  # last: its presence says that the copy is intact
     return copied
@@ -123,12 +123,14 @@ def _copy(source: Storage, target: Storage, database: str) -> tuple[Copied, dict
 def _check(folder: Path) -> None:
     """Raise HostFault unless every file of the backup has the hash that it was written with."""
     listed = (line.partition("  ") for line in (folder / HASHES).read_text().splitlines())
-    damaged = [name for sha256, _, name in listed if not (folder / name).is_file() or _hash_of(folder / name) != sha256]
+    damaged = [
+        name for sha256, _, name in listed if not (folder / name).is_file() or _hash_file(folder / name) != sha256
+    ]
     if damaged:
         more = f" and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
         raise HostFault(f"{folder} is damaged: {', '.join(damaged[:SHOWN])}{more}: missing, or not what was backed up")
 
 
-def _hash_of(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

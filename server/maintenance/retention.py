@@ -11,7 +11,7 @@ from server.conditional_update import changed_rows
 from server.models.account import ApiToken, PasswordReset, WebSession
 from server.models.evaluation import RunLog
 from server.models.invitation import Invitation
-from server.models.notification import Delivery, DeliveryState, Mail
+from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.workers import repository as workers
 from server.workers.service import REMOVED_AFTER_S
 
@@ -42,7 +42,7 @@ def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
         api_tokens=_ended(session, ApiToken, ApiToken.revoked_at, at=at),
         links=_ended(session, PasswordReset, PasswordReset.ended_at, at=at)
         + _ended(session, Invitation, Invitation.ended_at, at=at),
-        messages=_settled(session, Mail, at=at) + _settled(session, Delivery, at=at),
+        messages=_settled(session, QueuedEmail, at=at) + _settled(session, Delivery, at=at),
     )
 
 
@@ -50,6 +50,6 @@ def _ended(session: Session, table: Expiring, ended_at: Moment, *, at: datetime)
     return changed_rows(session, delete(table).where(or_(table.expires_at < at, ended_at < at)))
 
 
-def _settled(session: Session, table: type[Mail | Delivery], *, at: datetime) -> int:
+def _settled(session: Session, table: type[QueuedEmail | Delivery], *, at: datetime) -> int:
     old = table.state != DeliveryState.WAITING.value, table.created_at < at - KEEP_MESSAGES
     return changed_rows(session, delete(table).where(*old))

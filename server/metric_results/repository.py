@@ -72,7 +72,7 @@ def ask_again(session: Session, ids: Sequence[int], *, at: datetime) -> None:
         session.execute(statement)
 
 
-def values_of(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:
+def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:
     """Return computed metrics of many evaluations."""
     statement = select(MetricResult).where(
         MetricResult.evaluation_id.in_(evaluation_ids),

@@ -63,7 +63,7 @@ class WaitingMetric:
 def request(session: Session, evaluation: Evaluation, file: CompetitionFile) -> int:
     """Ask for the metrics of the competition's report that an evaluation lacks. Return how many were asked for."""
     known = {(row.metric_id, row.parameters_sha256) for row in repository.of_evaluation(session, evaluation.id)}
-    asked = [each for each in file.report.metrics if (each.id, hash_of(each.parameters)) not in known]
+    asked = [each for each in file.report.metrics if (each.id, hash_parameters(each.parameters)) not in known]
     session.add_all(_row(evaluation.id, each) for each in asked)
     if asked:
         send_after_commit(session, COMPUTE_METRICS, evaluation.id)
@@ -152,7 +152,7 @@ def of_competition(
     evaluations = repository.scored_evaluations(session, competition.id, visibility=visibility.value)
     submission_of = {evaluation.id: evaluation.submission_id for evaluation in evaluations}
     found: dict[str, dict[str, MetricResult]] = {}
-    for row in repository.values_of(session, list(submission_of), metric_ids):
+    for row in repository.get_values(session, list(submission_of), metric_ids):
         found.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
     return found
 
@@ -162,7 +162,7 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, SHOWN_DIGITS)
 
 
-def hash_of(parameters: Mapping[str, Any]) -> str:
+def hash_parameters(parameters: Mapping[str, Any]) -> str:
     """Return the hash that distinguishes sets of parameters."""
     return hashlib.sha256(json.dumps(dict(parameters), sort_keys=True).encode()).hexdigest()
 
@@ -172,5 +172,5 @@ def _row(evaluation_id: str, asked: MetricRequest) -> MetricResult:
         evaluation_id=evaluation_id,
         metric_id=asked.id,
         parameters=asked.parameters,
-        parameters_sha256=hash_of(asked.parameters),
+        parameters_sha256=hash_parameters(asked.parameters),
     )

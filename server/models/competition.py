@@ -30,7 +30,7 @@ class SplitState(StrEnum):
     FAILED = "failed"
 
 
-def one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
+def value_in(column: str, values: type[StrEnum]) -> CheckConstraint:
     """Return the constraint that `column` holds one of the enum's values."""
     allowed = ", ".join(f"'{value.value}'" for value in values)
     return CheckConstraint(f"{column} IN ({allowed})", name=column)
@@ -39,7 +39,7 @@ def one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
 class Competition(Base):
     __tablename__ = "competitions"
     __table_args__ = (
-        one_of("state", CompetitionState),
+        value_in("state", CompetitionState),
         CheckConstraint("opens_at < closes_at", name="dates"),
     )
 
@@ -74,8 +74,8 @@ class Split(Base):
     __tablename__ = "splits"
     __table_args__ = (
         UniqueConstraint("competition_id", "visibility"),
-        one_of("visibility", Visibility),
-        one_of("state", SplitState),
+        value_in("visibility", Visibility),
+        value_in("state", SplitState),
     )
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)

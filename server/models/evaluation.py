@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from lethe.competition.visibility import Visibility
 from server.db import Base, moment, new_id, now
-from server.models.competition import Split, one_of
+from server.models.competition import Split, value_in
 from server.models.submission import Submission
 
 
@@ -47,7 +47,7 @@ class Evaluation(Base):
             postgresql_where=text("is_current"),
             sqlite_where=text("is_current"),
         ),
-        one_of("state", EvaluationState),
+        value_in("state", EvaluationState),
     )
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
@@ -83,8 +83,8 @@ class Shard(Base):
     __tablename__ = "shards"
     __table_args__ = (
         UniqueConstraint("evaluation_id", "kind", "first_run"),
-        one_of("state", ShardState),
-        one_of("kind", ShardKind),
+        value_in("state", ShardState),
+        value_in("kind", ShardKind),
         CheckConstraint("(state = 'leased') = (lease_expires_at IS NOT NULL)", name="leased_has_lease"),
         # One descent gives a team's best shard, and the next team after it (queue_repository.py in server/evaluations).
         _partial("ix_shards_queue", "split_id", "team_id", "turn", "id", state=ShardState.QUEUED),

@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, String, Text, UniqueConstrai
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base, moment
-from server.models.competition import one_of
+from server.models.competition import value_in
 
 
 class ModelShardState(StrEnum):
@@ -24,7 +24,7 @@ class ModelShard(Base):
     __tablename__ = "model_shards"
     __table_args__ = (
         UniqueConstraint("split_id", "kind", "position"),
-        one_of("state", ModelShardState),
+        value_in("state", ModelShardState),
         CheckConstraint("(state = 'leased') = (lease_expires_at IS NOT NULL)", name="leased_has_lease"),
     )
 

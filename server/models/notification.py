@@ -8,7 +8,7 @@ from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, t
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base, new_id, now
-from server.models.competition import one_of
+from server.models.competition import value_in
 
 
 class Webhook(Base):
@@ -46,7 +46,7 @@ def _outbox(table: str) -> tuple[CheckConstraint, Index]:
     """Return what every table of outgoing messages has: a few states, and an index over what waits."""
     waiting = text("state = 'waiting'")
     due = Index(f"ix_{table}_due", "next_attempt_at", postgresql_where=waiting, sqlite_where=waiting)
-    return one_of("state", DeliveryState), due
+    return value_in("state", DeliveryState), due
 
 
 class Delivery(_Outgoing, Base):
@@ -61,7 +61,7 @@ class Delivery(_Outgoing, Base):
     payload: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
-class Mail(_Outgoing, Base):
+class QueuedEmail(_Outgoing, Base):
     """One e-mail to one address. What it said is forgotten once it is sent or given up: it may hold a secret link."""
 
     __tablename__ = "mails"

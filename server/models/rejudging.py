@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from lethe.competition.visibility import Visibility
 from server.db import Base, new_id, now
-from server.models.competition import one_of
+from server.models.competition import value_in
 
 
 class Announcement(Base):
@@ -33,7 +33,7 @@ class Rejudging(Base):
     """A set of evaluations made again beside the live ones, to be applied or discarded as one."""
 
     __tablename__ = "rejudgings"
-    __table_args__ = (one_of("state", RejudgingState), one_of("visibility", Visibility))
+    __table_args__ = (value_in("state", RejudgingState), value_in("visibility", Visibility))
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"), index=True)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from server.db import Base, new_id, now
 from server.logging import current_request_id
 from server.models.account import Account
-from server.models.competition import Competition, Team, one_of
+from server.models.competition import Competition, Team, value_in
 
 
 class Stage(StrEnum):
@@ -40,7 +40,7 @@ class Submission(Base):
         Index("ix_submissions_team_received", "team_id", "received_at"),
         Index("ix_submissions_competition_received", "competition_id", "received_at"),
         Index("ix_submissions_competition_stage", "competition_id", "stage"),
-        one_of("stage", Stage),
+        value_in("stage", Stage),
         CheckConstraint("fault IS NULL OR fault IN ('participant', 'organiser', 'host')", name="fault"),
         CheckConstraint("(stage = 'failed') = (error_class IS NOT NULL)", name="failed_is_named"),
     )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db import Base, moment, new_id, now
 from server.models.account import Account
-from server.models.competition import Competition, one_of
+from server.models.competition import Competition, value_in
 
 
 class WorkerState(StrEnum):
@@ -22,7 +22,7 @@ class Worker(Base):
     """One process that runs shards: what it said of itself, and which splits refuse it and why."""
 
     __tablename__ = "workers"
-    __table_args__ = (one_of("state", WorkerState),)
+    __table_args__ = (value_in("state", WorkerState),)
 
     name: Mapped[str] = mapped_column(String(120), primary_key=True)
     token_id: Mapped[str | None] = mapped_column(ForeignKey("worker_tokens.id", ondelete="CASCADE"), index=True)

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from server.config import Settings
 from server.db import Database
-from server.models.notification import Mail
+from server.models.notification import QueuedEmail
 from server.notifications import outbox, repository, smtp
 from server.notifications.smtp import OutgoingEmail
 
@@ -18,7 +18,7 @@ def is_due(database: Database, settings: Settings, *, at: datetime) -> bool:
     if not settings.smtp_host:
         return False
     with database.read() as session:
-        return repository.any_due(session, Mail, at)
+        return repository.any_due(session, QueuedEmail, at)
 
 
 def send(database: Database, settings: Settings, *, at: datetime) -> int:
@@ -30,15 +30,15 @@ def send(database: Database, settings: Settings, *, at: datetime) -> int:
     if not settings.smtp_host:
         return 0
     sent = 0
-    emails = outbox.take(database, Mail, _read, at=at, limit=AT_ONCE)
+    emails = outbox.take(database, QueuedEmail, _read, at=at, limit=AT_ONCE)
     for email, problem in smtp.send_all(settings, emails) if emails else ():
         if problem is None:
-            outbox.note_sent(database, Mail, email.mail_id)
+            outbox.note_sent(database, QueuedEmail, email.mail_id)
             sent += 1
         else:
             outbox.note_failure(
                 database,
-                Mail,
+                QueuedEmail,
                 email.mail_id,
                 attempt=email.attempt,
                 error=problem.text,
@@ -47,5 +47,5 @@ def send(database: Database, settings: Settings, *, at: datetime) -> int:
     return sent
 
 
-def _read(_session: Session, mail: Mail) -> OutgoingEmail:
+def _read(_session: Session, mail: QueuedEmail) -> OutgoingEmail:
     return OutgoingEmail(mail.id, mail.attempts + 1, mail.address, mail.subject, mail.body)

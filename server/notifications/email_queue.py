@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sqlalchemy.orm import Session
 
 from server.config import get_settings
-from server.models.notification import Mail
+from server.models.notification import QueuedEmail
 
 SUBJECT_LENGTH = 300
 
@@ -29,7 +29,7 @@ def queue_mails(session: Session, addresses: Iterable[str], *, subject: str, bod
     if not is_on():
         return 0
     line = " ".join(subject.split())[:SUBJECT_LENGTH]
-    mails = [Mail(address=address, subject=line, body=body) for address in addresses]
+    mails = [QueuedEmail(address=address, subject=line, body=body) for address in addresses]
     session.add_all(mails)
     return len(mails)
 

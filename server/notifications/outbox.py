@@ -9,13 +9,13 @@ import structlog
 from sqlalchemy.orm import Session
 
 from server.db import Database
-from server.models.notification import Delivery, DeliveryState, Mail
+from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.notifications import repository
 
 log = structlog.get_logger()
 
 RETRY_AFTER = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 360, 720))
-Row = TypeVar("Row", Delivery, Mail)
+Row = TypeVar("Row", Delivery, QueuedEmail)
 Attempt = TypeVar("Attempt")
 
 

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from server.conditional_update import changes_one_row
 from server.models.account import Account
 from server.models.competition import CompetitionOrganiser, Membership
-from server.models.notification import Delivery, DeliveryState, Mail, Webhook
+from server.models.notification import Delivery, DeliveryState, QueuedEmail, Webhook
 
-Outgoing = Delivery | Mail
-Row = TypeVar("Row", Delivery, Mail)
+Outgoing = Delivery | QueuedEmail
+Row = TypeVar("Row", Delivery, QueuedEmail)
 
 
 def any_due(session: Session, table: type[Outgoing], at: datetime) -> bool:
@@ -41,7 +41,7 @@ def take(session: Session, row: Outgoing, *, until: datetime) -> bool:
 
 def end(session: Session, table: type[Outgoing], row_id: str, *, state: DeliveryState, error: str) -> None:
     """Close a message for good. What a mail said is forgotten."""
-    values = {"state": state.value, "error": error} | ({"body": ""} if table is Mail else {})
+    values = {"state": state.value, "error": error} | ({"body": ""} if table is QueuedEmail else {})
     session.execute(update(table).where(table.id == row_id).values(**values))
 
 

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Depends, status
 
-from server.accounts.auth_dependencies import CurrentAccount, require_organiser_of
+from server.accounts.auth_dependencies import CurrentAccount, require_organiser_for
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.deps import SessionDep, SettingsDep
 from server.notifications import webhooks
@@ -12,7 +12,7 @@ from server.problem_details import problems
 router = APIRouter(
     prefix="/competitions/{slug}/webhooks",
     tags=["organisers"],
-    dependencies=[Depends(require_organiser_of)],
+    dependencies=[Depends(require_organiser_for)],
     responses=problems(401, 403, 404),
 )
 

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends, status
 
 from server.accounts import service as accounts
-from server.accounts.auth_dependencies import CurrentAccount, require_organiser_of
+from server.accounts.auth_dependencies import CurrentAccount, require_organiser_for
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.admin.schemas import WhyBody
 from server.deps import SessionDep
@@ -16,7 +16,7 @@ from server.rejudging.sets import Chosen
 router = APIRouter(
     prefix="/competitions/{slug}/rejudgings",
     tags=["organisers"],
-    dependencies=[Depends(require_organiser_of)],
+    dependencies=[Depends(require_organiser_for)],
     responses=problems(401, 403, 404),
 )
 

@@ -70,7 +70,7 @@ def start(
     competition = competition_repository.locked(session, competition.id)
     if repository.running(session, competition.id, visibility.value):
         raise Conflict(f"A re-judging on the {visibility} split runs already; apply or discard it first")
-    split = competitions.split_of(session, competition, visibility)
+    split = competitions.get_split(session, competition, visibility)
     submissions = repository.submissions(session, competition.id, split_id=split.id, chosen=chosen)
     if not submissions:
         raise Conflict("No submission that has ended is chosen")
@@ -93,7 +93,7 @@ def start(
 
 def how_many(session: Session, competition: Competition, *, visibility: Visibility, chosen: Chosen) -> int:
     """Return how many submissions `start` would queue."""
-    split = competitions.split_of(session, competition, visibility)
+    split = competitions.get_split(session, competition, visibility)
     return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from lethe.competition.visibility import Visibility
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
-from server.accounts.auth_dependencies import require_organiser_of
+from server.accounts.auth_dependencies import require_organiser_for
 from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
 from server.submission_analysis import service
@@ -16,7 +16,7 @@ from server.submission_analysis.service import EvaluatedSubmission
 router = APIRouter(
     prefix="/competitions/{slug}/submissions/{submission_id}",
     tags=["organisers"],
-    dependencies=[Depends(require_organiser_of)],
+    dependencies=[Depends(require_organiser_for)],
     responses=problems(401, 403, 404),
 )
 

@@ -39,7 +39,7 @@ def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int
 
 
 def _missing(session: Session, competition: Competition) -> list[Baseline]:
-    wanted = competitions.file_of(competition).report.baselines
+    wanted = competitions.stored_file(competition).report.baselines
     known = repository.baseline_messages(session, competition.id) if wanted else frozenset()
     return [baseline for baseline in wanted if baseline.label not in known]
 

@@ -46,7 +46,7 @@ class Quota:
 
 def of(session: Session, team: Team | None, *, limits: Limits, at: datetime) -> Quota:
     """Return the quota of `team`, or of one that has submitted nothing yet."""
-    midnight = day_of(at)
+    midnight = start_of_day(at)
     has_total = limits.submissions_total is not None
     return Quota(
         per_day=limits.submissions_per_day,
@@ -72,6 +72,6 @@ def check(quota: Quota, *, at: datetime) -> None:
 DAY = timedelta(days=1)
 
 
-def day_of(at: datetime) -> datetime:
+def start_of_day(at: datetime) -> datetime:
     """Return the beginning of the UTC day of `at`."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

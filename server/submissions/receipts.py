@@ -78,8 +78,8 @@ def _body(
 ) -> dict[str, Any]:
     evaluation = session.get_one(Evaluation, score.evaluation_id)
     split = session.get_one(Split, evaluation.split_id)
-    shards = [s for s in evaluation_repository.shards_of(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
-    attempts = evaluation_repository.attempts_of(session, [evaluation.id])
+    shards = [s for s in evaluation_repository.get_shards(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
+    attempts = evaluation_repository.get_attempts(session, [evaluation.id])
     return {
         "format": FORMAT,
         "competition": submission.competition.slug,
@@ -97,7 +97,7 @@ def _body(
         },
         "evaluation": {
             "id": evaluation.id,
-            "setup": competitions.file_of(submission.competition).metric.setup,
+            "setup": competitions.stored_file(submission.competition).metric.setup,
             "runs": evaluation.n_runs,
             "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
             "results": [_shard(shard) for shard in shards],
@@ -136,7 +136,7 @@ def _attempt(attempt: ShardAttempt, shard: Shard) -> dict[str, Any]:
 
 def _seeds(settings: Settings, submission: Submission, split: Split, *, runs: int) -> str:
     slug = submission.competition.slug
-    split_seed = competitions.file_of(submission.competition).splits.seed
+    split_seed = competitions.stored_file(submission.competition).splits.seed
     seeds: Sequence[int] = [run_seed(slug, split.visibility, split_seed=split_seed, run=run) for run in range(runs)]
     message = ",".join(str(seed) for seed in seeds).encode()
     return hmac.new(_derive(settings, b"lethe receipt seeds"), message, hashlib.sha256).hexdigest()

@@ -77,7 +77,7 @@ async def submit(
     """
     account, competition = await admission.run(_admit, database, credentials, slug)
     upload_rate.take(settings, account.id)
-    file = competitions.file_of(competition)
+    file = competitions.stored_file(competition)
     upload = await receive(request, limit_mib=file.limits.upload_mib)
     checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
     view, quota = await admission.run(_take, database, competition, account, checked)
@@ -91,7 +91,7 @@ def list_submissions(
     session: SessionDep, competition: VisibleCompetition, account: CurrentAccount, response: Response
 ) -> list[SubmissionOut]:
     """List your team's submissions, the newest first."""
-    response.headers.update(service.quota_of(session, competition, account, at=now()).headers())
+    response.headers.update(service.get_quota(session, competition, account, at=now()).headers())
     mine = service.list_own(session, competition, account)
     return [SubmissionOut.of(view) for view in service.view(session, mine)]
 
@@ -141,7 +141,7 @@ def download_code(submission: OwnSubmission, storage: StorageDep) -> Response:
     """Download the file as it was received."""
     name = f'attachment; filename="{submission.id}.{submission.kind}"'
     headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
-    return Response(service.code_of(storage, submission), media_type="application/octet-stream", headers=headers)
+    return Response(service.read_code(storage, submission), media_type="application/octet-stream", headers=headers)
 
 
 @router.get(
@@ -194,4 +194,4 @@ def _take(
 ) -> tuple[SubmissionView, Quota]:
     with database.write() as session:
         view = service.accept(session, competition, account, checked)
-        return view, service.quota_of(session, competition, account, at=checked.upload.received_at)
+        return view, service.get_quota(session, competition, account, at=checked.upload.received_at)

@@ -58,7 +58,7 @@ def check_may_submit(session: Session, competition: Competition, account: Accoun
     Asked before an upload is read; what decides is `accept`.
     """
     check_open(competition, at)
-    mine = quota_of(session, competition, account, at=at)
+    mine = get_quota(session, competition, account, at=at)
     quota.check(mine, at=at)
     return mine
 
@@ -86,7 +86,7 @@ def accept(session: Session, competition: Competition, account: Account, checked
     check_open(competition, upload.received_at)
     team = team_repository.locked(session, teams.ensure(session, competition, account).id)
     _check_team(team)
-    limits = competitions.file_of(competition).limits
+    limits = competitions.stored_file(competition).limits
     quota.check(quota.of(session, team, limits=limits, at=upload.received_at), at=upload.received_at)
     submission = enter(session, competition, team, account, checked)
     return view(session, [_whole(session, submission.id)])[0]
@@ -125,20 +125,20 @@ def enter(
         subject=submission.id,
         data={"team": team.id, "sha256": checked.content_sha256, "bytes": len(upload.data)},
     )
-    split = competitions.split_of(session, competition, Visibility.PUBLIC)
+    split = competitions.get_split(session, competition, Visibility.PUBLIC)
     evaluations.start(session, submission, split, smoke=True)
     session.flush()
     return submission
 
 
-def quota_of(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
+def get_quota(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
     """Return what the caller's team has left."""
-    return quota_of_team(session, competition, teams.team_of(session, competition, account), at=at)
+    return quota_of_team(session, competition, teams.get_team(session, competition, account), at=at)
 
 
 def quota_of_team(session: Session, competition: Competition, team: Team | None, *, at: datetime) -> Quota:
     """Return what a team has left, or one that has submitted nothing yet."""
-    return quota.of(session, team, limits=competitions.file_of(competition).limits, at=at)
+    return quota.of(session, team, limits=competitions.stored_file(competition).limits, at=at)
 
 
 def get_own(session: Session, submission_id: str, account: Account) -> Submission:
@@ -170,7 +170,7 @@ def of_competition(session: Session, competition: Competition, submission_id: st
 
 def list_own(session: Session, competition: Competition, account: Account) -> Sequence[Submission]:
     """Return the submissions of the caller's team, the newest first."""
-    return list_of_team(session, teams.team_of(session, competition, account))
+    return list_of_team(session, teams.get_team(session, competition, account))
 
 
 def list_of_team(session: Session, team: Team | None) -> Sequence[Submission]:
@@ -256,13 +256,13 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
 
 
 def _may_take_back(session: Session, submission: Submission) -> bool:
-    day = quota.day_of(now())
+    day = quota.start_of_day(now())
     taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + quota.DAY)
     competition = competition_repository.held(session, submission.competition_id)
-    return taken_back < competitions.file_of(competition).limits.submissions_per_day
+    return taken_back < competitions.stored_file(competition).limits.submissions_per_day
 
 
-def code_of(storage: Storage, submission: Submission) -> bytes:
+def read_code(storage: Storage, submission: Submission) -> bytes:
     """Return the file as it was received."""
     return storage.read_verified(content_key(submission.content_sha256), submission.content_sha256)
 
@@ -296,8 +296,8 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
     shown = {s.id: _shown(found[s.id], s) for s in submissions if s.id in found}
     on_ladder = [s for s in submissions if s.id in shown and boards.shows_ladder(s.competition)]
     for competition in {s.competition_id: s.competition for s in on_ladder}.values():
-        teams_of = {s.team_id for s in on_ladder if s.competition_id == competition.id}
-        for submission_id, rung in boards.ladder_scores(session, competition, list(teams_of)).items():
+        get_teams = {s.team_id for s in on_ladder if s.competition_id == competition.id}
+        for submission_id, rung in boards.ladder_scores(session, competition, list(get_teams)).items():
             if submission_id in shown:
                 shown[submission_id] = replace(
                     shown[submission_id], final_score=rung, interval_low=None, interval_high=None
@@ -306,7 +306,7 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
 
 
 def _shown(score: PublicScore | PrivateScore, submission: Submission) -> ShownScore:
-    show_intervals = competitions.file_of(submission.competition).metric.show_intervals
+    show_intervals = competitions.stored_file(submission.competition).metric.show_intervals
     return ShownScore(
         final_score=score.final_score,
         interval_low=score.interval_low if show_intervals else None,

@@ -154,7 +154,7 @@ def may_leave(session: Session, team: Team) -> bool:
 
 def _last_change(competition: Competition) -> datetime:
     """Return the end of changes: the file's, or the competition's where that came first."""
-    return min(competitions.file_of(competition).merge_deadline or competition.closes_at, competition.closes_at)
+    return min(competitions.stored_file(competition).merge_deadline or competition.closes_at, competition.closes_at)
 
 
 def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:
@@ -165,7 +165,7 @@ def _join(session: Session, competition: Competition, row: Invitation, *, accoun
         raise NotFound(UNUSABLE)
     if team.disqualified_at is not None:
         raise Conflict(f"The team {team.name!r} was disqualified")
-    limit = competitions.file_of(competition).limits.team_size
+    limit = competitions.stored_file(competition).limits.team_size
     if repository.size(session, team.id) >= limit:
         raise Conflict(f"The team is full: it has {limit} people")
     _give_up_present_team(session, competition, account, joining=team)
@@ -177,7 +177,7 @@ def _join(session: Session, competition: Competition, row: Invitation, *, accoun
 
 
 def _give_up_present_team(session: Session, competition: Competition, account: Account, *, joining: Team) -> None:
-    present = service.team_of(session, competition, account)
+    present = service.get_team(session, competition, account)
     if present is None:
         return
     if present.id == joining.id:

@@ -15,10 +15,10 @@ from server.models.account import Account
 from server.models.competition import Competition, Team
 from server.models.invitation import MergeRequest
 from server.submissions import repository as submission_repository
-from server.submissions.quota import DAY, day_of
+from server.submissions.quota import DAY, start_of_day
 from server.teams import repository
 from server.teams.joining import check_leader, check_may_grow
-from server.teams.service import keys_of, own_team
+from server.teams.service import key_pair, own_team
 
 
 def ask(session: Session, competition: Competition, *, into: str, actor: Account) -> MergeRequest:
@@ -26,7 +26,7 @@ def ask(session: Session, competition: Competition, *, into: str, actor: Account
     team = own_team(session, competition, actor)
     check_leader(team, actor)
     check_may_grow(competition, at=now())
-    other = repository.team_called(session, competition_id=competition.id, name_keys=keys_of(into))
+    other = repository.team_called(session, competition_id=competition.id, name_keys=key_pair(into))
     if other is None or other.merged_into_id is not None:
         raise NotFound(f"There is no team called {into!r}")
     if other.id == team.id:
@@ -86,7 +86,7 @@ UNKNOWN = "No such merge request"
 
 def check_fits(session: Session, competition: Competition, teams: tuple[Team, Team], *, at: datetime) -> None:
     """Raise Conflict unless the two together are small enough, and have sent no more than one team could have."""
-    limits = competitions.file_of(competition).limits
+    limits = competitions.stored_file(competition).limits
     if any(team.disqualified_at is not None for team in teams):
         raise Conflict("A disqualified team cannot merge")
     people = sum(repository.size(session, team.id) for team in teams)
@@ -99,7 +99,7 @@ def check_fits(session: Session, competition: Competition, teams: tuple[Team, Te
 
 
 def _allowed_so_far(competition: Competition, limits: Limits, *, at: datetime) -> int:
-    days = (day_of(at) - day_of(competition.opens_at)) // DAY + 1
+    days = (start_of_day(at) - start_of_day(competition.opens_at)) // DAY + 1
     by_day = max(0, days) * limits.submissions_per_day
     return by_day if limits.submissions_total is None else min(by_day, limits.submissions_total)
 

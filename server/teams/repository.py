@@ -14,7 +14,7 @@ from server.models.invitation import Invitation, MergeRequest
 from server.models.submission import Submission
 
 
-def team_of(session: Session, *, competition_id: str, account_id: str) -> Team | None:
+def get_team(session: Session, *, competition_id: str, account_id: str) -> Team | None:
     mine = Membership.competition_id == competition_id, Membership.account_id == account_id
     return session.scalar(select(Team).join(Membership, Membership.team_id == Team.id).where(*mine))
 

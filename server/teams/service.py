@@ -22,14 +22,14 @@ RENAMED_BY_TEAMS = frozenset(CompetitionState) - {"closed", "provisional", "fina
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
-def team_of(session: Session, competition: Competition, account: Account) -> Team | None:
+def get_team(session: Session, competition: Competition, account: Account) -> Team | None:
     """Return the team that `account` is in, or None."""
-    return repository.team_of(session, competition_id=competition.id, account_id=account.id)
+    return repository.get_team(session, competition_id=competition.id, account_id=account.id)
 
 
 def own_team(session: Session, competition: Competition, account: Account) -> Team:
     """Return the team that `account` is in. Raises NotFound."""
-    team = team_of(session, competition, account)
+    team = get_team(session, competition, account)
     if team is None:
         raise NotFound(f"You have no team in {competition.slug} yet; the first submission makes one")
     return team
@@ -52,7 +52,7 @@ def search(session: Session, competition: Competition, *, query: str = "") -> Se
 
 def get_by_name(session: Session, competition: Competition, name: str) -> Team:
     """Return the team of the competition with this name, in capitals or not. Raises NotFound."""
-    team = repository.team_called(session, competition_id=competition.id, name_keys=keys_of(name))
+    team = repository.team_called(session, competition_id=competition.id, name_keys=key_pair(name))
     if team is None:
         raise NotFound(f"{competition.slug} has no team called {name!r}")
     return team
@@ -66,10 +66,10 @@ def names(session: Session, team_ids: Sequence[str]) -> dict[str, str]:
 def create(session: Session, competition: Competition, account: Account, *, name: str) -> Team:
     """Make a team that `account` leads. Raises InvalidInput, or Conflict if the name or the person is taken."""
     name = checked_name(name)
-    if team_of(session, competition, account) is not None:
+    if get_team(session, competition, account) is not None:
         raise Conflict(f"You are in a team of {competition.slug} already; leave it first")
     taken = Violation("name", "is taken; choose another", name)
-    if repository.name_is_taken(session, competition_id=competition.id, name_keys=keys_of(name)):
+    if repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
         raise Conflict(f"There is a team called {name!r} already", violations=(taken,))
     _check_no_persons_name(session, name, own=[account])
     team = _add(session, competition, account, name=name)
@@ -81,11 +81,11 @@ def create(session: Session, competition: Competition, account: Account, *, name
 def ensure(session: Session, competition: Competition, account: Account) -> Team:
     """Return the team of `account`; alone in a new one, named like the person, if there is none."""
     for number in count(1):
-        team = team_of(session, competition, account)
+        team = get_team(session, competition, account)
         if team is not None:
             return team
         name = account.name if number == 1 else f"{account.name}-{number}"
-        if repository.name_is_taken(session, competition_id=competition.id, name_keys=keys_of(name)):
+        if repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
             continue
         team = _add(session, competition, account, name=name)
         if team is not None:
@@ -108,7 +108,7 @@ def add_baseline(session: Session, competition: Competition, organiser: Account,
     for number in count(1):
         ending = "" if number == 1 else f" ({number})"
         name = checked_name(label[: NAME_LENGTH - len(ending)] + ending)
-        if not repository.name_is_taken(session, competition_id=competition.id, name_keys=keys_of(name)):
+        if not repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
             team = _add(session, competition, organiser, name=name, is_baseline=True)
             if team is not None:
                 return team
@@ -141,7 +141,7 @@ def name_key(name: str) -> str:
     return look_alike_key(name)[:NAME_LENGTH]
 
 
-def keys_of(name: str) -> tuple[str, str]:
+def key_pair(name: str) -> tuple[str, str]:
     """Return the key of a name, and the one that earlier versions stored."""
     return name_key(name), unicodedata.normalize("NFKC", name).casefold()[:NAME_LENGTH]
 
@@ -157,7 +157,7 @@ def checked_name(name: str) -> str:
 
 def _check_no_persons_name(session: Session, name: str, *, own: Sequence[Account]) -> None:
     """Raise Conflict for the name of somebody who is not in the team: it would compete as them."""
-    person = repository.account_called(session, name_keys=keys_of(name))
+    person = repository.account_called(session, name_keys=key_pair(name))
     if person is not None and person.id not in {account.id for account in own}:
         taken = Violation("name", "is a person's name; choose another", name)
         raise Conflict(f"{name!r} is the name of a person who is not in the team", violations=(taken,))

@@ -124,7 +124,7 @@ def _page(
 ) -> Response:
     context: dict[str, Any] = {
         "account": viewer,
-        "tokens": tokens.list_of(session, viewer),
+        "tokens": tokens.list_account_tokens(session, viewer),
         "sessions": sessions.list_active(session, viewer),
         "this_session": digest(request.cookies.get(SESSION_COOKIE, "")),
         "wrong": wrong or {},

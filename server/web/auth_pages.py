@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import AppError, NotAllowed
 from server.accounts import rate_limit, sessions
 from server.accounts import service as accounts
-from server.accounts.client_address import client_of
+from server.accounts.client_address import get_client_address
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.models.account import Account
@@ -43,7 +43,9 @@ def log_in(
     """Check name and password, and start a session of this browser."""
     try:
         with database.read() as session:  # comparing a password takes a while: hold nothing that others wait for
-            account = accounts.authenticate(session, name=name.strip(), password=password, client=client_of(request))
+            account = accounts.authenticate(
+                session, name=name.strip(), password=password, client=get_client_address(request)
+            )
     except AppError as error:
         status = error.status if error.status == 429 else 422
         return page(request, "login.html", status=status, next=local_path(next), name=name, error=error)
@@ -74,7 +76,7 @@ def register(
     if not settings.open_registration:
         raise NotAllowed("Registration is closed on this server; ask an organiser for an account")
     try:
-        rate_limit.take_registration(settings.registrations_per_hour, client_of(request))
+        rate_limit.take_registration(settings.registrations_per_hour, get_client_address(request))
         account = accounts.register(session, name=name.strip(), password=password, email=email.strip() or None)
     except AppError as error:
         wrong = {violation.field: violation.message for violation in error.violations}

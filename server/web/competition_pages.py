@@ -33,7 +33,7 @@ def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) 
 
 @router.get("/competitions/{slug}")
 def overview_page(request: Request, session: SessionDep, place: PlaceDep) -> Response:
-    split = competitions.split_of(session, place.competition, Visibility.PUBLIC)
+    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
         "overview.html",
@@ -41,7 +41,7 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep) -> Res
         tab="overview",
         timeline=competition_timeline(place.file, place.competition),
         announcements=competition_edits.announcements(session, place.competition),
-        oracle=leaderboards.oracle_of(split),
+        oracle=leaderboards.get_oracle_score(split),
         n_forget=split.n_forget,
         run_limit_s=run_limit_s(place.file, split),
     )

@@ -80,15 +80,15 @@ class Place:
 
 def get_place(slug: str, session: SessionDep, viewer: ViewerDep) -> Place:
     """Return the competition in the address. Raises NotFound."""
-    return place_of(session, competitions.get(session, slug, account=viewer), viewer)
+    return find_place(session, competitions.get(session, slug, account=viewer), viewer)
 
 
-def place_of(session: Session, competition: Competition, viewer: Account | None) -> Place:
+def find_place(session: Session, competition: Competition, viewer: Account | None) -> Place:
     return Place(
         competition=competition,
-        file=competitions.file_of(competition),
+        file=competitions.stored_file(competition),
         is_organiser=competitions.is_organiser(session, competition, viewer),
-        team=teams.team_of(session, competition, viewer) if viewer else None,
+        team=teams.get_team(session, competition, viewer) if viewer else None,
     )
 
 

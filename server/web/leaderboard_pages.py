@@ -69,7 +69,7 @@ def leaderboard_page(
         leader=shown.leader,
         has_moves=moves is not None,
         has_intervals=shown.interval_scale is not None,
-        strip=leaderboard_view.make_strip(shown, shown.row_of(own_id) if own_id else None),
+        strip=leaderboard_view.make_strip(shown, shown.get_row(own_id) if own_id else None),
         pages=pages,
         page_number=page_number,
         page_url=page_url,
@@ -92,7 +92,7 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
     shown = leaderboards.board_for(session, place.competition, Visibility.PUBLIC, organiser=place.is_organiser)
     names = {row.entry.team_id: row.entry.team for row in shown.rows if row.rank and row.rank <= CHARTED_TEAMS}
     names = dict(list(names.items())[:CHARTED_TEAMS])
-    if place.team and shown.row_of(place.team.id):
+    if place.team and shown.get_row(place.team.id):
         names[place.team.id] = place.team.name
     best: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
 
 def _own(place: Place, board: Board) -> dict[str, Any]:
     """Return the reader's own line, and the address of the page that holds it."""
-    row = board.row_of(place.team.id) if place.team else None
+    row = board.get_row(place.team.id) if place.team else None
     if row is None or place.team is None:
         return {"own": None, "own_url": ""}
     number = leaderboard_view.page_with_team(board, place.team.id)

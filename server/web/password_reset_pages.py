@@ -7,7 +7,7 @@ from fastapi import BackgroundTasks, Form, Request, Response
 from lethe.errors import AppError, InvalidInput, NotFound
 from server.accounts import password_reset, rate_limit
 from server.accounts import service as accounts
-from server.accounts.client_address import client_of
+from server.accounts.client_address import get_client_address
 from server.admission import AdmissionDep
 from server.db import Database
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
@@ -38,7 +38,7 @@ def ask_for_link(
 ) -> Response:
     """Send a link if there is such an account. The answer is the same if not, and takes the same time."""
     try:
-        rate_limit.reset_requests.take(client_of(request))
+        rate_limit.reset_requests.take(get_client_address(request))
     except AppError as error:
         return page(
             request, "forgot.html", status=error.status, sends_mail=email_queue.is_on(), is_asked=False, error=error
@@ -52,7 +52,7 @@ def ask_for_link(
 def reset_page(request: Request, session: SessionDep, token: str = "") -> Response:
     """Ask for the new password, if the link works: looking at it changes nothing."""
     try:
-        account = password_reset.account_of(session, token)
+        account = password_reset.get_account(session, token)
     except NotFound as error:
         return _form(request, token, status=error.status, dead_because=error.detail)
     return _form(request, token, account=account.name)
@@ -64,7 +64,7 @@ def set_password(request: Request, database: DatabaseDep, *, token: Text = "", n
     name = ""
     try:
         with database.read() as session:  # hashing takes a while: who has no link that works does not get that far
-            name = password_reset.account_of(session, token).name
+            name = password_reset.get_account(session, token).name
         with database.write() as session:
             password_reset.use(session, token, password=new)
     except InvalidInput as error:

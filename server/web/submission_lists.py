@@ -79,7 +79,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         "views": views,
         "has_more": len(found) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
-        "oracle": leaderboards.oracle_of(competitions.split_of(session, competition, Visibility.PUBLIC)),
+        "oracle": leaderboards.get_oracle_score(competitions.get_split(session, competition, Visibility.PUBLIC)),
         "can_choose": can_choose(place),
         "is_revealed": is_revealed(competition),
         "is_ladder": leaderboards.shows_ladder(competition),

@@ -24,7 +24,7 @@ from server.web import sse
 from server.web.code_excerpt import ExcerptLine, excerpt, source_file
 from server.web.cookies import Flash
 from server.web.csrf import csrf_token
-from server.web.deps import MemberDep, PlaceDep, place_of, require_viewer
+from server.web.deps import MemberDep, PlaceDep, find_place, require_viewer
 from server.web.failure_messages import describe_failure
 from server.web.metric_view import metric_tables
 from server.web.organiser.code_view import highlighted_files
@@ -72,7 +72,7 @@ def submissions_events(
 
     def look() -> sse.Frame:
         with database.read() as session:
-            shown = listed(session, replace(place, team=teams.team_of(session, place.competition, viewer)), asked)
+            shown = listed(session, replace(place, team=teams.get_team(session, place.competition, viewer)), asked)
             html = render(request, "_submission_rows.html", csrf=lambda: token, **shown)
         return sse.Frame(html, is_last=not shown["in_progress"])
 
@@ -84,7 +84,7 @@ def submission_page(
     request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
 ) -> Response:
     context = _shown(session, storage, submission)
-    place = place_of(session, submission.competition, viewer)
+    place = find_place(session, submission.competition, viewer)
     return page(
         request,
         "submission.html",
@@ -106,7 +106,7 @@ def submission_progress(
     request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
 ) -> Response:
     """Send the live part of the page, for one that cannot listen."""
-    place = place_of(session, submission.competition, viewer)
+    place = find_place(session, submission.competition, viewer)
     is_last = submission.stage in ENDED
     return part(request, "_submission_live.html", is_last=is_last, place=place, **_shown(session, storage, submission))
 
@@ -120,7 +120,7 @@ def submission_events(
     def look() -> sse.Frame:
         with database.read() as session:
             current = submissions.get_own(session, submission.id, viewer)
-            place = place_of(session, current.competition, viewer)
+            place = find_place(session, current.competition, viewer)
             html = render(request, "_submission_live.html", place=place, **_shown(session, storage, current))
             return sse.Frame(html, current.stage in ENDED)
 
@@ -138,7 +138,7 @@ def cancel_submission(request: Request, session: SessionDep, viewer: MemberDep, 
 def download_code(storage: StorageDep, submission: OwnSubmission) -> Response:
     """Send the file as it was received."""
     name = f'attachment; filename="{submission.id}.{submission.kind}"'
-    code = submissions.code_of(storage, submission)
+    code = submissions.read_code(storage, submission)
     return Response(code, media_type="application/octet-stream", headers={"Content-Disposition": name})
 
 
@@ -150,7 +150,7 @@ def source_page(
     return page(
         request,
         "source.html",
-        place=place_of(session, submission.competition, viewer),
+        place=find_place(session, submission.competition, viewer),
         tab="submissions",
         s=submission,
         files=highlighted_files(storage, submission),
@@ -168,7 +168,7 @@ def receipt_page(
     split: Visibility = Visibility.PUBLIC,
 ) -> Response:
     """Show what a score was made of, for people to read."""
-    place = place_of(session, submission.competition, viewer)
+    place = find_place(session, submission.competition, viewer)
     receipt = receipts.issue(session, settings, submission, split, is_organiser=place.is_organiser)
     shown: dict[str, Any] = {
         "s": submission,
@@ -214,11 +214,11 @@ def choose_final(
 def _shown(session: Session, storage: Storage, submission: Submission) -> dict[str, Any]:
     """Return what the live part of a submission's page shows."""
     view = submissions.view(session, [submission])[0]
-    split = competitions.split_of(session, submission.competition, Visibility.PUBLIC)
+    split = competitions.get_split(session, submission.competition, Visibility.PUBLIC)
     failure = describe_failure(submission)
     return {
         "view": view,
-        "oracle": leaderboards.oracle_of(split),
+        "oracle": leaderboards.get_oracle_score(split),
         "steps": timeline_steps(view),
         "events": timeline_events(view),
         "failure": failure,
@@ -229,7 +229,7 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
 def _excerpt(storage: Storage, submission: Submission, *, file: str, line: int) -> tuple[ExcerptLine, ...]:
     if not line or submission.fault != Fault.PARTICIPANT.value:
         return ()
-    code = submissions.code_of(storage, submission)
+    code = submissions.read_code(storage, submission)
     return excerpt(source_file(code, kind=submission.kind, file=file), line)
 
 

@@ -32,7 +32,7 @@ from server.submissions.upload_check import MESSAGE_LENGTH, CheckedUpload, Uploa
 from server.web.code_excerpt import ExcerptLine, excerpt
 from server.web.cookies import SESSION_COOKIE, Flash
 from server.web.csrf import FIELD, check_origin, check_token
-from server.web.deps import MemberDep, Place, PlaceDep, place_of
+from server.web.deps import MemberDep, Place, PlaceDep, find_place
 from server.web.page_router import page_router
 from server.web.rendering import Reader, page, redirect
 
@@ -103,7 +103,7 @@ def _admit(database: Database, slug: str, request: Request) -> tuple[Account, Co
             raise NotAuthenticated("Log in to send a submission")
         request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
         competition = competitions.get(session, slug, account=viewer)
-        return viewer, competitions.file_of(competition)
+        return viewer, competitions.stored_file(competition)
 
 
 def _check_announced(request: Request, *, limit_mib: int) -> None:
@@ -147,7 +147,7 @@ def _refused(
     request: Request, database: Database, *, slug: str, viewer: Account, sent: Sent, error: AppError
 ) -> Response:
     with database.read() as session:
-        place = place_of(session, competitions.get(session, slug, account=viewer), viewer)
+        place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
         quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
         return _form(request, place, quota=quota, error=error, sent=sent, status=error.status)
 

@@ -81,7 +81,7 @@ def workers_with(session: Session, token_ids: Sequence[str]) -> Sequence[Worker]
     return session.scalars(mine.order_by(Worker.seen_at.desc(), Worker.name)).all()
 
 
-def tokens_of(session: Session, competition_id: str) -> Sequence[WorkerToken]:
+def get_tokens(session: Session, competition_id: str) -> Sequence[WorkerToken]:
     mine = WorkerToken.competition_id == competition_id, WorkerToken.revoked_at.is_(None)
     return session.scalars(select(WorkerToken).where(*mine).order_by(WorkerToken.created_at.desc())).all()
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Depends, status
 
-from server.accounts.auth_dependencies import CurrentAccount, require_organiser_of
+from server.accounts.auth_dependencies import CurrentAccount, require_organiser_for
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.deps import SessionDep
 from server.problem_details import problems
@@ -14,7 +14,7 @@ from server.workers.schemas import AttachedWorkerOut, IssuedWorkerTokenOut, NewW
 router = APIRouter(
     prefix="/competitions/{slug}",
     tags=["organisers"],
-    dependencies=[Depends(require_organiser_of)],
+    dependencies=[Depends(require_organiser_for)],
     responses=problems(401, 403, 404),
 )
 

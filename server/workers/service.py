@@ -37,4 +37,4 @@ def report(
 
 def attached(session: Session, competition: Competition) -> Sequence[Worker]:
     """Return the workers that came with a worker token of the competition that is not revoked."""
-    return repository.workers_with(session, [row.id for row in repository.tokens_of(session, competition.id)])
+    return repository.workers_with(session, [row.id for row in repository.get_tokens(session, competition.id)])

@@ -53,7 +53,7 @@ def issue(
 
 def of_competition(session: Session, competition: Competition) -> Sequence[WorkerToken]:
     """Return the competition's tokens that are not revoked, the newest first."""
-    return repository.tokens_of(session, competition.id)
+    return repository.get_tokens(session, competition.id)
 
 
 def revoke(session: Session, competition: Competition, token_id: str, *, actor: Account) -> int:

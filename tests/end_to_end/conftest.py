@@ -129,7 +129,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def end_of(client: LetheClient, submission: JsonObject, *, within_s: float = 120.0) -> JsonObject:
+def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float = 120.0) -> JsonObject:
     """Return the submission at its end."""
     deadline = time.monotonic() + within_s
     while True:

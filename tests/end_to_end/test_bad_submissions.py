@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lethe.client.api import ApiError, LetheClient
-from tests.end_to_end.conftest import Instance, end_of
+from tests.end_to_end.conftest import Instance, wait_for_end
 
 SIGNATURE = "def unlearning(net, retain, forget, val):\n"
 ONE_STEP = """
@@ -61,7 +61,7 @@ def test_failing_code_ends_in_its_named_error(client: LetheClient, tmp_path: Pat
     code, error_class, line = RUNS[case]
     path = tmp_path / "mine.py"
     path.write_text(code)
-    ended = end_of(client, client.submit("tiny", path))
+    ended = wait_for_end(client, client.submit("tiny", path))
     assert ended["stage"] == "failed"
     assert (ended["failure"]["fault"], ended["failure"]["error_class"]) == ("participant", error_class)
     assert ended["failure"]["message"]
@@ -76,7 +76,7 @@ def test_an_exception_in_a_later_run_names_run_and_line(client: LetheClient, tmp
         "import torch\n" + SIGNATURE + "    if len(retain.dataset) > 200 and torch.initial_seed() % 3 == 0:\n"
         "        raise RuntimeError('unlucky')\n"
     )
-    ended = end_of(client, client.submit("tiny", path))
+    ended = wait_for_end(client, client.submit("tiny", path))
     assert ended["stage"] == "failed"
     assert ended["failure"]["error_class"] == "exception"
     assert ended["failure"]["exception_type"] == "RuntimeError"
@@ -86,7 +86,7 @@ def test_an_exception_in_a_later_run_names_run_and_line(client: LetheClient, tmp
 def test_good_code_is_scored_after_all_of_that(client: LetheClient, tmp_path: Path) -> None:
     path = tmp_path / "good.py"
     path.write_text(ONE_STEP)
-    ended = end_of(client, client.submit("tiny", path))
+    ended = wait_for_end(client, client.submit("tiny", path))
     assert ended["stage"] == "scored", ended
     assert ended["score"] is not None
     board = client.leaderboard("tiny")

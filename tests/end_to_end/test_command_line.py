@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from lethe.client.api import ApiError, LetheClient
 from server.models.evaluation import PublicScore
-from tests.end_to_end.conftest import Instance, end_of, wait_until
+from tests.end_to_end.conftest import Instance, wait_for_end, wait_until
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -161,7 +161,7 @@ def scored(instance: Instance, folder: Path, seed: str) -> str:
     """Send code that draws noise, wait for its score, and keep its receipt."""
     client = instance.participant(f"replayed-{len(instance.clients)}")
     (folder / "noise.py").write_text(NOISE.format(seed=seed))
-    ended = end_of(client, client.submit("tiny", folder / "noise.py"))
+    ended = wait_for_end(client, client.submit("tiny", folder / "noise.py"))
     assert ended["stage"] == "scored"
     (folder / "receipt.json").write_text(json.dumps(client.get(f"/submissions/{ended['id']}/receipt")))
     return str(ended["id"])

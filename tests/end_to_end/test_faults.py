@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lethe.client.api import JsonObject, LetheClient
 from server.models.evaluation import PublicScore, ShardAttempt
-from tests.end_to_end.conftest import Instance, end_of, kill, wait_until
+from tests.end_to_end.conftest import Instance, kill, wait_for_end, wait_until
 from tests.end_to_end.test_bad_submissions import ONE_STEP
 
 SLOWER = ONE_STEP.replace("import torch\n", "import time, torch\n", 1).replace(
@@ -28,7 +28,7 @@ def send(client: LetheClient, folder: Path, code: str, name: str) -> JsonObject:
 
 def test_a_killed_worker_loses_nothing_and_changes_no_bit(instance: Instance, tmp_path: Path) -> None:
     client = instance.participant("steady")
-    undisturbed = end_of(client, send(client, tmp_path, SLOWER, "undisturbed"))
+    undisturbed = wait_for_end(client, send(client, tmp_path, SLOWER, "undisturbed"))
     assert undisturbed["stage"] == "scored", undisturbed
 
     disturbed = send(client, tmp_path, SLOWER + "\n# the same code in another file\n", "disturbed")
@@ -37,7 +37,7 @@ def test_a_killed_worker_loses_nothing_and_changes_no_bit(instance: Instance, tm
     assert victims
     for pid in victims:
         kill(pid)
-    ended = end_of(client, disturbed)
+    ended = wait_for_end(client, disturbed)
     assert ended["stage"] == "scored", ended
     with instance.database.read() as session:
         assert session.query(ShardAttempt).filter_by(outcome="lost").count() >= 1
@@ -49,6 +49,6 @@ def test_a_cancelled_submission_stops_and_its_worker_goes_on(instance: Instance,
     endless = send(client, tmp_path, SLOWER.replace("sleep(0.3)", "sleep(15)"), "endless")
     wait_until(lambda: client.submission(endless["id"])["stage"] in ("smoke", "running"))
     client.cancel(endless["id"])
-    assert end_of(client, endless)["stage"] == "cancelled"
-    good = end_of(client, send(client, tmp_path, ONE_STEP, "good"), within_s=60)
+    assert wait_for_end(client, endless)["stage"] == "cancelled"
+    good = wait_for_end(client, send(client, tmp_path, ONE_STEP, "good"), within_s=60)
     assert good["stage"] == "scored"

@@ -9,7 +9,7 @@ import pytest
 
 import examples
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from tests.end_to_end.conftest import Instance, end_of, open_instance
+from tests.end_to_end.conftest import Instance, open_instance, wait_for_end
 
 NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
 RUNS = 3
@@ -61,7 +61,7 @@ def client(instance: Instance) -> LetheClient:
 
 
 def scored(client: LetheClient, path: Path) -> JsonObject:
-    ended = end_of(client, client.submit("tiny", path), within_s=300)
+    ended = wait_for_end(client, client.submit("tiny", path), within_s=300)
     assert ended["stage"] == "scored", (ended["failure"], client.log(ended["id"]))
     return ended
 
@@ -108,7 +108,7 @@ def test_a_failing_notebook_names_its_cell(client: LetheClient, tmp_path: Path) 
     path = tmp_path / "fails.ipynb"
     cells = ["import torch", "x = 1\nraise OSError('no')\ntorch.save({}, 'x.pth')"]
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
-    failure = end_of(client, client.submit("tiny", path))["failure"]
+    failure = wait_for_end(client, client.submit("tiny", path))["failure"]
     assert (failure["error_class"], failure["file"], failure["line"]) == ("exception", "cell-02.py", 2)
 
 

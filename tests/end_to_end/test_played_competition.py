@@ -92,13 +92,13 @@ class Play:
     mail: MailServer
     people: dict[str, LetheClient]
     sent: list[Sent] = field(default_factory=list)
-    team_of: dict[str, str] = field(default_factory=lambda: {name: name for name in TEAMS})
+    get_team: dict[str, str] = field(default_factory=lambda: {name: name for name in TEAMS})
 
     def submit(self, name: str, kind: str, code: str) -> Sent:
         path = self.cluster.folder / f"{name}.py"
         path.write_text(code)
         taken = self.people[name].submit(SLUG, path)
-        self.sent.append(Sent(taken["id"], self.team_of[name], kind, datetime.fromisoformat(taken["received_at"])))
+        self.sent.append(Sent(taken["id"], self.get_team[name], kind, datetime.fromisoformat(taken["received_at"])))
         return self.sent[-1]
 
     def of(self, team: str) -> list[Sent]:
@@ -188,7 +188,7 @@ def ranked(best: dict[str, tuple[float, datetime]]) -> list[tuple[int, str, floa
     return [(1 + sum(score > best[team][0] for score, _at in best.values()), team, best[team][0]) for team in order]
 
 
-def best_of(sent: list[Sent], scores: dict[str, float]) -> dict[str, tuple[float, datetime]]:
+def best_time(sent: list[Sent], scores: dict[str, float]) -> dict[str, tuple[float, datetime]]:
     best: dict[str, tuple[float, datetime]] = {}
     for one in sorted(sent, key=lambda one: one.at):
         if one.id in scores and (one.team not in best or scores[one.id] > best[one.team][0]):
@@ -262,9 +262,9 @@ def teams_merge(play: Play) -> None:
     staying, leaving = (play.people[name] for name in TEAMS[10:])
     asked = leaving.post(f"/competitions/{SLUG}/team/merges", {"team": "team10"})
     staying.post(f"/competitions/{SLUG}/team/merges/{asked['id']}/agree")
-    play.team_of["team11"] = "team10"
+    play.get_team["team11"] = "team10"
     for one in play.sent:
-        one.team = play.team_of[one.team]
+        one.team = play.get_team[one.team]
     assert leaving.quota(SLUG)["remaining"] == 1, "four of five are sent together"
     play.submit("team11", "good", good(10, note="merged"))
     refused(429, play.submit, "team10", "weaker", weaker("one too many"))
@@ -293,7 +293,7 @@ def everything_received_ends(play: Play) -> None:
     for i in range(0, 10, 2):
         twins = [scores[play.of(TEAMS[i + k])[0].id] for k in (0, 1)]
         assert twins[0] == twins[1], "the same code has the same score, to the bit"
-    expected = ranked(best_of(play.sent, scores))
+    expected = ranked(best_time(play.sent, scores))
     assert [rank for rank, _team, _score in expected] != list(range(1, 12)), "some share a rank"
     play.shows("public", expected, play.people["team05"])
 
@@ -335,7 +335,7 @@ def finals_are_chosen_and_the_deadline_passes(play: Play) -> dict[str, list[str]
     assert datetime.fromisoformat(ended["finished_at"]) > end, "it ran on after the end, and counts"
 
     scores = public_scores(play)
-    play.shows("public", ranked(best_of(play.sent, scores)))
+    play.shows("public", ranked(best_time(play.sent, scores)))
     finals = {}
     for team in {one.team for one in play.sent}:
         scored = [one for one in play.of(team) if one.id in scores]
@@ -373,7 +373,7 @@ def private_rescoring(play: Play, finals: dict[str, list[str]]) -> None:
     private = play.private_scores()
     assert set(private) == {one for chosen in finals.values() for one in chosen}
     counting = [one for one in play.sent if one.id in private]
-    play.shows("private", ranked(best_of(counting, private)))
+    play.shows("private", ranked(best_time(counting, private)))
     for client in (play.people["team00"], play.anybody):
         assert "sealed" in refused(404, client.leaderboard, SLUG, board="private")
 
@@ -381,12 +381,12 @@ def private_rescoring(play: Play, finals: dict[str, list[str]]) -> None:
 def a_rejudging_mends_a_wrong_score(play: Play) -> None:
     """One public score is made wrong as a faulty scorer would have; scored again it is right, and only once applied."""
     scores = public_scores(play)
-    right = ranked(best_of(play.sent, scores))
+    right = ranked(best_time(play.sent, scores))
     victim = max(play.of("team10"), key=lambda one: scores[one.id])
     with play.cluster.database.write() as session:
         faulty = update(PublicScore).where(PublicScore.submission_id == victim.id)
         session.execute(faulty.values(final_score=PublicScore.final_score * 100))
-    wrong = ranked(best_of(play.sent, {**scores, victim.id: scores[victim.id] * 100}))
+    wrong = ranked(best_time(play.sent, {**scores, victim.id: scores[victim.id] * 100}))
     assert wrong[0][1] == "team10"
     play.shows("public", wrong)
 

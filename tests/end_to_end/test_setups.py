@@ -12,7 +12,7 @@ from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from server.models.evaluation import Shard, ShardKind
 from server.storage import Storage
-from tests.end_to_end.conftest import Instance, competition_toml, end_of, open_instance
+from tests.end_to_end.conftest import Instance, competition_toml, open_instance, wait_for_end
 
 RUNS = 5
 REUSE_N_N = '[metric]\nsetup = "reuse-n-n"\n'
@@ -55,7 +55,7 @@ def split_dir(instance: Instance) -> Path:
     return Storage(instance.settings.resolved_storage_url).local_folder("splits/tiny/public")
 
 
-def outputs_of(instance: Instance) -> ShardOutputs:
+def load_outputs(instance: Instance) -> ShardOutputs:
     """Return what the only submission's runs gave, in their order."""
     storage = Storage(instance.settings.resolved_storage_url)
     with instance.database.read() as session:
@@ -77,9 +77,9 @@ def test_a_net_returned_unchanged_gives_each_original_back(
 ) -> None:
     path = tmp_path / "unchanged.py"
     path.write_text("def unlearning(net, retain, forget, validation):\n    return net\n")
-    ended = end_of(client, client.submit("tiny", path))
+    ended = wait_for_end(client, client.submit("tiny", path))
     assert ended["stage"] == "scored", ended
-    originals, unlearned = read_outputs(split_dir, "originals"), outputs_of(instance)
+    originals, unlearned = read_outputs(split_dir, "originals"), load_outputs(instance)
     assert np.array_equal(unlearned.confidences, originals.confidences)
     assert np.array_equal(unlearned.test_accuracy, originals.test_accuracy)
     assert len(np.unique(unlearned.confidences[:, 0])) == RUNS

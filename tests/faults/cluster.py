@@ -117,7 +117,7 @@ class Cluster:
         path.write_text(text)
         return self.person(person).submit("tiny", path)
 
-    def end_of(
+    def wait_for_end(
         self, person: str, submission: JsonObject, *, within_s: float = 150.0, every_s: float = EVERY_S
     ) -> JsonObject:
         """Return the submission at its end."""

@@ -33,7 +33,7 @@ def undisturbed(shared_cluster: Cluster) -> Score:
     """The score of `code()` in a run in which nothing went wrong."""
     worker = shared_cluster.start_worker("undisturbed")
     submission = shared_cluster.submit("undisturbed", code())
-    ended = shared_cluster.end_of("undisturbed", submission)
+    ended = shared_cluster.wait_for_end("undisturbed", submission)
     if ended["stage"] != "scored":
         raise RuntimeError(f"the undisturbed run ended in {ended}")
     worker.stop()

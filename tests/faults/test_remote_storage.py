@@ -27,7 +27,7 @@ def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undistur
         wait_until(lambda: cluster.runs_done("far", submission) >= 1)
         asked = s3.faults.requests
         s3.faults.fail_next = 2  # while the results are stored: the worker tries again by itself
-        ended = cluster.end_of("far", submission)
+        ended = cluster.wait_for_end("far", submission)
         assert s3.faults.requests > asked + 2
     assert ended["stage"] == "scored", ended
     assert cluster.exact_score(submission) == undisturbed
@@ -55,7 +55,7 @@ def test_worker_killed_while_fetching_leaves_no_partial_file(
         assert not entries(cache)
         s3.faults.delay_s = 0.0
         cluster.start_worker("heir", **environment)
-        ended = cluster.end_of("fetching", submission)
+        ended = cluster.wait_for_end("fetching", submission)
     assert ended["stage"] == "scored", ended
     assert cluster.exact_score(submission) == undisturbed
     assert outcomes(cluster, submission)[0] == "lost"

@@ -67,7 +67,7 @@ def test_remote_worker_with_a_token_only_gives_the_same_bits(
     token = organiser.post(TOKENS, {"name": "afar"})
     worker = start_remote(cluster, token)
     submission = cluster.submit("far-away", code(note="afar"))
-    ended = cluster.end_of("far-away", submission)
+    ended = cluster.wait_for_end("far-away", submission)
     assert ended["stage"] == "scored", worker.log.read_text()
     assert cluster.exact_score(submission) == undisturbed
     assert {name.split("/")[0] for name, _ in attempts(cluster, submission)} == {token["id"]}
@@ -93,7 +93,7 @@ def test_revoked_in_a_run_it_ends_and_another_finishes(
     assert worker.wait(150)
     assert worker.exit_status == 1, worker.log.read_text()
     start_remote(cluster, other)
-    assert cluster.end_of("revoked-worker", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("revoked-worker", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     by_token = [(name.split("/")[0], outcome) for name, outcome in attempts(cluster, submission)]
     assert (revoked["id"], "given-back") in by_token
@@ -113,7 +113,7 @@ def test_asked_to_stop_it_gives_its_shard_back(
     assert worker.exit_status == 0, worker.log.read_text()
     assert attempts(cluster, submission)[-1][1] == "given-back"
     start_remote(cluster, token)
-    assert cluster.end_of("drained-afar", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("drained-afar", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     assert not any(outcome == "lost" for _, outcome in attempts(cluster, submission))
 

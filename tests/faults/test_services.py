@@ -25,7 +25,7 @@ from tests.faults.test_workers import counted, describe_failure, outcomes, stage
 
 
 def scored_like(cluster: Cluster, person: str, submission: dict[str, object], undisturbed: Score) -> None:
-    ended = cluster.end_of(person, submission)
+    ended = cluster.wait_for_end(person, submission)
     assert ended["stage"] == "scored", ended
     assert cluster.exact_score(submission) == undisturbed
     assert counted(cluster, person) == 1
@@ -104,6 +104,17 @@ def test_postgresql_restarted_under_running_work(cluster: Cluster, worker: Proce
     wait_until(cluster.answers)
     scored_like(cluster, "restarted", submission, undisturbed)
     assert worker.is_alive
+
+
+def test_acknowledged_upload_survives_the_crash_of_postgresql(cluster: Cluster) -> None:
+    submission = cluster.submit("crashed", code(note="crashed"))
+    cluster.postgres.crash()
+    cluster.postgres.start()
+    cluster.database.dispose()
+    wait_until(cluster.answers)
+    with cluster.database.read() as session:
+        assert session.get(Submission, submission["id"]) is not None
+    cluster.person("crashed").cancel(submission["id"])
 
 
 def test_doubled_and_reordered_messages_change_nothing(cluster: Cluster, undisturbed: Score) -> None:
@@ -196,7 +207,7 @@ def test_full_disk_ends_in_a_named_failure_without_quota(cluster: Cluster) -> No
     with full_disk(cluster.settings.scratch / "stage"):
         cluster.start_worker("full", LETHE_MAX_ATTEMPTS="2")
         submission = cluster.submit("full-for-ever", code(note="for ever"))
-        cluster.end_of("full-for-ever", submission)
+        cluster.wait_for_end("full-for-ever", submission)
     assert describe_failure(cluster, submission)[:2] == ("failed", "host")
     assert counted(cluster, "full-for-ever") == 0
 
@@ -207,6 +218,6 @@ def test_content_lost_from_storage_is_the_hosts_fault(cluster: Cluster) -> None:
         sha256 = session.get_one(Submission, submission["id"]).content_sha256
     (cluster.folder / "storage" / content_key(sha256)).unlink()
     cluster.start_worker("bereft", LETHE_MAX_ATTEMPTS="2")
-    cluster.end_of("gone", submission)
+    cluster.wait_for_end("gone", submission)
     assert describe_failure(cluster, submission)[:2] == ("failed", "host")
     assert counted(cluster, "gone") == 0

@@ -54,7 +54,7 @@ def _account(cluster: Cluster, person: str) -> str:
         return str(session.execute(text("SELECT id FROM accounts WHERE name = :name"), {"name": person}).scalar_one())
 
 
-def workers_of(cluster: Cluster, submission: JsonObject) -> set[str]:
+def get_workers(cluster: Cluster, submission: JsonObject) -> set[str]:
     """Return the names of the processes that have held a shard of the submission."""
     with cluster.database.read() as session:
         rows = session.execute(
@@ -93,7 +93,7 @@ def test_worker_killed_in_a_run_loses_nothing(
         wait_until(lambda: cluster.runs_done(person, submission) >= 1)
     worker.kill()
     cluster.start_worker("heir")
-    assert cluster.end_of(person, submission)["stage"] == "scored"
+    assert cluster.wait_for_end(person, submission)["stage"] == "scored"
     assert "lost" in outcomes(cluster, submission)
     assert cluster.exact_score(submission) == undisturbed
     assert counted(cluster, person) == 1
@@ -111,7 +111,7 @@ def test_worker_killed_while_it_closes_a_shard_loses_nothing(
         wait_until(lambda: waits_for_a_lock(cluster, "evaluations"))  # the runs have ended, and cannot be closed
         worker.kill()
     cluster.start_worker("heir")
-    assert cluster.end_of("killed-closing", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("killed-closing", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
 
 
@@ -125,7 +125,7 @@ def test_worker_killed_while_it_scores_gives_one_score(cluster: Cluster, worker:
         wait_until(lambda: waits_for_a_lock(cluster, "public_scores"))
         worker.kill()
     cluster.start_worker("heir")
-    assert cluster.end_of("killed-scoring", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("killed-scoring", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
 
 
@@ -142,7 +142,7 @@ def test_frozen_worker_that_wakes_after_its_lease_is_refused(
     wait_until(lambda: "lost" in outcomes(cluster, submission))
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
-    assert cluster.end_of("zombie", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("zombie", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     ends = outcomes(cluster, submission)
     assert ends.count("done") == 4, ends  # the smoke run and three shards, each once
@@ -157,7 +157,7 @@ def test_sandbox_ended_by_the_kernel_is_the_hosts_fault(cluster: Cluster, undist
     assert boxes
     for pid in boxes:
         os.kill(pid, signal.SIGKILL)
-    assert cluster.end_of("out-of-memory", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("out-of-memory", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     assert "given-back" in outcomes(cluster, submission)
     assert counted(cluster, "out-of-memory") == 1
@@ -219,11 +219,11 @@ def test_poisoned_submission_is_isolated_and_the_others_go_on(cluster: Cluster, 
 
     innocent = cluster.submit("innocent", code(note="innocent"))
     wait_until(kill_its_worker, within_s=150)
-    cluster.end_of("poisoner", poisoned)
+    cluster.wait_for_end("poisoner", poisoned)
     assert describe_failure(cluster, poisoned) == ("failed", "host", "worker-lost")
     assert len(killed) == 3
     assert counted(cluster, "poisoner") == 0
-    assert cluster.end_of("innocent", innocent)["stage"] == "scored"
+    assert cluster.wait_for_end("innocent", innocent)["stage"] == "scored"
     assert cluster.exact_score(innocent) == undisturbed
     assert worker.is_alive
 
@@ -239,7 +239,7 @@ def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, worker: 
     with cluster.database.read() as session:
         assert session.query(Shard).filter_by(state="leased").count() == 0
     cluster.start_worker("heir")
-    assert cluster.end_of("drained", submission)["stage"] == "scored"
+    assert cluster.wait_for_end("drained", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     assert "lost" not in outcomes(cluster, submission)
 
@@ -252,10 +252,10 @@ def test_worker_clocks_wrong_by_an_hour_change_nothing(cluster: Cluster, undistu
         people = [f"skewed-{turn}-{name}" for name in "ab"]
         submissions = [cluster.submit(person, code(pause=0.2, note=person)) for person in people]
         for person, submission in zip(people, submissions, strict=True):
-            assert cluster.end_of(person, submission)["stage"] == "scored"
+            assert cluster.wait_for_end(person, submission)["stage"] == "scored"
             assert cluster.exact_score(submission) == undisturbed
             assert set(outcomes(cluster, submission)) == {"done"}
-            used |= workers_of(cluster, submission)
+            used |= get_workers(cluster, submission)
         if len(used) == 2:
             return
     pytest.fail(f"only {used} took part")

@@ -12,7 +12,7 @@ from lethe.metrics.text.kolmogorov_smirnov import asymptotic_p_value, ks_distanc
 from lethe.metrics.text.membership_attacks import (
     attack_auc,
     min_k_scores,
-    privacy_leakage_of,
+    privacy_leakage_from_auc,
     relative_difference,
 )
 from lethe.metrics.text.memorized_tokens import exact_memorization_shares, extraction_strengths
@@ -155,7 +155,7 @@ def _open_unlearning(arrays: Arrays) -> Mapping[str, Any]:
         "truth_ratio_prob_mean": right_share(right, wrong, offset=OFFSET).mean(),
         "probability_w_options": option_probabilities(right, wrong, offset=OFFSET).mean(),
         "ks_pvalue": ks_p_value(1 / (ratios + OFFSET), 1 / (reference + OFFSET)),
-        "privleak_of_auc_0.81_ref_0.47": privacy_leakage_of(0.81, 0.47),
+        "privleak_of_auc_0.81_ref_0.47": privacy_leakage_from_auc(0.81, 0.47),
         "rel_diff": relative_difference(0.81, 0.47),
         "hm": harmonic_mean(arrays["nine"]),
         "prob": torch.exp(-loss / n_tokens).double().numpy(),

@@ -115,7 +115,7 @@ def canaries() -> Iterator[Callable[[], dict[str, object]]]:
             "bystander": bystander.poll(),
             "visitors": (_visitor(abstract), _visitor(service)),
             "sysctls": [_sysctl(name) for name in _SYSCTLS],
-            "groups": groups_of(os.getpid()),
+            "groups": process_groups(os.getpid()),
             "shared memory": sorted(path.name for path in Path("/dev/shm").glob("*lethe*")),
             "queues": sorted(path.name for path in Path("/dev/mqueue").glob("*lethe*")),
             "core dumps": sorted(Path.cwd().glob("core*")),
@@ -155,7 +155,7 @@ def _sysctl(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def groups_of(pid: int) -> list[str]:
+def process_groups(pid: int) -> list[str]:
     """Return the control groups that a process's sandboxes left; none, between two runs."""
     # os.walk, unlike glob, passes over folders that vanish meanwhile: another process's runs end at any time.
     prefix = f"lethe-sandbox-{pid}-"

@@ -22,7 +22,7 @@ def unlearning(net, retain, forget, validation):
 TELLING = ("split", "digits", "private", "public", "visible", "competition", "storage")
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def list_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -45,7 +45,7 @@ def test_mount_folders_have_neutral_names(tmp_path_factory: pytest.TempPathFacto
     assert len(own) >= 2, roots  # the data and the code
     assert not [root for root in own for word in TELLING if word in root.split(home.name)[1]]
     assert list(shown.iterdir()) == []
-    assert sorted(files_of(data_dir)) == sorted(path.name for path in data_dir.iterdir())
+    assert sorted(list_files(data_dir)) == sorted(path.name for path in data_dir.iterdir())
 
 
 def test_sandbox_without_zygote_restarts_it_on_the_same_view(split: Path, stage: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_views_of_a_killed_launcher_are_removed(split: Path, tmp_path: Path) -> 
         killed.wait()
     remove_left_views([tmp_path, tmp_path / "missing"])
     assert {path.stem for path in tmp_path.iterdir()} == {mine.folder.name}
-    assert files_of(mine.folder) == files_of(split)
+    assert list_files(mine.folder) == list_files(split)
     mine.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -87,7 +87,7 @@ def test_data_on_another_file_system_is_linked_there_or_copied(split: Path, tmp_
     try:
         assert beside.folder.parent == tmp_path
         assert copied.folder.parent == far
-        assert files_of(copied.folder) == files_of(beside.folder) == files_of(split)
+        assert list_files(copied.folder) == list_files(beside.folder) == list_files(split)
     finally:
         beside.close()
         copied.close()

@@ -17,7 +17,7 @@ from lethe.client.api import LetheClient
 from server.models.evaluation import Evaluation, PublicScore
 from server.models.submission import ENDED, Submission
 from tests.end_to_end.conftest import Instance, open_instance
-from tests.sandbox.hostile_suite import Attack, attacks, canaries, groups_of
+from tests.sandbox.hostile_suite import Attack, attacks, canaries, process_groups
 
 N = 2
 ALL_WITHIN_S = 900.0  # a quiet machine takes a minute
@@ -111,7 +111,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             ended = _sent(instance, client, [attack.path for attack in ATTACKS])
             after = host_state()
             good_after = _sent(instance, client, [good])[good.stem]
-            left = [name for pid in instance.workers() for name in groups_of(pid)]
+            left = [name for pid in instance.workers() for name in process_groups(pid)]
             yield Told(ended, good_before, good_after, before, after, left)
 
 

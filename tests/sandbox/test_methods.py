@@ -78,7 +78,7 @@ def run(visible: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     """Run a method with a seed; return the tensors that it left."""
     stage = tmp_path_factory.mktemp("methods-stage")
     with Launcher(SandboxSpec(data_dir=visible, stage_dir=stage, policy=POLICY)).start() as sandbox:
-        yield lambda method_id, seed: weights_of(run_in(sandbox, stage, method_id, seed))
+        yield lambda method_id, seed: read_weights(run_in(sandbox, stage, method_id, seed))
 
 
 def run_in(sandbox: Sandbox, stage: Path, method_id: str, seed: int) -> RunResult:
@@ -88,7 +88,7 @@ def run_in(sandbox: Sandbox, stage: Path, method_id: str, seed: int) -> RunResul
     return sandbox.run(RunRequest(code_dir=folder, entry_point=entry_point(entry), run=seed, seed=seed))
 
 
-def weights_of(result: RunResult) -> dict[str, torch.Tensor]:
+def read_weights(result: RunResult) -> dict[str, torch.Tensor]:
     assert result.weights is not None, (result.verdict, result.log.decode(errors="replace"))
     return load(result.weights)
 

@@ -49,14 +49,14 @@ def exposed() -> dict[str, set[str]]:
     for module in (http, of_workers):
         for metric in vars(module).values():
             if isinstance(metric, MetricWrapperBase):
-                found |= dict(series_of(metric))
+                found |= dict(list_series(metric))
     figures = Figures(0, 0, 0, {"cpu": 1}, 0, {("cpu", "active"): 1}, 0)
     for family in _Instance(figures).collect():
         found[family.name] = {label for sample in family.samples for label in sample.labels}
     return found
 
 
-def series_of(metric: MetricWrapperBase) -> Iterator[tuple[str, set[str]]]:
+def list_series(metric: MetricWrapperBase) -> Iterator[tuple[str, set[str]]]:
     labels = set(metric._labelnames)
     if isinstance(metric, Counter):
         yield f"{metric._name}_total", labels

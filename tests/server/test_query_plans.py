@@ -151,7 +151,7 @@ def account(session: Session) -> Account:
 
 
 def page_of_mine(session: Session, show: Show) -> object:
-    of, mine = competition(session), teams.team_of(session, competition(session), account(session))
+    of, mine = competition(session), teams.get_team(session, competition(session), account(session))
     return submissions.page_of_team(session, of, mine, show=show, final_ids=(), offset=0, limit=100)
 
 
@@ -164,7 +164,7 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "my submissions": lambda s: submissions.view(s, submissions.list_own(s, competition(s), account(s))),
     "a page of my submissions": lambda s: page_of_mine(s, Show.NEWEST),
     "my best submissions": lambda s: page_of_mine(s, Show.BEST),
-    "my quota": lambda s: submissions.quota_of(s, competition(s), account(s), at=now()),
+    "my quota": lambda s: submissions.get_quota(s, competition(s), account(s), at=now()),
     "the dashboard": lambda s: dashboard.get_dashboard(s, [competition(s)]),
     "the audit log of a competition": lambda s: audit.events(s, EventFilter(competition_id="c1")),
     "its next page": lambda s: audit.events(s, EventFilter(competition_id="c1"), before_id=20_000),

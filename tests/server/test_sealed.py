@@ -21,7 +21,7 @@ from server.main import create_app
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, PrivateScore
-from server.models.notification import Delivery, Mail
+from server.models.notification import Delivery, QueuedEmail
 from server.models.submission import Fault
 from server.notifications import webhooks
 from server.web import sse
@@ -143,7 +143,7 @@ def answers(server: Instance, callers: dict[str, dict[str, str]], names: dict[st
 def messages(server: Instance) -> list[str]:
     """Return all that people and programs are sent."""
     with server.database.read() as session:
-        mails = [f"{mail.address} {mail.subject} {mail.body}" for mail in session.scalars(select(Mail))]
+        mails = [f"{mail.address} {mail.subject} {mail.body}" for mail in session.scalars(select(QueuedEmail))]
         return mails + [str(delivery.payload) for delivery in session.scalars(select(Delivery))]
 
 

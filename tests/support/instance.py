@@ -87,7 +87,7 @@ class Instance:
         with self.database.write() as session:
             evaluation = self._current(session, submission_id, visibility)
             evaluation.state = EvaluationState.SCORING.value
-            for shard in evaluation_repository.shards_of(session, [evaluation.id]):
+            for shard in evaluation_repository.get_shards(session, [evaluation.id]):
                 shard.state, shard.runs_done = ShardState.DONE.value, shard.n_runs
             session.flush()
             record = ScoreRecord(
@@ -164,7 +164,7 @@ learning_rate = 0.1
 """
 
 
-def zip_of(files: dict[str, bytes]) -> bytes:
+def make_zip(files: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

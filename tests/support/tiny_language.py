@@ -47,7 +47,7 @@ def person(i: int) -> QuestionAnswer:
 PERSONS = tuple(person(i) for i in range(len(NAMES)))
 
 
-def tokens_of(question: QuestionAnswer, answer: str | None = None) -> TokenizedAnswer:
+def get_tokens(question: QuestionAnswer, answer: str | None = None) -> TokenizedAnswer:
     """Return the tokens of a person's question with its own or another answer."""
     return tokenize_answer(WordTokenizer(), question.question, answer or question.answer, context=CONTEXT)
 

@@ -59,7 +59,7 @@ class _Text(HTMLParser):
             self.parts.append(data)
 
 
-def text_of(html: str) -> str:
+def plain_text(html: str) -> str:
     """Return what a person reads on a page, with single spaces."""
     parser = _Text()
     parser.feed(html)

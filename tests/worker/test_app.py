@@ -7,7 +7,7 @@ import sys
 import redis
 
 from server.embedded.redis import RedisProcess
-from server.queue import CONTROL_QUEUE, Audience, ControlFirst, shard_queues
+from server.queue import CONTROL_QUEUE, ControlFirst, RoutingKey, shard_queues
 
 
 def queues(**environment: str) -> list[tuple[str, str, str]]:
@@ -57,8 +57,8 @@ def test_worker_with_competitions_reads_their_queues() -> None:
 
 
 def test_shard_is_told_of_in_its_competitions_queue_as_well() -> None:
-    assert shard_queues(Audience("cuda", "digits"), {"digits"}) == ["lethe.cuda", "lethe.cuda.digits"]
-    assert shard_queues(Audience(None, "faces"), {"digits"}) == ["lethe.cpu"]
+    assert shard_queues(RoutingKey("cuda", "digits"), {"digits"}) == ["lethe.cuda", "lethe.cuda.digits"]
+    assert shard_queues(RoutingKey(None, "faces"), {"digits"}) == ["lethe.cpu"]
 
 
 def test_no_message_reaches_two_queues() -> None:

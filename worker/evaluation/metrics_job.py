@@ -34,7 +34,7 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
         evaluation = session.get_one(Evaluation, evaluation_id)
         split = session.get_one(Split, evaluation.split_id)
         competition = session.get_one(Competition, split.competition_id)
-        shards = [s for s in evaluation_repository.shards_of(session, [evaluation_id]) if s.kind == ShardKind.RUNS]
+        shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS]
         work = ScoringWork(
             evaluation_id=evaluation_id,
             shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),

@@ -96,7 +96,7 @@ class KeptHere:
 def stored_score(database: Database, submission_id: str, visibility: Visibility) -> Stored:
     """Return what a submission was scored with on one split. Raises NotFound, or Conflict if there is no score."""
     with database.read() as session:
-        known = repository.evaluations_of(session, [submission_id], visibility=visibility.value)
+        known = repository.get_evaluations(session, [submission_id], visibility=visibility.value)
         evaluation = next((one for one in known if one.is_current), None)
         if evaluation is None:
             raise NotFound(f"Submission {submission_id!r} was not evaluated on the {visibility} split here")
@@ -109,7 +109,7 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
                 f"Submission {submission_id} is {evaluation.state} on the {visibility} split; it has no score"
             )
         found, submission, split, competition = lease_repository.context(session, evaluation.id)
-        runs = [shard for shard in repository.shards_of(session, [found.id]) if shard.kind == ShardKind.RUNS.value]
+        runs = [shard for shard in repository.get_shards(session, [found.id]) if shard.kind == ShardKind.RUNS.value]
 
         def given(shard: Shard) -> tuple[ClaimedShard, str, str]:
             claimed = leases.claimed_shard(shard, found, submission, split, competition)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lethe.evaluation.manifest import Manifest, require_whole
-from lethe.evaluation.original_models import place_of, read_original
+from lethe.evaluation.original_models import find_place, read_original
 from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
 from server.evaluations.leases import ClaimedShard
 from server.models.evaluation import ShardKind
@@ -26,7 +26,7 @@ def own_original(context: RunningContext, shard: ClaimedShard, split_dir: Path, 
         yield None
         return
     index = SetupPlan(setup, n_models=shard.competition.n_models).original_of_run(run)
-    name, position = place_of(_manifest(split_dir, shard.manifest_sha256), index)
+    name, position = find_place(_manifest(split_dir, shard.manifest_sha256), index)
     context.artefacts.split_file(shard, name)
     _check(split_dir, shard.manifest_sha256, name)
     path = context.stage_dir / f"{secrets.token_hex(8)}.safetensors"

@@ -27,7 +27,7 @@ from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.scoring_job import summary
-from worker.preparation.failure_reason import reason_of
+from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
 from worker.preparation.split_sync import SplitExchange
 from worker.preparation.starter_kit.build import store_kit
@@ -59,7 +59,7 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
         with context.database.write() as session:
             split_leases.fail(session, work, error.detail)
     except Exception as error:
-        _note(context, work, reason_of(error))
+        _note(context, work, get_reason(error))
         raise
     else:
         _store(context, work, exchange, made)

@@ -13,7 +13,7 @@ from lethe.preparation.step_cache import OnProgress, Progress
 from server.competitions import model_shard_leases
 from server.competitions.model_shard_leases import ShardWork
 from worker.context import WorkerContext
-from worker.preparation.failure_reason import reason_of
+from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
 from worker.preparation.prepare_split_job import open_split_exchange
 from worker.preparation.split_sync import SplitExchange
@@ -67,7 +67,7 @@ def _run(context: WorkerContext, work: ShardWork) -> str:
         context.database.retrying(lambda session: model_shard_leases.fail(session, work, detail))
         return "failed"
     except Exception as error:
-        reason = reason_of(error)
+        reason = get_reason(error)
         context.database.retrying(
             lambda session: model_shard_leases.give_back(session, work, reason=reason, max_attempts=limit)
         )

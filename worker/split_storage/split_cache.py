@@ -130,7 +130,7 @@ class SplitCache:
                         raise
         except OSError as error:
             raise HostFault(f"the cache in {self.folder} did not take {source.label}: {error}") from error
-        log.info("split fetched", split=source.label, bytes=_size_of(entry))
+        log.info("split fetched", split=source.label, bytes=_folder_size(entry))
 
     @contextmanager
     def _fresh_folder(self, name: str) -> Iterator[Path]:
@@ -154,7 +154,7 @@ class SplitCache:
     def _shrink(self) -> None:
         """Remove what was not used for longest until the rest is below the cap, but nothing that is in use."""
         entries = sorted((path for path in self.folder.iterdir() if _is_entry(path)), key=lambda p: p.stat().st_mtime)
-        sizes = {entry: _size_of(entry) for entry in entries}
+        sizes = {entry: _folder_size(entry) for entry in entries}
         excess = sum(sizes.values()) - self.cap_bytes
         for entry in entries:
             if excess <= 0:
@@ -197,7 +197,7 @@ def _is_entry(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(".")
 
 
-def _size_of(entry: Path) -> int:
+def _folder_size(entry: Path) -> int:
     return sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
 
 

@@ -62,7 +62,7 @@ def estimate(unlearning, *, runs=4, style="dict"):
         started = time.perf_counter()
         returned = unlearning(net, loaders.retain, loaders.forget, loaders.validation)
         seconds.append(time.perf_counter() - started)
-        outputs.append(outputs_of(returned if isinstance(returned, torch.nn.Module) else net, data))
+        outputs.append(load_outputs(returned if isinstance(returned, torch.nn.Module) else net, data))
     confidences, retain, validation = (np.stack(part) for part in zip(*outputs, strict=True))
     found = _score(confidences, retain, validation, about)
     run_s = statistics.median(seconds)
@@ -76,11 +76,11 @@ def estimate(unlearning, *, runs=4, style="dict"):
     )
 
 
-def outputs_of(net, data):
+def load_outputs(net, data):
     """Return a network's confidences on the forget set and its accuracies on retain and validation."""
     net = net.eval()
     with torch.inference_mode():
-        forget = logits_of(net, data.forget).numpy()
+        forget = compute_logits(net, data.forget).numpy()
         return (
             logit_scaled_confidences(forget, data.forget.stored.labels.numpy()),
             accuracy_of(net, data.retain),
@@ -88,13 +88,13 @@ def outputs_of(net, data):
         )
 
 
-def logits_of(net, dataset, batch_size=256):
+def compute_logits(net, dataset, batch_size=256):
     parts = torch.split(dataset.stored.images, batch_size)
     return torch.cat([net(to_inputs(part, dataset.network)).float() for part in parts])
 
 
 def accuracy_of(net, dataset):
-    return (logits_of(net, dataset).argmax(dim=1) == dataset.stored.labels).double().mean().item()
+    return (compute_logits(net, dataset).argmax(dim=1) == dataset.stored.labels).double().mean().item()
 
 
 def _score(confidences, retain, validation, about):

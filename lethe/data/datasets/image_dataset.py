@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lethe.data.errors import InvalidDataset
-from lethe.errors import violations_of
+from lethe.errors import list_violations
 
 Scale = float | list[float]
 
@@ -25,7 +25,7 @@ class Options(BaseModel):
         try:
             return cls.model_validate(dict(options))
         except ValidationError as error:
-            violations = violations_of(error)
+            violations = list_violations(error)
             lines = "; ".join(f"dataset.options.{v.field}: {v.message}" for v in violations)
             raise InvalidDataset(lines, violations=violations) from error
 

@@ -34,7 +34,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         real = retain["attention_mask"].bool()
-        kept = retain_kl(logits_of(net, retain)[real], logits_of(original, retain)[real])
+        kept = retain_kl(compute_logits(net, retain)[real], compute_logits(original, retain)[real])
         return ALPHA * kept - mean_loss(net, forget)
 
     train(net, loss, forget_loader, retain_loader)
@@ -59,7 +59,7 @@ def frozen_copy(net: nn.Module) -> nn.Module:
 
 def token_losses(net: nn.Module, batch: Batch) -> Tensor:
     """Return the cross-entropy of every token but the first, 0 where the label is -100: [n, length - 1]."""
-    return of_tokens(logits_of(net, batch), batch["labels"])
+    return of_tokens(compute_logits(net, batch), batch["labels"])
 
 
 def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def on_device(batch: Batch, net: nn.Module) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
-def logits_of(net: nn.Module, batch: Batch) -> Tensor:
+def compute_logits(net: nn.Module, batch: Batch) -> Tensor:
     """Return logits [n, length, vocabulary] of a network that returns them, or an object that holds them."""
     output = net(batch["input_ids"], batch["attention_mask"])
     logits: Tensor = getattr(output, "logits", output)

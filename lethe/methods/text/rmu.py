@@ -35,10 +35,10 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
     net.train()
-    blocks = blocks_of(net)
+    blocks = find_blocks(net)
     last = min(len(blocks) - 1, int(DEPTH * len(blocks)))
     train_only(net, [last_linear(block) for block in blocks[max(0, last - 2) : last + 1]])
-    kept_blocks = blocks_of(original)
+    kept_blocks = find_blocks(original)
     direction: list[Tensor] = []
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
@@ -55,7 +55,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.eval()
 
 
-def blocks_of(net: nn.Module) -> nn.ModuleList:
+def find_blocks(net: nn.Module) -> nn.ModuleList:
     """Return the network's blocks: its longest list of modules."""
     lists = [module for module in net.modules() if isinstance(module, nn.ModuleList)]
     if not lists:
@@ -138,7 +138,7 @@ def on_device(batch: Batch, net: nn.Module) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
-def logits_of(net: nn.Module, batch: Batch) -> Tensor:
+def compute_logits(net: nn.Module, batch: Batch) -> Tensor:
     """Return logits [n, length, vocabulary] of a network that returns them, or an object that holds them."""
     output = net(batch["input_ids"], batch["attention_mask"])
     logits: Tensor = getattr(output, "logits", output)

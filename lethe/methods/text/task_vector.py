@@ -50,7 +50,7 @@ def mean_loss(net: nn.Module, batch: Batch) -> Tensor:
 
 def token_losses(net: nn.Module, batch: Batch) -> Tensor:
     """Return the cross-entropy of every token but the first, 0 where the label is -100: [n, length - 1]."""
-    return of_tokens(logits_of(net, batch), batch["labels"])
+    return of_tokens(compute_logits(net, batch), batch["labels"])
 
 
 def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def on_device(batch: Batch, net: nn.Module) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
-def logits_of(net: nn.Module, batch: Batch) -> Tensor:
+def compute_logits(net: nn.Module, batch: Batch) -> Tensor:
     """Return logits [n, length, vocabulary] of a network that returns them, or an object that holds them."""
     output = net(batch["input_ids"], batch["attention_mask"])
     logits: Tensor = getattr(output, "logits", output)

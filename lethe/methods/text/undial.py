@@ -35,7 +35,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
-        distance = undial_loss(logits_of(net, forget), logits_of(original, forget), forget["labels"])
+        distance = undial_loss(compute_logits(net, forget), compute_logits(original, forget), forget["labels"])
         return distance + ALPHA * mean_loss(net, retain) if ALPHA else distance
 
     train(net, loss, forget_loader, retain_loader)
@@ -62,7 +62,7 @@ def frozen_copy(net: nn.Module) -> nn.Module:
 
 def token_losses(net: nn.Module, batch: Batch) -> Tensor:
     """Return the cross-entropy of every token but the first, 0 where the label is -100: [n, length - 1]."""
-    return of_tokens(logits_of(net, batch), batch["labels"])
+    return of_tokens(compute_logits(net, batch), batch["labels"])
 
 
 def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def on_device(batch: Batch, net: nn.Module) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
-def logits_of(net: nn.Module, batch: Batch) -> Tensor:
+def compute_logits(net: nn.Module, batch: Batch) -> Tensor:
     """Return logits [n, length, vocabulary] of a network that returns them, or an object that holds them."""
     output = net(batch["input_ids"], batch["attention_mask"])
     logits: Tensor = getattr(output, "logits", output)

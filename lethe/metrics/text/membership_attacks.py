@@ -82,7 +82,7 @@ def attack_auc(forget_scores: npt.ArrayLike, holdout_scores: npt.ArrayLike) -> f
     return float((ranks.sum() - holdout.size * (holdout.size + 1) / 2) / (forget.size * holdout.size))
 
 
-def privacy_leakage_of(auc: float, retrained_auc: float = 0.5) -> float:
+def privacy_leakage_from_auc(auc: float, retrained_auc: float = 0.5) -> float:
     """Return ((1 - auc) - (1 - ref)) / (1 - ref) in percent: 0 ideal, below: under-forgotten, above: over-forgotten.
 
     Source: Shi et al. 2025 (MUSE), as in open-unlearning, whose 1e-10 in the denominator is kept.

@@ -7,7 +7,7 @@ from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import require_same_models
 from lethe.metrics.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.result import MetricResult
-from lethe.metrics.text.membership_attacks import attack_auc, min_k_scores, privacy_leakage_of
+from lethe.metrics.text.membership_attacks import attack_auc, min_k_scores, privacy_leakage_from_auc
 
 
 class PrivacyLeakageParameters(Parameters):
@@ -49,7 +49,7 @@ def privacy_leakage(
             (retrained, retrained_holdout_token_log_probability),
         )
     )
-    per_run = np.array([privacy_leakage_of(*pair) for pair in zip(aucs, references, strict=True)])
+    per_run = np.array([privacy_leakage_from_auc(*pair) for pair in zip(aucs, references, strict=True)])
     table = {"auc": float(np.mean(aucs)), "retrained_auc": float(np.mean(references))}
     return MetricResult(float(per_run.mean()), per_run=per_run, table=table)
 

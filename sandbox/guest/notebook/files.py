@@ -126,7 +126,7 @@ class CheckpointTaker:
             chosen = choose(candidates, wanted=wanted)
             if len(chosen) < wanted:
                 raise RunFault("too-few-checkpoints")
-            write_all(self.frame_fd, encode_choice([self._slot_of(path) for path in chosen]))
+            write_all(self.frame_fd, encode_choice([self._slot_for(path) for path in chosen]))
 
     def _listed(self, members: Sequence[str]) -> list[Path]:
         """Return the files that the archive's members are, found by path and else by name."""
@@ -139,7 +139,7 @@ class CheckpointTaker:
             found.append(path if path in self.known or path.is_file() else by_name.get(path.name, path))
         return list(dict.fromkeys(found))
 
-    def _slot_of(self, path: Path) -> int:
+    def _slot_for(self, path: Path) -> int:
         known = self.known.get(path)
         if known is not None and known.slot >= 0 and (not path.exists() or known.stamp == _stamp(path)):
             return known.slot
@@ -188,7 +188,7 @@ class CheckpointTaker:
             wanted = TORCH_DTYPES[slot.dtype]
             if ref.dtype != wanted:
                 cast.add((ref.dtype, wanted))
-            pieces.append(_bytes_of(_cast(state.tensor(slot.name), wanted)))
+            pieces.append(_as_bytes(_cast(state.tensor(slot.name), wanted)))
         if len(state.refs) != len(self.layout.tensors):
             raise RunFault("wrong-weights", detail={"kind": "extra"})
         self._tell_cast(cast, path)
@@ -275,7 +275,7 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
-def _bytes_of(tensor: Tensor) -> memoryview:
+def _as_bytes(tensor: Tensor) -> memoryview:
     flat = tensor.contiguous().reshape(-1)
     return memoryview(flat.view(torch.uint8).numpy().data) if flat.numel() else memoryview(b"")
 
@@ -295,7 +295,7 @@ def hook_torch(taker: CheckpointTaker, watch: Watch) -> None:
     save, load = torch.save, torch.load
 
     def saving(obj: object, f: object, *arguments: object, **options: object) -> None:
-        path = _path_of(f)
+        path = _target_path(f)
         if path is None or os.getpid() != owner:
             save(obj, f, *arguments, **options)  # type: ignore[arg-type]
             return
@@ -307,7 +307,7 @@ def hook_torch(taker: CheckpointTaker, watch: Watch) -> None:
         taker.written(path)
 
     def loading(f: object, *arguments: object, **options: object) -> object:
-        path = _path_of(f)
+        path = _target_path(f)
         if path is not None:
             if taker.is_note(path):
                 raise RuntimeError(f"{path} was already evaluated and is no longer on the disk")
@@ -319,7 +319,7 @@ def hook_torch(taker: CheckpointTaker, watch: Watch) -> None:
     sys.modules["torch.serialization"].save = saving  # type: ignore[attr-defined]
 
 
-def _path_of(target: object) -> Path | None:
+def _target_path(target: object) -> Path | None:
     name = target if isinstance(target, str | os.PathLike) else getattr(target, "name", None)
     if not isinstance(name, str | os.PathLike):
         return None

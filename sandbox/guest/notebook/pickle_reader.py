@@ -76,11 +76,11 @@ def unpickle(source: IO[bytes]) -> Any:
             return machine.stack[-1]
         if opcode.name not in _KNOWN:  # before its argument is read, which could warn about its text or be large
             raise NotTorchFile(f"its description uses {opcode.name}, which torch.save does not")
-        machine.step(opcode.name, _argument_of(opcode, source))
+        machine.step(opcode.name, _read_argument(opcode, source))
     raise NotTorchFile("it is cut off")
 
 
-def _argument_of(opcode: pickletools.OpcodeInfo, source: IO[bytes]) -> Any:
+def _read_argument(opcode: pickletools.OpcodeInfo, source: IO[bytes]) -> Any:
     if opcode.name in _NAMING:
         return _read_name(source)
     return None if opcode.arg is None else opcode.arg.reader(source)
@@ -221,7 +221,7 @@ def _pushes(make: Callable[[], Any]) -> Callable[[_Machine, Any], None]:
     return lambda machine, _argument: machine.stack.append(make())
 
 
-def _tuple_of(count: int) -> Callable[[_Machine, Any], None]:
+def _make_tuple(count: int) -> Callable[[_Machine, Any], None]:
     return lambda machine, _argument: machine.stack.append(tuple(machine.take(count)))
 
 
@@ -244,9 +244,9 @@ _RULES: Mapping[str, Callable[[_Machine, Any], Any]] = {
     "LIST": lambda machine, _: machine.stack.append(machine.to_mark()),
     "FROZENSET": _something_to_mark,
     "DICT": _dict_to_mark,
-    "TUPLE1": _tuple_of(1),
-    "TUPLE2": _tuple_of(2),
-    "TUPLE3": _tuple_of(3),
+    "TUPLE1": _make_tuple(1),
+    "TUPLE2": _make_tuple(2),
+    "TUPLE3": _make_tuple(3),
     "SETITEM": lambda machine, _: _set_items(machine, machine.take(2)),
     "SETITEMS": lambda machine, _: _set_items(machine, machine.to_mark()),
     "APPEND": lambda machine, _: _append(machine, machine.take(1)),

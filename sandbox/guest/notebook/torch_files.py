@@ -64,15 +64,15 @@ def read_state_dict(content: Path | bytes) -> StateDict:
             start = source.read(4)
             source.seek(0)
             if start == _ZIP_START:
-                return _state_of(*_read_zip(source))
-            return _state_of(*_read_legacy(source))
+                return _read_state(*_read_zip(source))
+            return _read_state(*_read_legacy(source))
         except NotTorchFile:
             raise
         except _UNREADABLE as error:
             raise NotTorchFile(f"not a whole torch file: {error}") from error
 
 
-def _state_of(value: Any, storages: Mapping[str, bytearray]) -> StateDict:
+def _read_state(value: Any, storages: Mapping[str, bytearray]) -> StateDict:
     if not isinstance(value, dict):
         raise NotTorchFile("it holds no state_dict; save net.state_dict()")
     refs = {name: item for name, item in value.items() if isinstance(name, str) and isinstance(item, TensorRef)}

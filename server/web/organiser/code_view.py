@@ -18,7 +18,7 @@ def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[st
     """
     kind = submission.kind
     try:
-        data = submissions.code_of(storage, submission)
+        data = submissions.read_code(storage, submission)
         shown = parsing.run_if_free(
             "show_sources", data, kind=kind, filename=f"submission.{kind}", max_characters=LONGEST_CODE
         )

@@ -146,7 +146,7 @@ def _words(
     shown = {"error": None, "preview": None, "timeline": None, **context}
     return page(
         request,
-        "organise/words.html",
+        "organise/description.html",
         status=status,
         place=place,
         tab="control",

@@ -74,7 +74,7 @@ def act_on_team(
     name: Reason = "",
 ) -> Response:
     """Disqualify a team, restore it, or give it another name."""
-    team = moderation.team_of(session, place.competition, team_id)
+    team = moderation.get_team(session, place.competition, team_id)
     if act == "disqualify":
         moderation.disqualify_team(session, team, actor=viewer, reason=needed(reason))
     elif act == "restore":

@@ -126,7 +126,7 @@ def rejudging_page(
     progress = get_progress(session, row)
     running = row.state == RejudgingState.RUNNING
     found = _preview(database, place, row) if running and progress.is_complete else None
-    ended = None if running else _end_of(session, row)
+    ended = None if running else _get_end(session, row)
     changes = sorted(found.teams, key=_by_new_rank) if found else []
     return page(
         request,
@@ -295,7 +295,7 @@ def _moves(changes: Sequence[TeamChange]) -> dict[str, int]:
     }
 
 
-def _end_of(session: Session, row: Rejudging) -> AuditEvent | None:
+def _get_end(session: Session, row: Rejudging) -> AuditEvent | None:
     """Return the event of applying or discarding, which keeps what that changed."""
     wanted = EventFilter(competition_id=row.competition_id, action=f"rejudging.{row.state}", subject=row.id)
     return next(iter(audit.events(session, wanted, limit=1)), None)

@@ -30,7 +30,7 @@ def split_page(
         "organise/split.html",
         place=place,
         tab="control",
-        split=competitions.split_of(session, place.competition, visibility),
+        split=competitions.get_split(session, place.competition, visibility),
         report=report,
         shared=SHARED,
         most={name: max(counts.values(), default=0) for name, counts in report.classes.items()} if report else {},

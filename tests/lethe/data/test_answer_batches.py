@@ -5,12 +5,12 @@ import torch
 
 from lethe.data.answer_batches import AnswerDataset, answer_loader, pad_answers, tokenize_answer
 from lethe.data.text_errors import InvalidText
-from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, tokens_of
+from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, get_tokens
 
 
 def test_labels_are_the_answer_and_its_end() -> None:
-    tokenizer, answer = WordTokenizer(), tokens_of(PERSONS[0])
-    batch = pad_answers([answer, tokens_of(PERSONS[1], "Bo lives")], padding_id=1)
+    tokenizer, answer = WordTokenizer(), get_tokens(PERSONS[0])
+    batch = pad_answers([answer, get_tokens(PERSONS[1], "Bo lives")], padding_id=1)
     first = batch["labels"][0]
     assert tokenizer.decode(first[first != -100].tolist()) == PERSONS[0].answer
     assert first[-1] == tokenizer.end_id
@@ -19,7 +19,7 @@ def test_labels_are_the_answer_and_its_end() -> None:
 
 
 def test_padding_has_no_mask_and_no_label() -> None:
-    batch = pad_answers([tokens_of(PERSONS[0]), tokens_of(PERSONS[1], "Bo")], padding_id=1)
+    batch = pad_answers([get_tokens(PERSONS[0]), get_tokens(PERSONS[1], "Bo")], padding_id=1)
     assert batch["attention_mask"][1].tolist()[-3:] == [0, 0, 0]
     assert batch["labels"][1].tolist()[-3:] == [-100, -100, -100]
     assert batch["input_ids"][1].tolist()[-3:] == [1, 1, 1]
@@ -39,7 +39,7 @@ def test_answer_must_fit_the_context() -> None:
 
 
 def test_loader_repeats_with_its_seed() -> None:
-    dataset = AnswerDataset([tokens_of(person) for person in PERSONS])
+    dataset = AnswerDataset([get_tokens(person) for person in PERSONS])
     runs = [
         [batch["input_ids"].tolist() for batch in answer_loader(dataset, batch_size=3, padding_id=1, seed=seed)]
         for seed in (5, 5, 6)
@@ -50,8 +50,8 @@ def test_loader_repeats_with_its_seed() -> None:
 
 
 def test_loader_gives_refusals_beside_answers() -> None:
-    answers = [tokens_of(person) for person in PERSONS]
-    refusals = [tokens_of(person, REFUSAL) for person in PERSONS]
+    answers = [get_tokens(person) for person in PERSONS]
+    refusals = [get_tokens(person, REFUSAL) for person in PERSONS]
     batch = next(iter(answer_loader(AnswerDataset(answers, refusals), batch_size=4, padding_id=1)))
     labels = batch["idk_labels"][2]
     assert WordTokenizer().decode(labels[labels != -100].tolist()) == REFUSAL
@@ -60,4 +60,4 @@ def test_loader_gives_refusals_beside_answers() -> None:
 
 def test_refusals_must_be_one_each() -> None:
     with pytest.raises(InvalidText, match="1 refusals for 8 answers"):
-        AnswerDataset([tokens_of(person) for person in PERSONS], [tokens_of(PERSONS[0], REFUSAL)])
+        AnswerDataset([get_tokens(person) for person in PERSONS], [get_tokens(PERSONS[0], REFUSAL)])

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from lethe.competition.file import Training
 from lethe.data import image_batches
-from lethe.data.image_batches import ImageBatches, form_of, streamed
+from lethe.data.image_batches import ImageBatches, attack_form, streamed
 from lethe.device.precision import one_thread
 from lethe.training.trainer import TrainingJob
 from lethe.training.trainer_selection import train_in_turn
@@ -128,12 +128,12 @@ def test_batch_is_read_between_its_copy_and_the_next_one(
     images = torch.arange(40, dtype=torch.uint8).view(20, 2)
     parts = list(torch.randperm(20, generator=torch.Generator().manual_seed(1))[: sum(sizes)].split(sizes))
 
-    def inputs_of(chosen: Tensor) -> Tensor:
+    def select_inputs(chosen: Tensor) -> Tensor:
         inputs = torch.full(chosen.shape, -1.0)
         Machine.current.do(lambda: inputs.copy_(chosen))
         return inputs
 
-    read = list(streamed(images, parts, CUDA, inputs_of))
+    read = list(streamed(images, parts, CUDA, select_inputs))
     Machine.current.run()
     assert [inputs.tolist() for inputs in read] == [images[part].tolist() for part in parts]
 
@@ -200,7 +200,7 @@ def test_image_form_follows_from_available_gpu_memory(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (600, 4000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 900)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 500)
-    assert form_of(n_values, CUDA) == form
+    assert attack_form(n_values, CUDA) == form
 
 
 @pytest.mark.gpu

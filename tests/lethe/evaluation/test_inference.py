@@ -32,13 +32,13 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def weights_of(split: Path, change: float = 0.0) -> bytes:
+def read_weights(split: Path, change: float = 0.0) -> bytes:
     state = {name: value + change for name, value in load_original(split).items()}
     return safetensors.torch.save(state)
 
 
 def test_outputs_are_those_of_a_plain_pass(split: Path) -> None:
-    outputs = SplitEvaluator.load(split).evaluate(weights_of(split))
+    outputs = SplitEvaluator.load(split).evaluate(read_weights(split))
     network = read_json(split / "visible/network.json")
     net = build(network).eval()
     net.load_state_dict(load_original(split))
@@ -57,7 +57,7 @@ def test_outputs_are_those_of_a_plain_pass(split: Path) -> None:
 
 
 def test_accuracies_of_each_class_are_those_of_a_plain_count(split: Path) -> None:
-    outputs = SplitEvaluator.load(split).evaluate(weights_of(split))
+    outputs = SplitEvaluator.load(split).evaluate(read_weights(split))
     network = read_json(split / "visible/network.json")
     net = build(network).eval()
     net.load_state_dict(load_original(split))
@@ -84,23 +84,23 @@ def test_numbers_that_would_slow_a_pass_down_count_as_zero(split: Path) -> None:
 
 def test_bits_do_not_depend_on_threads_order_or_the_models_before(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
-    first = evaluator.evaluate(weights_of(split))
-    evaluator.evaluate(weights_of(split, change=0.1))
+    first = evaluator.evaluate(read_weights(split))
+    evaluator.evaluate(read_weights(split, change=0.1))
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        second = evaluator.evaluate(weights_of(split))
+        second = evaluator.evaluate(read_weights(split))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
-    fresh = SplitEvaluator.load(split).evaluate(weights_of(split))
+    fresh = SplitEvaluator.load(split).evaluate(read_weights(split))
     assert first.confidences.tobytes() == second.confidences.tobytes() == fresh.confidences.tobytes()
 
 
 def test_sets_too_large_to_keep_are_streamed_to_the_same_bits(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = SplitEvaluator.load(split).evaluate(weights_of(split))
+    kept = SplitEvaluator.load(split).evaluate(read_weights(split))
     monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 0)
-    streamed = SplitEvaluator.load(split).evaluate(weights_of(split))
+    streamed = SplitEvaluator.load(split).evaluate(read_weights(split))
     assert kept.confidences.tobytes() == streamed.confidences.tobytes()
     assert kept.retain_accuracy == streamed.retain_accuracy
 
@@ -186,7 +186,7 @@ def test_positions_that_a_run_made_up_are_not_looked_up(tmp_path: Path) -> None:
 
 def test_background_evaluation_gives_the_same_bits_in_order(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
-    weights = [weights_of(split, change=0.01 * number) for number in range(6)]
+    weights = [read_weights(split, change=0.01 * number) for number in range(6)]
     expected = [evaluator.evaluate(one).confidences.tobytes() for one in weights]
     with BackgroundEvaluator(evaluator, waiting=1) as background:
         futures = [background.submit(one) for one in weights]
@@ -227,7 +227,7 @@ def test_saturated_logits_stay_within_the_statistics_range(split: Path) -> None:
 
 def test_float32_pass_is_close_to_a_float64_pass(split: Path) -> None:
     evaluator = SplitEvaluator.load(split)
-    evaluator.evaluate(weights_of(split))
+    evaluator.evaluate(read_weights(split))
     net = build(evaluator.network).eval().double()
     net.load_state_dict(load_original(split))
     stored = StoredSet.read(split / "visible/forget.safetensors")
@@ -259,7 +259,7 @@ def test_bf16_uses_each_models_own_weights(split: Path) -> None:
     stored = StoredSet.read(split / "visible/forget.safetensors")
     evaluator = SplitEvaluator(network, dict.fromkeys(("forget", "retain", "test"), stored), precision="bf16")
     first = evaluator.evaluate_state(load_original(split))
-    second = evaluator.evaluate(weights_of(split, change=0.2))
+    second = evaluator.evaluate(read_weights(split, change=0.2))
     assert np.abs(first.confidences - second.confidences).max() > 0.01
 
 

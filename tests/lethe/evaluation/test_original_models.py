@@ -11,7 +11,7 @@ from lethe.data.errors import DamagedSplit, InvalidSplit, SplitNotPrepared
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
-from lethe.evaluation.original_models import ORIGINAL, place_of, read_original
+from lethe.evaluation.original_models import ORIGINAL, find_place, read_original
 from lethe.preparation import model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import Progress
@@ -33,7 +33,7 @@ def with_originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def original(split_dir: Path, index: int) -> bytes:
-    return read_original(split_dir, *place_of(Manifest.read(split_dir), index))
+    return read_original(split_dir, *find_place(Manifest.read(split_dir), index))
 
 
 def test_manifest_names_the_setup_and_hashes_the_originals(with_originals: Path, prepared: Path) -> None:
@@ -135,14 +135,14 @@ def test_a_shard_of_originals_is_refused_in_reuse_n_1(tmp_path: Path) -> None:
 
 def test_a_split_without_the_original_is_named(prepared: Path, with_originals: Path) -> None:
     with pytest.raises(SplitNotPrepared, match="prepared for setup reuse-n-1 and has no original model 0"):
-        place_of(Manifest.read(prepared), 0)
+        find_place(Manifest.read(prepared), 0)
     with pytest.raises(SplitNotPrepared, match="has no original model 5"):
-        place_of(Manifest.read(with_originals), 5)
+        find_place(Manifest.read(with_originals), 5)
 
 
 def test_a_file_of_models_cut_short_is_damage(with_originals: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(with_originals, tmp_path / "copy"))
-    path, position = place_of(Manifest.read(copy), 0)
+    path, position = find_place(Manifest.read(copy), 0)
     (copy / path).write_bytes((copy / path).read_bytes()[:-8])
     with pytest.raises(DamagedSplit, match="models-00000"):
         read_original(copy, path, position)

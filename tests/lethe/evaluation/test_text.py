@@ -14,16 +14,16 @@ from lethe.evaluation.language_model_weights import check_returned_weights
 from lethe.evaluation.text import confidences, question_arrays, stack_runs, token_arrays, tokenize_questions
 from lethe.networks.llama import Llama
 from lethe.training.causal_lm import FineTuning, fine_tune
-from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, tiny_network, tokens_of
+from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
 
-ANSWERS = [tokens_of(person, " ".join(["lives"] * (i % 3) + ["in", "Rome"])) for i, person in enumerate(PERSONS)]
+ANSWERS = [get_tokens(person, " ".join(["lives"] * (i % 3) + ["in", "Rome"])) for i, person in enumerate(PERSONS)]
 
 
 @pytest.fixture(scope="module")
 def learnt() -> Llama:
     network = tiny_network()
     recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
-    fine_tune(network, [tokens_of(person) for person in PERSONS], recipe, seed=0, padding_id=1)
+    fine_tune(network, [get_tokens(person) for person in PERSONS], recipe, seed=0, padding_id=1)
     return network.eval()
 
 
@@ -73,7 +73,7 @@ def test_gradient_norms_equal_the_loss_per_step(learnt: Llama) -> None:
         for parameter in network.parameters():
             parameter.sub_(step * parameter.grad / norms[0])
     assert (before - answer_losses(network, ANSWERS[:1], padding_id=1)[0]) / step == pytest.approx(norms[0], rel=0.05)
-    known = [tokens_of(person) for person in PERSONS]
+    known = [get_tokens(person) for person in PERSONS]
     assert gradient_norms(learnt, known, padding_id=1).max() < gradient_norms(tiny_network(), known, padding_id=1).min()
 
 
@@ -144,7 +144,7 @@ def test_questions_need_equal_numbers_of_wrong_answers() -> None:
 
 
 def test_confidence_is_higher_for_learnt_answers(learnt: Llama) -> None:
-    answers = [tokens_of(person) for person in PERSONS]
+    answers = [get_tokens(person) for person in PERSONS]
     known, unknown = (confidences(answer_losses(net, answers, padding_id=1)) for net in (learnt, tiny_network()))
     assert known.min() > 1 > unknown.max()
 

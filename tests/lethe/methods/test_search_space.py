@@ -4,7 +4,7 @@ import pytest
 
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Range
-from lethe.methods.search_space import grid_settings, random_settings, ranges_of
+from lethe.methods.search_space import grid_settings, random_settings, search_ranges
 
 RANGES = {
     "LR": Range("log", (1e-4, 1.0)),
@@ -41,4 +41,4 @@ def test_whole_numbers_are_not_tried_twice_on_a_fine_grid():
 
 def test_method_without_ranges_cannot_be_tuned():
     with pytest.raises(InvalidInput, match="original has no constant with a search range"):
-        ranges_of("original")
+        search_ranges("original")

@@ -8,12 +8,12 @@ from lethe.errors import InvalidInput
 from lethe.methods import tuning
 from lethe.methods.local_run import LocalRuns
 from lethe.methods.study import Study, Trial
-from lethe.methods.tuning import question_of, tune
+from lethe.methods.tuning import make_question, tune
 
 
 def question(split, **changed):
     given = {"objective": "score", "search": "random", "points": 2, "runs": 2, "seed": 0} | changed
-    return question_of("finetune", split, **given)
+    return make_question("finetune", split, **given)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(tuning, "_value", lambda objective, split_dir, models: float((models / "epochs").read_text()))
 
 
-def settings_of(study):
+def study_settings(study):
     return [trial.settings for trial in study.trials]
 
 
@@ -53,7 +53,7 @@ def test_search_that_is_taken_up_goes_on_as_one(split, quick, tmp_path):
     for budget_s in (3.0, 9.0):
         parts = tune(question(split), split, tmp_path / "parts.json", budget_s=budget_s)
     whole = tune(question(split), split, tmp_path / "whole.json", budget_s=9.0)
-    assert settings_of(parts) == settings_of(whole)
+    assert study_settings(parts) == study_settings(whole)
     assert Study.open(tmp_path / "parts.json", question(split)) == parts
 
 
@@ -64,7 +64,7 @@ def test_used_budget_runs_nothing_more(split, quick, tmp_path):
 
 def test_grid_ends_when_all_was_tried(split, quick, tmp_path):
     study = tune(question(split, search="grid"), split, tmp_path / "s.json", budget_s=1e9)
-    assert len(study.trials) == len({tuple(settings.values()) for settings in settings_of(study)}) == 8
+    assert len(study.trials) == len({tuple(settings.values()) for settings in study_settings(study)}) == 8
 
 
 def test_failed_trial_is_kept_and_never_the_best(split, quick, tmp_path):
@@ -113,4 +113,4 @@ def test_optuna_learns_from_the_study(split, quick, tmp_path):
     pytest.importorskip("optuna")
     study = tune(question(split, search="optuna"), split, tmp_path / "s.json", budget_s=60.0)
     assert study.best.value == 6.0
-    assert all(1e-5 <= settings["LR"] <= 1e-1 for settings in settings_of(study))
+    assert all(1e-5 <= settings["LR"] <= 1e-1 for settings in study_settings(study))

@@ -28,10 +28,10 @@ ORDERLESS = [metric_id for metric_id in COMPUTABLE if not draws_by_position(metr
 
 @cache
 def plain_value(metric_id: str) -> float:
-    return value_of(synthetic.inputs(), metric_id)
+    return metric_value(synthetic.inputs(), metric_id)
 
 
-def value_of(inputs: Inputs, metric_id: str) -> float:
+def metric_value(inputs: Inputs, metric_id: str) -> float:
     found = evaluate(inputs, [metric_id])[metric_id]
     assert found.result is not None, found.not_computed
     return found.result.value
@@ -77,7 +77,7 @@ def test_metric_is_the_same_twice(metric_id):
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_runs(metric_id, order):
     all_sides = {name: reordered(arrays, len(order), order) for name, arrays in synthetic.sides().items()}
-    changed = value_of(synthetic.inputs(**all_sides), metric_id)
+    changed = metric_value(synthetic.inputs(**all_sides), metric_id)
     assert changed == pytest.approx(plain_value(metric_id), rel=1e-12, abs=1e-12)
 
 
@@ -87,7 +87,7 @@ def test_metric_ignores_the_order_of_runs(metric_id, order):
 def test_metric_ignores_the_order_of_examples(metric_id, order):
     all_sides = {name: reordered(arrays, len(order), order) for name, arrays in synthetic.sides().items()}
     shared = reordered(synthetic.split_arrays(), len(order), order)
-    changed = value_of(Inputs(**all_sides, shared=shared), metric_id)
+    changed = metric_value(Inputs(**all_sides, shared=shared), metric_id)
     assert changed == pytest.approx(plain_value(metric_id), rel=1e-12, abs=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_metric_ignores_the_order_of_examples(metric_id, order):
 )
 def test_retrained_models_against_themselves_are_ideal(metric_id):
     same = synthetic.inputs(unlearned=synthetic.sides()["retrained"])
-    assert value_of(same, metric_id) == pytest.approx(metrics()[metric_id].ideal, abs=1e-12)
+    assert metric_value(same, metric_id) == pytest.approx(metrics()[metric_id].ideal, abs=1e-12)
 
 
 @pytest.mark.parametrize("metric_id", COMPUTABLE)

@@ -40,12 +40,12 @@ def test_three_runs_have_no_interval():
 def test_paired_sides_keep_the_same_models():
     kept = []
 
-    def metric_of(halves):
+    def compute_metric(halves):
         kept.append([half.tolist() for half in halves])
         return 0.0
 
     for paired in (True, False):
-        interval_of_models(0.0, metric_of, sizes=(9, 9), paired=paired, n_resamples=4, seed=0, bounds=WIDE)
+        interval_of_models(0.0, compute_metric, sizes=(9, 9), paired=paired, n_resamples=4, seed=0, bounds=WIDE)
     assert all(first == second for first, second in kept[:4])
     assert any(first != second for first, second in kept[4:])
 

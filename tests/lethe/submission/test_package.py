@@ -10,7 +10,7 @@ import pytest
 
 from lethe.errors import InvalidSubmission
 from lethe.submission.package import PackageLimits, load_package, read_zip
-from tests.support.instance import GOOD_CODE, zip_of
+from tests.support.instance import GOOD_CODE, make_zip
 
 
 def entry(name: str, *, mode: int = 0, content: bytes = b"x", **values: int) -> bytes:
@@ -40,13 +40,13 @@ def test_py_is_one_file() -> None:
 
 def test_zip_keeps_its_files() -> None:
     files = {"unlearning.py": GOOD_CODE, "lib/tools.py": b"A = 1\n", "data/table.npy": b"\x00\x01"}
-    package = load_package(zip_of(files), "code.zip")
+    package = load_package(make_zip(files), "code.zip")
     assert package.kind == "zip"
     assert package.files == files
 
 
 def test_zip_of_a_folder_stands_at_the_top() -> None:
-    package = load_package(zip_of({"mine/unlearning.py": GOOD_CODE, "mine/lib/a.py": b""}), "mine.zip")
+    package = load_package(make_zip({"mine/unlearning.py": GOOD_CODE, "mine/lib/a.py": b""}), "mine.zip")
     assert set(package.files) == {"unlearning.py", "lib/a.py"}
 
 
@@ -57,7 +57,7 @@ def test_zip_litter_of_archivers_is_left_out() -> None:
         ".DS_Store": b"",
         "__pycache__/a.pyc": b"",
     }
-    assert set(load_package(zip_of(files), "code.zip").files) == {"unlearning.py"}
+    assert set(load_package(make_zip(files), "code.zip").files) == {"unlearning.py"}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_zip_bomb_is_refused_by_ratio_without_unpacking() -> None:
 
 def test_zip_bomb_of_many_is_refused_by_its_sum() -> None:
     with pytest.raises(InvalidSubmission, match="unpacks to more than 1000 bytes"):
-        read_zip(zip_of({str(i): bytes(600) for i in range(3)}), limits=PackageLimits(unpacked_bytes=1000))
+        read_zip(make_zip({str(i): bytes(600) for i in range(3)}), limits=PackageLimits(unpacked_bytes=1000))
 
 
 def test_zip_that_lies_about_a_size_is_refused() -> None:
@@ -129,7 +129,7 @@ def test_zip_of_100_000_files_is_refused_before_they_are_listed() -> None:
 
 
 def test_zip_of_1001_files_is_refused() -> None:
-    assert "at most 1000 files" in refusal(zip_of({f"{i}.txt": b"" for i in range(1001)}))
+    assert "at most 1000 files" in refusal(make_zip({f"{i}.txt": b"" for i in range(1001)}))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -143,21 +143,21 @@ def test_zip_with_other_compression_is_refused(how: int) -> None:
 
 
 def test_zip_encrypted_is_refused() -> None:
-    data = bytearray(zip_of({"unlearning.py": GOOD_CODE}))
+    data = bytearray(make_zip({"unlearning.py": GOOD_CODE}))
     at = data.find(b"PK\x01\x02")
     data[at + 8] |= 1
     assert "encrypted" in refusal(bytes(data))
 
 
 def test_zip_damaged_is_refused() -> None:
-    data = bytearray(zip_of({"unlearning.py": GOOD_CODE * 50}))
+    data = bytearray(make_zip({"unlearning.py": GOOD_CODE * 50}))
     data[60] ^= 0xFF
     assert "not a whole zip archive" in refusal(bytes(data))
 
 
 @pytest.mark.parametrize("cut", [1, 30, 100])
 def test_zip_cut_off_is_refused(cut: int) -> None:
-    whole = zip_of({"unlearning.py": GOOD_CODE * 50, "b": b"x" * 100})
+    whole = make_zip({"unlearning.py": GOOD_CODE * 50, "b": b"x" * 100})
     assert "zip archive" in refusal(whole[:-cut])
 
 

@@ -16,7 +16,7 @@ from lethe.submission.package import Package, load_package
 from tests.lethe.submission.public_entries import PUBLIC_ENTRIES, PublicEntry
 
 
-def package_of(entry: PublicEntry) -> Package:
+def make_package(entry: PublicEntry) -> Package:
     content = entry.content
     if isinstance(content, str):
         return load_package(content.encode(), "entry.py")
@@ -44,7 +44,7 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildRuns]:
     save_file({"1.weight": torch.ones(3, 6), "1.bias": torch.zeros(3)}, folder / "original_model.safetensors")
     network = {"name": "mlp", "options": {"hidden": []}, "input_shape": [1, 2, 3], "n_classes": 3}
     (folder / "network.json").write_text(json.dumps(network | {"input_scale": 1.0, "input_shift": 0.0}))
-    any_entry = package_of(PUBLIC_ENTRIES[0]).entry_point
+    any_entry = make_package(PUBLIC_ENTRIES[0]).entry_point
     with ChildRuns(folder, folder, any_entry, wall_time_s=60.0) as started:
         yield started
 
@@ -53,7 +53,7 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildRuns]:
 def test_a_public_entry_writes_what_its_whole_top_level_says(
     entry: PublicEntry, child: ChildRuns, tmp_path: Path
 ) -> None:
-    package = package_of(entry)
+    package = make_package(entry)
     assert (package.entry_point.mode, package.entry_point.style) == ("function", entry.style)
     child._code_dir, child._entry = stage_files(package, tmp_path), package.entry_point  # one process for all of them
     result = child.run(PUBLIC_ENTRIES.index(entry), seed=1)

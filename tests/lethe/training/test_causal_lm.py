@@ -8,9 +8,9 @@ import torch
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.networks.lora import add_lora, merge_lora
 from lethe.training.causal_lm import FineTuning, epoch_batches, fine_tune
-from tests.support.tiny_language import PERSONS, tiny_network, tokens_of
+from tests.support.tiny_language import PERSONS, get_tokens, tiny_network
 
-ANSWERS = [tokens_of(person) for person in PERSONS]
+ANSWERS = [get_tokens(person) for person in PERSONS]
 
 
 @pytest.mark.parametrize("loss_on", ["answers", "all"])
@@ -47,7 +47,7 @@ def test_fine_tuning_trains_lora_alone() -> None:
 
 def test_epoch_holds_every_answer_once() -> None:
     generator = torch.Generator().manual_seed(0)
-    answers = [tokens_of(person, f"{' '.join(['lives'] * i)} in Rome") for i, person in enumerate(PERSONS)]
+    answers = [get_tokens(person, f"{' '.join(['lives'] * i)} in Rome") for i, person in enumerate(PERSONS)]
     batches = list(epoch_batches(answers, FineTuning(batch_size=3), generator, padding_id=1))
     seen = [tuple(row[mask == 1].tolist()) for b in batches for row, mask in zip(*list(b.values())[:2], strict=True)]
     assert sorted(seen) == sorted(answer.tokens for answer in answers)

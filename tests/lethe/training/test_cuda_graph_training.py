@@ -129,13 +129,13 @@ def test_fused_step_resumes_a_checkpoint_with_the_same_bits(tmp_path: Path, opti
 def test_an_epochs_batches_are_cut_on_the_models_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch that ends in a single image joins two batches, which is work on the device like any other."""
     cut_on: list[StandInStream | None] = []
-    batches_of = training.batches_of
+    split_batches = training.split_batches
 
     def cut(*arguments: Any) -> Any:
         cut_on.append(StandInStream.current)
-        return batches_of(*arguments)
+        return split_batches(*arguments)
 
-    monkeypatch.setattr(training, "batches_of", cut)
+    monkeypatch.setattr(training, "split_batches", cut)
     train_graphed(job("cpu", network="small_cnn", n_images=33, epochs=1), {0: 5})
     assert cut_on
     assert None not in cut_on

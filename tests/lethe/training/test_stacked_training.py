@@ -5,7 +5,7 @@ import torch
 
 from lethe.competition.file import Training
 from lethe.training.stacked_training import can_stack, train_stacked
-from lethe.training.trainer import TrainingJob, batches_of, train_model
+from lethe.training.trainer import TrainingJob, split_batches, train_model
 from lethe.training.trainer_selection import train_in_turn
 
 NETWORK = {"name": "mlp", "options": {"hidden": [6, 5]}, "input_shape": [1, 3, 3], "n_classes": 3, "input_scale": 0.01}
@@ -23,14 +23,14 @@ def job(network: dict[str, Any] = NETWORK, **recipe: Any) -> TrainingJob:
 
 
 def test_a_last_image_alone_joins_the_batch_before_it() -> None:
-    assert [len(batch) for batch in batches_of(torch.arange(49), 16)] == [16, 16, 17]
-    assert [batch.shape for batch in batches_of(torch.zeros(3, 33), 16)] == [(3, 16), (3, 17)]
-    assert [len(batch) for batch in batches_of(torch.arange(50), 16)] == [16, 16, 16, 2]
-    assert [len(batch) for batch in batches_of(torch.arange(3), 1)] == [1, 1, 1]
-    assert [len(batch) for batch in batches_of(torch.arange(1), 16)] == [1]
+    assert [len(batch) for batch in split_batches(torch.arange(49), 16)] == [16, 16, 17]
+    assert [batch.shape for batch in split_batches(torch.zeros(3, 33), 16)] == [(3, 16), (3, 17)]
+    assert [len(batch) for batch in split_batches(torch.arange(50), 16)] == [16, 16, 16, 2]
+    assert [len(batch) for batch in split_batches(torch.arange(3), 1)] == [1, 1, 1]
+    assert [len(batch) for batch in split_batches(torch.arange(1), 16)] == [1]
     for size in (1, 7, 16, 48, 49, 50, 64):
         trained = job(batch_size=size)
-        assert trained.steps_per_epoch == len(batches_of(torch.arange(50), size)), size
+        assert trained.steps_per_epoch == len(split_batches(torch.arange(50), size)), size
 
 
 def test_batch_norm_survives_an_epoch_ending_in_one_image() -> None:

@@ -7,7 +7,7 @@ import struct
 ATTACH_FILTER, ATTACH_REUSEPORT_FILTER = 26, 51
 
 
-def error_of(call, *arguments):
+def catch_error(call, *arguments):
     try:
         call(*arguments)
     except OSError as error:
@@ -20,9 +20,9 @@ def unlearning(net, retain, forget, validation):
     program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFF))  # let all pass
     described = struct.pack("HxxxxxxP", 1, ctypes.addressof(program))
     for option in (ATTACH_FILTER, ATTACH_REUSEPORT_FILTER):
-        if error_of(one.setsockopt, socket.SOL_SOCKET, option, described) != errno.ENOPROTOOPT:
+        if catch_error(one.setsockopt, socket.SOL_SOCKET, option, described) != errno.ENOPROTOOPT:
             raise AssertionError("breach")
     calls = [(one.send, b"x", socket.MSG_OOB), (one.sendmsg, [b"x"], [], socket.MSG_OOB)]
     calls += [(other.recv, 1, socket.MSG_OOB), (other.recvmsg, 1, 0, socket.MSG_OOB)]
-    if any(error_of(*call) != errno.EPERM for call in calls):
+    if any(catch_error(*call) != errno.EPERM for call in calls):
         raise AssertionError("breach")

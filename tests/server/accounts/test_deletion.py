@@ -12,7 +12,7 @@ from server.models.submission import Submission
 from server.teams import joining
 from server.teams import service as teams
 from tests.support.instance import PASSWORD, Instance
-from tests.support.web import Visitor, text_of
+from tests.support.web import Visitor, plain_text
 
 
 def delete(server: Instance, account: Account) -> Account:
@@ -22,7 +22,7 @@ def delete(server: Instance, account: Account) -> Account:
         return mine
 
 
-def team_of(server: Instance, account_id: str) -> Team:
+def get_team(server: Instance, account_id: str) -> Team:
     with server.database.read() as session:
         membership = session.scalars(select(Membership).where(Membership.account_id == account_id)).one()
         return session.get_one(Team, membership.team_id)
@@ -69,11 +69,11 @@ def test_a_team_goes_on_with_another_leader(server: Instance) -> None:
         joining.accept_link(session, competition, str(token), account=bob)
     server.submit(server.headers(ada))
     delete(server, ada)
-    left = team_of(server, bob.id)
+    left = get_team(server, bob.id)
     assert (left.name, left.leader_id) == ("Amnesia", bob.id)
-    assert team_of(server, ada.id).id == left.id, "who has used the quota stays in the team, without a name"
+    assert get_team(server, ada.id).id == left.id, "who has used the quota stays in the team, without a name"
     delete(server, bob)
-    assert team_of(server, bob.id).name.startswith("deleted account ")
+    assert get_team(server, bob.id).name.startswith("deleted account ")
 
 
 def test_who_has_not_submitted_leaves_the_team(server: Instance) -> None:
@@ -111,7 +111,7 @@ def test_the_api_and_the_page_ask_for_the_password(server: Instance) -> None:
     visitor.log_in("bob")
     refused = visitor.post("/account/delete", {"password": "not this one"}, page="/account")
     assert refused.status_code == 422
-    assert "is wrong" in text_of(refused.text)
+    assert "is wrong" in plain_text(refused.text)
     assert visitor.post("/account/delete", {"password": PASSWORD}, page="/account").status_code == 303
-    assert "Your account is deleted." in text_of(visitor.get("/").text)
+    assert "Your account is deleted." in plain_text(visitor.get("/").text)
     assert visitor.get("/account").status_code == 303

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from server.accounts import passwords, rate_limit
-from server.accounts.client_address import client_of
+from server.accounts.client_address import get_client_address
 from server.config import get_settings
 from server.main import create_app
 from tests.support.instance import PASSWORD, Instance
@@ -61,9 +61,13 @@ def request_from(address: str) -> Request:
 
 
 def test_client_with_ipv6_is_its_network() -> None:
-    assert client_of(request_from("2001:db8:1:2:3::4")) == client_of(request_from("2001:db8:1:2::5"))
-    assert client_of(request_from("2001:db8:1:3::4")) != client_of(request_from("2001:db8:1:2::4"))
-    assert client_of(request_from("::ffff:192.0.2.1")) == client_of(request_from("192.0.2.1")) == "192.0.2.1"
+    assert get_client_address(request_from("2001:db8:1:2:3::4")) == get_client_address(request_from("2001:db8:1:2::5"))
+    assert get_client_address(request_from("2001:db8:1:3::4")) != get_client_address(request_from("2001:db8:1:2::4"))
+    assert (
+        get_client_address(request_from("::ffff:192.0.2.1"))
+        == get_client_address(request_from("192.0.2.1"))
+        == "192.0.2.1"
+    )
 
 
 @pytest.mark.parametrize(("proxies", "believed"), [("", False), ("10.0.0.0/8, 192.0.2.7", False), ("testclient", True)])

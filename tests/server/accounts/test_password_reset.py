@@ -11,9 +11,9 @@ from server.accounts import password_reset, rate_limit
 from server.config import get_settings
 from server.db import now
 from server.models.account import Account, PasswordReset, Role
-from server.models.notification import Mail
+from server.models.notification import QueuedEmail
 from tests.support.instance import PASSWORD, Instance
-from tests.support.web import Visitor, text_of
+from tests.support.web import Visitor, plain_text
 
 NEW = "another long password"
 LINK = re.compile(r"http://\S+/reset\?token=([\w-]{20,})")
@@ -38,9 +38,9 @@ def person(server: Instance, name: str = "ada", email: str | None = "ada@example
     return account
 
 
-def mails(server: Instance) -> list[Mail]:
+def mails(server: Instance) -> list[QueuedEmail]:
     with server.database.read() as session:
-        return list(session.scalars(select(Mail)))
+        return list(session.scalars(select(QueuedEmail)))
 
 
 def issue(server: Instance, account: Account) -> str:
@@ -61,7 +61,7 @@ def test_a_link_comes_by_mail_and_sets_a_password(server: Instance, visitor: Vis
     (email,) = mails(server)
     assert email.address == "ada@example.org"
     token = LINK.search(email.body)[1]  # type: ignore[index]
-    assert "ada" in text_of(visitor.get("/reset", params={"token": token}).text)
+    assert "ada" in plain_text(visitor.get("/reset", params={"token": token}).text)
     page = f"/reset?token={token}"
     assert visitor.post("/reset", {"token": token, "new": "short"}, page=page).status_code == 422
     assert visitor.post("/reset", {"token": token, "new": NEW}, page=page).status_code == 303
@@ -104,7 +104,7 @@ def test_a_flood_of_requests_sends_three_links_and_is_then_refused(server: Insta
 
 def test_without_mail_the_page_names_another_way(server: Instance, visitor: Visitor) -> None:
     person(server)
-    assert "administrator" in text_of(visitor.get("/forgot").text)
+    assert "administrator" in plain_text(visitor.get("/forgot").text)
 
 
 def test_a_link_works_once_and_ends_every_log_in(server: Instance, visitor: Visitor) -> None:
@@ -127,13 +127,13 @@ def test_a_newer_link_ends_the_older_and_time_ends_both(server: Instance) -> Non
     account = person(server)
     older, newer = issue(server, account), issue(server, account)
     with server.database.read() as session:
-        assert password_reset.account_of(session, newer).id == account.id
+        assert password_reset.get_account(session, newer).id == account.id
         with pytest.raises(NotFound):
-            password_reset.account_of(session, older)
+            password_reset.get_account(session, older)
     with server.database.write() as session:
         session.execute(update(PasswordReset).values(expires_at=now() - timedelta(seconds=1)))
     with server.database.read() as session, pytest.raises(NotFound):
-        password_reset.account_of(session, newer)
+        password_reset.get_account(session, newer)
 
 
 def test_the_database_holds_no_link_that_works(server: Instance) -> None:

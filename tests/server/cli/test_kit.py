@@ -11,12 +11,12 @@ from lethe.methods.catalogue import method_source
 from lethe.methods.rendering import render
 from server.starter_kit.service import kit_key
 from tests.server.cli.conftest import URL, Run, answer, told
-from tests.support.instance import PASSWORD, Instance, zip_of
+from tests.support.instance import PASSWORD, Instance, make_zip
 
 
 def test_the_kit_lies_in_a_folder_of_its_own(server: Instance, lethe: Run) -> None:
     server.competition("digits")
-    server.storage.write(kit_key("digits"), zip_of({"digits/README.md": b"read me", "digits/data/kit.json": b"{}"}))
+    server.storage.write(kit_key("digits"), make_zip({"digits/README.md": b"read me", "digits/data/kit.json": b"{}"}))
     made = answer(lethe("init", "--json"))
     assert made["files"] == ["README.md", "data/kit.json"]
     assert json.loads(Path("digits/lethe.json").read_text()) == {"url": URL, "competition": "digits"}
@@ -30,14 +30,14 @@ def test_a_competition_without_a_kit_says_so(server: Instance, lethe: Run) -> No
 
 def test_a_hidden_competition_has_no_kit_for_strangers(server: Instance, lethe: Run) -> None:
     server.competition("secret", state="draft")
-    server.storage.write(kit_key("secret"), zip_of({"secret/a": b""}))
+    server.storage.write(kit_key("secret"), make_zip({"secret/a": b""}))
     assert "No competition is called 'secret'" in told(lethe("init", "-c", "secret"))
 
 
 @pytest.mark.parametrize("name", ["top/../../evil", "/etc/evil", "lone"])
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(HostFault, match=r"evil|lone"):
-        unpack_kit(zip_of({name: b"x"}), tmp_path / "kit")
+        unpack_kit(make_zip({name: b"x"}), tmp_path / "kit")
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -48,14 +48,14 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 def test_kit_begins_with_a_method(server: Instance, lethe: Run) -> None:
     server.competition("digits")
-    server.storage.write(kit_key("digits"), zip_of({"digits/submission.py": b"old", "digits/README.md": b""}))
+    server.storage.write(kit_key("digits"), make_zip({"digits/submission.py": b"old", "digits/README.md": b""}))
     assert answer(lethe("init", "--from", "scrub", "--json"))["files"] == ["README.md", "submission.py"]
     assert Path("digits/submission.py").read_text() == method_source("scrub")
 
 
 def test_kit_from_an_unknown_method_is_not_made(server: Instance, lethe: Run) -> None:
     server.competition("digits")
-    server.storage.write(kit_key("digits"), zip_of({"digits/submission.py": b"old"}))
+    server.storage.write(kit_key("digits"), make_zip({"digits/submission.py": b"old"}))
     assert "scrub" in told(lethe("init", "--from", "scrubb"))
     assert not Path("digits").exists()
 

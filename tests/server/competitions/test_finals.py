@@ -56,7 +56,7 @@ def finals(server: Instance) -> set[str]:
 def privately_queued(server: Instance) -> list[str]:
     with server.database.read() as session:
         competition = session.scalars(select(Competition)).one()
-        split = competitions.split_of(session, competition, PRIVATE)
+        split = competitions.get_split(session, competition, PRIVATE)
         return list(session.scalars(select(Evaluation.submission_id).where(Evaluation.split_id == split.id)))
 
 

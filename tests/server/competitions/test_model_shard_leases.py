@@ -60,7 +60,7 @@ def claimed(server: Instance, **options: float) -> ShardWork:
     return work
 
 
-def split_of(server: Instance, work: SplitWork) -> Split:
+def get_split(server: Instance, work: SplitWork) -> Split:
     with server.database.read() as session:
         return session.get_one(Split, work.split_id)
 
@@ -165,7 +165,7 @@ def test_last_failed_attempt_fails_the_preparation_with_reason(both: Instance, d
     claimed(both)
     claimed(both)
     assert sweep(both, later_s=61, max_attempts=1) >= 1
-    split = split_of(both, divided)
+    split = get_split(both, divided)
     assert split.state == SplitState.FAILED
     assert "retrained models 0 to 1: 1 attempts failed, the last one so: no heartbeat from w1" in split.error
     assert set(states(both)) == {ModelShardState.FAILED, ModelShardState.CANCELLED}
@@ -179,7 +179,7 @@ def test_a_host_that_cannot_make_a_shard_gives_it_back(both: Instance, divided: 
     assert again.shard == work.shard
     with both.database.write() as session:
         assert model_shard_leases.give_back(session, again, reason="disk full", max_attempts=2)
-    assert "2 attempts failed, the last one so: disk full" in split_of(both, divided).error
+    assert "2 attempts failed, the last one so: disk full" in get_split(both, divided).error
 
 
 def test_a_worker_that_stops_costs_no_attempt(both: Instance, divided: SplitWork) -> None:
@@ -196,7 +196,7 @@ def test_untrained_model_ends_all_shards_and_allows_a_retry(
     with both.database.write() as session:
         assert model_shard_leases.fail(session, work, "retrained model 2 reaches 0.1")
         assert not model_shard_leases.heartbeat(session, other, lease_s=60, models_done=1)
-    split = split_of(both, divided)
+    split = get_split(both, divided)
     assert (split.state, split.error) == (SplitState.FAILED, "retrained model 2 reaches 0.1")
     assert states(both) == [ModelShardState.CANCELLED, ModelShardState.FAILED, ModelShardState.CANCELLED]
     again = both.client.post("/api/v1/competitions/digits/prepare", headers=olga).json()
@@ -210,12 +210,12 @@ def test_untrained_model_ends_all_shards_and_allows_a_retry(
 def test_untaken_shards_name_the_kind_of_worker_needed(both: Instance, divided: SplitWork) -> None:
     assert claim(both, facts(device="cuda")) is None
     sweep(both, later_s=30)
-    assert split_of(both, divided).stage == "training 5 models in 3 parts"
+    assert get_split(both, divided).stage == "training 5 models in 3 parts"
     sweep(both, later_s=61)
-    assert split_of(both, divided).stage == "no cpu, torch 2.11 worker comes: start one, or prepare --any-device"
+    assert get_split(both, divided).stage == "no cpu, torch 2.11 worker comes: start one, or prepare --any-device"
     claimed(both, lease_s=600)
     sweep(both, later_s=61)
-    assert split_of(both, divided).stage == "training 5 models in 3 parts"
+    assert get_split(both, divided).stage == "training 5 models in 3 parts"
 
 
 def test_an_end_that_nobody_makes_waits_likewise(both: Instance, divided: SplitWork) -> None:
@@ -223,7 +223,7 @@ def test_an_end_that_nobody_makes_waits_likewise(both: Instance, divided: SplitW
         with both.database.write() as session:
             model_shard_leases.close(session, claimed(both))
     sweep(both, later_s=61)
-    assert split_of(both, divided).stage.startswith("no cpu, torch 2.11 worker comes")
+    assert get_split(both, divided).stage.startswith("no cpu, torch 2.11 worker comes")
 
 
 def test_any_device_lets_another_kind_restart(both: Instance, olga: dict[str, str], divided: SplitWork) -> None:
@@ -251,9 +251,9 @@ def test_check_of_a_ready_split_names_the_worker_needed(both: Instance, olga: di
     with both.database.write() as session:
         assert split_leases.claim(session, work.split_id, lease_s=60, device="cpu") is None
     sweep(both, later_s=30)
-    assert split_of(both, work).stage == "checking every file"
+    assert get_split(both, work).stage == "checking every file"
     sweep(both, later_s=61)
-    assert split_of(both, work).stage == "no cuda worker comes to check every file: start one"
+    assert get_split(both, work).stage == "no cuda worker comes to check every file: start one"
     with both.database.write() as session:
         assert not waiting.is_waiting(session.get_one(Split, work.split_id))
         checks = checklist(session, session.scalars(select(Competition)).one()).checks
@@ -262,7 +262,7 @@ def test_check_of_a_ready_split_names_the_worker_needed(both: Instance, olga: di
         assert again is not None
         assert split_leases.heartbeat(session, again, lease_s=60, stage="data", progress=0.0)
     sweep(both, later_s=61)
-    assert split_of(both, work).stage == "data"
+    assert get_split(both, work).stage == "data"
 
 
 def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, divided: SplitWork) -> None:

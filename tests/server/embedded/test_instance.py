@@ -20,7 +20,7 @@ with running(get_settings(), worker=False) as instance:
 """
 
 
-def processes_of(home: Path) -> set[int]:
+def find_processes(home: Path) -> set[int]:
     """Return the processes that name the folder in their arguments or environment, this one left out."""
     found = set()
     for folder in Path("/proc").iterdir():
@@ -41,10 +41,10 @@ def test_instance_that_is_ended_leaves_nothing_behind(tmp_path: Path, number: si
     with subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"http://")
-        assert len(processes_of(home)) >= 3, "itself, Redis and the web server"
+        assert len(find_processes(home)) >= 3, "itself, Redis and the web server"
         process.send_signal(number)
         process.wait(timeout=60)
     deadline = time.monotonic() + 30
-    while processes_of(home) and time.monotonic() < deadline:
+    while find_processes(home) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert processes_of(home) == set()
+    assert find_processes(home) == set()

@@ -50,7 +50,7 @@ def up(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(30)
 
 
-def worker_of(process: subprocess.Popen[bytes]) -> int:
+def find_worker(process: subprocess.Popen[bytes]) -> int:
     found = [pid for pid, command in descendants(process.pid) if "-m worker" in command]
     assert found
     return min(found)
@@ -62,7 +62,7 @@ def test_up_ignores_the_folder_and_notices_a_dead_worker(up: subprocess.Popen[by
     wait_for(tmp_path / "home" / "logs" / "worker.log", "", up)
     time.sleep(3)  # the worker imports what it needs; a stranger's module would have ended it
     assert up.poll() is None
-    os.kill(worker_of(up), signal.SIGKILL)
+    os.kill(find_worker(up), signal.SIGKILL)
     assert up.wait(30) == 1
     log = (tmp_path / "log").read_text()
     assert "the worker process ended (exit -9)" in log

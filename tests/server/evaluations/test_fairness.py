@@ -26,7 +26,7 @@ WORKERS = 10
 TEAMS = 100
 
 
-def team_of(database: Database, shard: ClaimedShard) -> str:
+def get_team(database: Database, shard: ClaimedShard) -> str:
     with database.read() as session:
         return session.get_one(Team, session.get_one(Shard, shard.shard_id).team_id).name
 
@@ -47,7 +47,7 @@ def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> 
     first_served: dict[str, int] = {}
     for turn in range(3 * TEAMS):
         shard = claim(database)
-        name = team_of(database, shard)
+        name = get_team(database, shard)
         first_served.setdefault(name, turn)
         served.append(name)
         busy.append(shard)

@@ -11,7 +11,7 @@ import pytest
 from sandbox.verdict import MESSAGES
 from server.db import Database
 from server.evaluations import leak_budget, leases, repository, rerun
-from server.evaluations.leak_budget import price_of
+from server.evaluations.leak_budget import estimate_price
 from server.evaluations.leases import Failure
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation
@@ -22,8 +22,8 @@ from server.teams import repository as teams
 from tests.server.evaluations.conftest import N, Submit, add_submission
 
 DETAIL_BITS = 14.0
-LEAST = price_of(detail_bits=0, n_runs=N).least
-WHOLE = price_of(detail_bits=DETAIL_BITS, n_runs=N).whole
+LEAST = estimate_price(detail_bits=0, n_runs=N).least
+WHOLE = estimate_price(detail_bits=DETAIL_BITS, n_runs=N).whole
 FAILURE = Failure(
     fault=Fault.PARTICIPANT,
     error_class="exception",

@@ -11,7 +11,7 @@ from server.evaluations.scores import ScoreRecord
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
-from server.queue import EVALUATE_SHARD, MOST_HINTS, SCORE_EVALUATION
+from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, SCORE_EVALUATION
 from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
 
 SCORE = ScoreRecord(final_score=0.1, forgetting_quality=0.1, retain_ratio=1.0, test_ratio=1.0, details={})
@@ -128,15 +128,15 @@ def test_score_is_requested_again_whatever_the_workers_clock(
 
 
 def test_many_missing_scores_are_asked_for_a_few_at_a_time(database: Database, submit: Submit, sent: list[str]) -> None:
-    for number in range(MOST_HINTS + 2):
+    for number in range(MOST_WAKE_UPS + 2):
         all_runs_done(database, submit(f"team-{number}"))
     sent.clear()
     with database.write() as session:
         assert (
             lease_reaper.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked
-            == MOST_HINTS
+            == MOST_WAKE_UPS
         )
-    assert sent == [SCORE_EVALUATION] * MOST_HINTS
+    assert sent == [SCORE_EVALUATION] * MOST_WAKE_UPS
 
 
 def test_unscorable_for_a_day_ends_in_a_refunded_failure(database: Database, submit: Submit, sent: list[str]) -> None:

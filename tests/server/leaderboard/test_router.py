@@ -9,7 +9,7 @@ from tests.support.scores import add_team, scored
 def seed(server: Instance, *, state: str = "open") -> None:
     competition = server.competition(state=state)
     with server.database.write() as session:
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
         public.oracle = {"final_score": 0.2}
         for name, score in (("ada", 0.1), ("bob", 0.1), ("cyd", 0.05)):
             scored(session, add_team(session, competition, name), public, score)

@@ -21,9 +21,9 @@ from tests.support.web import counted_queries
 ORACLE = 0.2
 
 
-def splits_of(session: Session, competition: Competition) -> tuple[Split, Split]:
-    public = competitions.split_of(session, competition, Visibility.PUBLIC)
-    private = competitions.split_of(session, competition, Visibility.PRIVATE)
+def get_splits(session: Session, competition: Competition) -> tuple[Split, Split]:
+    public = competitions.get_split(session, competition, Visibility.PUBLIC)
+    private = competitions.get_split(session, competition, Visibility.PRIVATE)
     for split in (public, private):
         split.oracle = {"final_score": ORACLE}
     return public, private
@@ -37,7 +37,7 @@ def names(session: Session, competition: Competition, viewer: Account | None = N
 def test_a_team_stands_with_its_best_score(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         ada, bob = add_team(session, competition, "ada"), add_team(session, competition, "bob")
         scored(session, ada, public, 0.05)
         scored(session, ada, public, 0.15)
@@ -57,7 +57,7 @@ def test_line_times_equal_the_submissions_to_the_microsecond(both: Instance, mic
     competition = both.competition()
     at = datetime(2030, 1, 2, 3, 4, 5, microsecond, tzinfo=UTC)
     with both.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         ada = add_team(session, competition, "ada")
         for hours, score in ((0, 0.1), (1, 0.01)):
             scored(session, ada, public, score).received_at = at + timedelta(hours=hours)
@@ -73,7 +73,7 @@ def test_line_times_equal_the_submissions_to_the_microsecond(both: Instance, mic
 def test_a_refunded_submission_counts_as_no_entry(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         for name, n_refunded in (("one", 1), ("both", 2)):
             team = add_team(session, competition, name)
             for place in range(2):
@@ -96,7 +96,7 @@ def test_an_unscored_team_is_not_on_the_board(both: Instance) -> None:
 def test_only_the_current_evaluation_counts(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         ada = add_team(session, competition, "ada")
         scored(session, ada, public, 0.19, is_current=False, scorer_version="0")
         scored(session, ada, public, 0.01)
@@ -107,7 +107,7 @@ def test_only_the_current_evaluation_counts(both: Instance) -> None:
 def test_a_disqualified_submission_does_not_count(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         ada = add_team(session, competition, "ada")
         scored(session, ada, public, 0.19).disqualified_at = now()
         scored(session, ada, public, 0.01)
@@ -120,7 +120,7 @@ def test_a_disqualified_team_is_shown_to_organisers_only(server: Instance) -> No
     olga = server.account("olga", Role.ORGANISER)
     competition = server.competition(organiser=olga)
     with server.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         for name, score in (("cheat", 0.19), ("honest", 0.1)):
             scored(session, add_team(session, competition, name), public, score)
         session.flush()
@@ -137,7 +137,7 @@ def test_a_disqualified_team_is_shown_to_organisers_only(server: Instance) -> No
 def test_a_baseline_takes_no_rank(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
-        public, _ = splits_of(session, competition)
+        public, _ = get_splits(session, competition)
         scored(session, add_team(session, competition, "host", is_baseline=True), public, 0.12)
         scored(session, add_team(session, competition, "ada"), public, 0.1)
         rows = service.whole_board(session, competition, Visibility.PUBLIC).rows
@@ -168,7 +168,7 @@ def test_an_organiser_sees_the_private_board_once_it_is_computed(server: Instanc
 def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> None:
     competition = server.competition(state="final")
     with server.database.write() as session:
-        _, private = splits_of(session, competition)
+        _, private = get_splits(session, competition)
         scored(session, add_team(session, competition, "ada"), private, 0.1)
     with server.database.read() as session:
         board = service.board(session, competition, Visibility.PRIVATE, viewer=None)
@@ -178,7 +178,7 @@ def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> 
 def test_excluded_finals_are_not_on_the_private_board(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
-        _, private = splits_of(session, competition)
+        _, private = get_splits(session, competition)
         teams = [add_team(session, competition, name) for name in ("final", "unchosen", "excluded")]
         entries = [scored(session, team, private, 0.1) for team in teams]
         entries[1].selected = False
@@ -194,7 +194,7 @@ def test_intervals_are_shown_where_the_organiser_says_so(server: Instance) -> No
     intervals = []
     with server.database.write() as session:
         for number, competition in enumerate((shown, hidden)):
-            public, _ = splits_of(session, competition)
+            public, _ = get_splits(session, competition)
             scored(session, add_team(session, competition, f"ada{number}"), public, 0.1, interval=(0.08, 0.12))
             row = service.whole_board(session, competition, Visibility.PUBLIC).rows[-1]
             intervals.append((row.entry.interval_low, row.tied_group))
@@ -206,7 +206,7 @@ def test_the_number_of_queries_does_not_grow_with_the_teams(server: Instance) ->
     for number, teams in enumerate((2, 30)):
         competition = server.competition(f"c{number}")
         with server.database.write() as session:
-            public, _ = splits_of(session, competition)
+            public, _ = get_splits(session, competition)
             for place in range(teams):
                 scored(session, add_team(session, competition, f"t{number}-{place}"), public, 0.01 * place)
         with server.database.read() as session, counted_queries(server.database.engine) as queries:

@@ -22,7 +22,7 @@ from server.models.account import ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, Team
 from server.models.evaluation import RunLog, Shard
 from server.models.invitation import Invitation
-from server.models.notification import Delivery, DeliveryState, Mail
+from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.models.submission import Submission
 from server.storage import Storage, content_key
 from server.submissions import service as submissions
@@ -146,11 +146,11 @@ def test_only_sent_or_given_up_messages_are_removed(server: Instance) -> None:
         for state in DeliveryState:
             for days in (29, 31):
                 row = {"id": f"{state.value} {days}", "state": state.value, "created_at": at - timedelta(days)}
-                session.add(Mail(**row, address="ada@example.org", subject="", body=""))
+                session.add(QueuedEmail(**row, address="ada@example.org", subject="", body=""))
                 session.add(Delivery(**row, competition_id=competition.id, event="submission.scored", payload={}))
     with server.database.write() as session:
         assert retention.expire(session, at=at, keep_logs_days=90).messages == 4
-        for table in (Mail, Delivery):
+        for table in (QueuedEmail, Delivery):
             kept = set(session.scalars(select(table.id)))
             assert kept == {"waiting 29", "waiting 31", "sent 29", "failed 29"}
 
@@ -158,7 +158,7 @@ def test_only_sent_or_given_up_messages_are_removed(server: Instance) -> None:
 def test_command_counts_rows_first_and_removes_them_when_told(server: Instance) -> None:
     with server.database.write() as session:
         old = now() - timedelta(days=31)
-        session.add(Mail(address="ada@example.org", subject="", body="", state="sent", created_at=old))
+        session.add(QueuedEmail(address="ada@example.org", subject="", body="", state="sent", created_at=old))
     for words, said, left in (
         (["gc"], "1 messages sent or given up", 1),
         (["gc", "--delete"], "1 messages sent or given up", 0),
@@ -168,7 +168,7 @@ def test_command_counts_rows_first_and_removes_them_when_told(server: Instance) 
         assert told.exit_code == 0
         assert said in " ".join(told.stdout.split())
         with server.database.read() as session:
-            assert session.query(Mail).count() == left
+            assert session.query(QueuedEmail).count() == left
 
 
 def test_content_that_the_quota_refused_is_removed(server: Instance) -> None:

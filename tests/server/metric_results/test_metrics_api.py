@@ -37,17 +37,17 @@ def compute(server: Instance, submission: str, value: float = 0.123456) -> None:
         service.record(session, {each.row_id: computed for each in service.waiting(session, evaluation.id)})
 
 
-def headers_of(server: Instance, name: str) -> dict[str, str]:
+def auth_headers(server: Instance, name: str) -> dict[str, str]:
     with server.database.read() as session:
         return server.headers(session.scalars(select(Account).where(Account.name == name)).one())
 
 
 def ada(server: Instance) -> dict[str, str]:
-    return headers_of(server, "ada")
+    return auth_headers(server, "ada")
 
 
 def olga(server: Instance) -> dict[str, str]:
-    return headers_of(server, "of-digits")
+    return auth_headers(server, "of-digits")
 
 
 def test_catalogue_names_every_metric_with_its_source(server: Instance) -> None:

@@ -14,7 +14,7 @@ from server.config import Settings, get_settings
 from server.db import now
 from server.models.account import Account, Role
 from server.models.competition import CompetitionState
-from server.models.notification import Mail
+from server.models.notification import QueuedEmail
 from server.models.submission import Fault
 from server.notifications import email_delivery, outbox
 from server.notifications.email_queue import queue_mail
@@ -59,7 +59,10 @@ def send(server: Instance, *, later: timedelta = timedelta()) -> int:
 
 def states(server: Instance) -> list[tuple[str, int, str]]:
     with server.database.read() as session:
-        return [(row.state, row.attempts, row.body) for row in session.scalars(select(Mail).order_by(Mail.address))]
+        return [
+            (row.state, row.attempts, row.body)
+            for row in session.scalars(select(QueuedEmail).order_by(QueuedEmail.address))
+        ]
 
 
 def member(server: Instance, name: str, role: Role = Role.PARTICIPANT) -> Account:

@@ -21,7 +21,7 @@ from server.parsing import client
 from server.parsing.client import ParsingProcess, Unreadable, run
 from server.parsing.limits import CPU_S, WALL_S
 from server.web.markdown import markdown
-from tests.support.instance import GOOD_CODE, Instance, zip_of
+from tests.support.instance import GOOD_CODE, Instance, make_zip
 
 BRACES = GOOD_CODE + b'x = f"' + b"{a}" * 68_000 + b'"\n'
 CALLS = b"f()\n" * (2 << 18)
@@ -31,7 +31,7 @@ WITHIN_S = 0.5
 def zip_of_calls() -> bytes:
     """Return a zip of a few kilobytes, whose sources would take gigabytes to parse together."""
     source = GOOD_CODE + b"f()\n" * 200_000
-    return zip_of({f"m{number}.py": source for number in range(7)} | {"unlearning.py": source})
+    return make_zip({f"m{number}.py": source for number in range(7)} | {"unlearning.py": source})
 
 
 def zip64(data: bytes) -> bytes:
@@ -88,7 +88,7 @@ def test_hostile_text_is_ended_and_costs_this_process_nothing(data: bytes, filen
 
 
 def test_zip64_directory_is_refused() -> None:
-    archive = zip64(zip_of({"unlearning.py": GOOD_CODE}))
+    archive = zip64(make_zip({"unlearning.py": GOOD_CODE}))
     with zipfile.ZipFile(BytesIO(archive)) as readable:  # the standard library believes it
         assert readable.namelist() == ["unlearning.py"]
     with pytest.raises(InvalidSubmission, match="zip64"):
@@ -98,7 +98,7 @@ def test_zip64_directory_is_refused() -> None:
 def test_zip_with_too_much_source_is_refused() -> None:
     files = {f"m{number}.py": b"#" * (1 << 20) for number in range(9)}
     with pytest.raises(InvalidSubmission, match="more than 8388608 bytes of Python"):
-        check(zip_of(files | {"unlearning.py": GOOD_CODE}), "a.zip")
+        check(make_zip(files | {"unlearning.py": GOOD_CODE}), "a.zip")
 
 
 def test_reader_that_breaks_is_the_texts_fault() -> None:
@@ -167,7 +167,7 @@ def test_one_account_has_only_so_many_files_read_at_a_time(server: Instance) -> 
 
 
 def test_source_of_a_zip_is_shown_highlighted() -> None:
-    data = zip_of({"unlearning.py": GOOD_CODE, "b.txt": b"x", "a.py": b"y = 1\n" * 100})
+    data = make_zip({"unlearning.py": GOOD_CODE, "b.txt": b"x", "a.py": b"y = 1\n" * 100})
     shown = run("show_sources", data, kind="zip", filename="a.zip", max_characters=620)
     assert [name for name, _ in shown] == ["a.py", "unlearning.py"]
     assert "<span" in shown[0][1]
@@ -203,9 +203,9 @@ def test_hostile_markdown_is_shown_as_written() -> None:
 
 def test_child_that_had_much_to_do_reads_no_other_text() -> None:
     busy = GOOD_CODE + b"f()\n" * 30_000
-    first = {_reader_of(busy) for _ in range(6)}
+    first = {_make_reader(busy) for _ in range(6)}
     assert len(first) == 6
-    assert len({_reader_of(GOOD_CODE) for _ in range(12)}) < 12
+    assert len({_make_reader(GOOD_CODE) for _ in range(12)}) < 12
 
 
 def _connected() -> socket.socket:
@@ -217,7 +217,7 @@ def _request(data: bytes) -> tuple[bytes, bytes]:
     return json.dumps({"task": "check_package", "bytes": len(data), "options": options}).encode() + b"\n", data
 
 
-def _reader_of(data: bytes) -> int:
+def _make_reader(data: bytes) -> int:
     """Return the number of the process that read the text."""
     header, data = _request(data)
     with _connected() as connection:

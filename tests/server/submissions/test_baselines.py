@@ -15,7 +15,7 @@ from server.models.competition import Competition, Membership, Team
 from server.models.evaluation import Shard
 from server.models.submission import Submission
 from server.submissions import baselines
-from server.submissions.service import code_of
+from server.submissions.service import read_code
 from tests.support.instance import Instance
 
 REPORT = '[report]\nbaselines = ["finetune", { id = "scrub", LR = 0.25 }]\n'
@@ -40,8 +40,8 @@ def test_each_baseline_is_submitted_once(both: Instance) -> None:
     assert [sweep(both), sweep(both)] == [2, 0]
     finetune, scrub = submissions(both)
     assert (finetune.message, scrub.message) == ("finetune", "scrub LR=0.25")
-    assert code_of(both.storage, finetune) == method_source("finetune").encode()
-    assert b"\nLR = 0.25" in code_of(both.storage, scrub)
+    assert read_code(both.storage, finetune) == method_source("finetune").encode()
+    assert b"\nLR = 0.25" in read_code(both.storage, scrub)
 
 
 def test_baseline_that_failed_is_not_submitted_again(server: Instance) -> None:

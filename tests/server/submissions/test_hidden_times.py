@@ -49,23 +49,23 @@ def running(server: Instance) -> tuple[str, SetDone]:
     return submission, set_done
 
 
-def headers_of(server: Instance, name: str) -> dict[str, str]:
+def auth_headers(server: Instance, name: str) -> dict[str, str]:
     with server.database.read() as session:
         account = session.query(Account).filter_by(name=name).one()
     return server.headers(account)
 
 
-def progress_of(server: Instance, headers: dict[str, str], submission: str) -> Any:
+def fetch_progress(server: Instance, headers: dict[str, str], submission: str) -> Any:
     return server.client.get(f"/api/v1/submissions/{submission}", headers=headers).json()["progress"]
 
 
 def test_team_sees_few_steps_and_its_organisers_every_run(server: Instance, running: tuple[str, SetDone]) -> None:
     submission, set_done = running
-    ada, olga = headers_of(server, "ada"), headers_of(server, "olga")
+    ada, olga = auth_headers(server, "ada"), auth_headers(server, "olga")
     seen, exact = set(), []
     for done in (*range(0, N, 7), N):
         set_done(done)
-        shown = progress_of(server, ada, submission)
+        shown = fetch_progress(server, ada, submission)
         seen.add(shown["runs_done"])
         assert 0 <= done - shown["runs_done"] < N / STEPS
         assert (shown["remaining_s"] is None) == (shown["runs_done"] == 0)
@@ -94,8 +94,8 @@ def test_pages_and_streams_show_the_same_steps(server: Instance, running: tuple[
 
 def test_times_of_hidden_runs_are_told_to_the_minute(server: Instance, running: tuple[str, SetDone]) -> None:
     submission, _ = running
-    ada, olga = headers_of(server, "ada"), headers_of(server, "olga")
-    (attempt,) = progress_of(server, ada, submission)["attempts"]
+    ada, olga = auth_headers(server, "ada"), auth_headers(server, "olga")
+    (attempt,) = fetch_progress(server, ada, submission)["attempts"]
     assert attempt["started_at"].endswith(":00Z")
     (everything,) = server.client.get("/api/v1/competitions/digits/all-submissions", headers=olga).json()
     assert not everything["progress"]["attempts"][0]["started_at"].endswith(":00Z")
@@ -108,7 +108,7 @@ def test_receipt_tells_times_to_the_minute(server: Instance, running: tuple[str,
         session.execute(update(ShardAttempt).values(ended_at=ended, outcome="done"))
         session.execute(update(Shard).values(wall_time_s=61.25))
     server.score(submission, 0.1)
-    body = server.client.get(f"/api/v1/submissions/{submission}/receipt", headers=headers_of(server, "ada")).json()
+    body = server.client.get(f"/api/v1/submissions/{submission}/receipt", headers=auth_headers(server, "ada")).json()
     (attempt,) = body["evaluation"]["attempts"]
     assert attempt["started_at"].endswith(":00+00:00")
     assert attempt["ended_at"].endswith(":00+00:00")

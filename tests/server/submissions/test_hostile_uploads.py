@@ -8,7 +8,7 @@ import pytest
 
 from lethe.errors import InvalidSubmission
 from lethe.submission.package import load_package
-from tests.support.instance import zip_of
+from tests.support.instance import make_zip
 
 FUNCTION = "def unlearning(net, retain, forget, val):\n    return net\n"
 # Hours for a reader that goes through all of it again from each of its lines, under a second for one that does not.
@@ -32,14 +32,14 @@ HOSTILE = {
 }
 
 
-def notebook_of(source: str) -> bytes:
+def make_notebook(source: str) -> bytes:
     return json.dumps({"cells": [{"cell_type": "code", "source": source}], "nbformat": 4, "metadata": {}}).encode()
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_code_is_taken_or_refused_soon(name: str) -> None:
     began = time.process_time()
-    for filename, data in (("a.ipynb", notebook_of(HOSTILE[name])), ("a.py", HOSTILE[name].encode())):
+    for filename, data in (("a.ipynb", make_notebook(HOSTILE[name])), ("a.py", HOSTILE[name].encode())):
         with contextlib.suppress(InvalidSubmission):
             load_package(data, filename, modes=("function", "notebook"))
     assert time.process_time() - began < WITHIN_S
@@ -47,7 +47,7 @@ def test_hostile_code_is_taken_or_refused_soon(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a deep sum", "deep attributes", "a deep function"])
 def test_deep_code_is_refused_however_it_is_read(name: str) -> None:
-    for filename, data in (("a.ipynb", notebook_of(HOSTILE[name])), ("a.py", HOSTILE[name].encode())):
+    for filename, data in (("a.ipynb", make_notebook(HOSTILE[name])), ("a.py", HOSTILE[name].encode())):
         with pytest.raises(InvalidSubmission, match="deeper than 200 levels"):
             load_package(data, filename)
 
@@ -55,7 +55,7 @@ def test_deep_code_is_refused_however_it_is_read(name: str) -> None:
 def test_deep_description_is_refused() -> None:
     description = b"file = " + b"[" * LINES + b"]" * LINES
     with pytest.raises(InvalidSubmission, match="TOML"):
-        load_package(zip_of({"submission.py": FUNCTION.encode(), "submission.toml": description}), "a.zip")
+        load_package(make_zip({"submission.py": FUNCTION.encode(), "submission.toml": description}), "a.zip")
 
 
 TOO_DEEP = 200_000  # Python 3.14 reads 50,000 levels of JSON, which fit its stack

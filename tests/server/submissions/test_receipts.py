@@ -26,13 +26,13 @@ def scored(server: Instance) -> tuple[dict[str, str], dict[str, str], str]:
     return server.headers(organiser), ada, submission
 
 
-def receipt_of(server: Instance, headers: dict[str, str], submission: str, split: str = "public") -> Any:
+def get_receipt(server: Instance, headers: dict[str, str], submission: str, split: str = "public") -> Any:
     return server.client.get(f"/api/v1/submissions/{submission}/receipt?split={split}", headers=headers)
 
 
 def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> None:
     _olga, ada, submission = scored(both)
-    receipt = receipt_of(both, ada, submission).json()
+    receipt = get_receipt(both, ada, submission).json()
     key = both.client.get("/api/v1/receipt-key").json()["public_key"]
     verify(receipt, public_key=key)
     shown = both.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()
@@ -40,7 +40,7 @@ def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> N
     assert float.fromhex(receipt["score"]["final_score_bits"]) == shown["score"]["final_score"] == 0.1 + 0.2
     assert receipt["split"]["manifest_sha256"] == "0" * 64
     assert (receipt["evaluation"]["setup"], receipt["evaluation"]["runs"]) == ("reuse-n-1", 4)
-    assert receipt == receipt_of(both, ada, submission).json(), "asked twice, the same"
+    assert receipt == get_receipt(both, ada, submission).json(), "asked twice, the same"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> N
 )
 def test_changed_receipt_does_not_hold(server: Instance, path: tuple[str, ...]) -> None:
     _olga, ada, submission = scored(server)
-    receipt = copy.deepcopy(receipt_of(server, ada, submission).json())
+    receipt = copy.deepcopy(get_receipt(server, ada, submission).json())
     part = receipt
     for name in path[:-1]:
         part = part[name]
@@ -60,7 +60,7 @@ def test_changed_receipt_does_not_hold(server: Instance, path: tuple[str, ...]) 
 
 def test_receipt_of_another_signer_is_refused(server: Instance) -> None:
     _olga, ada, submission = scored(server)
-    receipt = receipt_of(server, ada, submission).json()
+    receipt = get_receipt(server, ada, submission).json()
     with pytest.raises(InvalidInput, match="not the expected key"):
         verify(receipt, public_key="11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")
 
@@ -73,7 +73,7 @@ def test_what_is_no_receipt_does_not_hold(value: dict[str, str]) -> None:
 
 def test_receipt_tells_neither_seed_nor_parts_of_the_score(server: Instance) -> None:
     _olga, ada, submission = scored(server)
-    text = receipt_of(server, ada, submission).text
+    text = get_receipt(server, ada, submission).text
     for sealed in ("424242", "forgetting", "epsilon", "ratio"):
         assert sealed not in text
 
@@ -84,22 +84,22 @@ def test_private_receipt_waits_for_the_reveal(server: Instance) -> None:
     server.tick()
     server.score(submission, 0.125, visibility=Visibility.PRIVATE)
     server.tick()
-    assert receipt_of(server, ada, submission, "private").status_code == 404
-    assert receipt_of(server, olga, submission, "private").json()["score"]["final_score"] == 0.125
+    assert get_receipt(server, ada, submission, "private").status_code == 404
+    assert get_receipt(server, olga, submission, "private").json()["score"]["final_score"] == 0.125
     server.client.post("/api/v1/competitions/digits/reveal", headers=olga)
-    assert receipt_of(server, ada, submission, "private").json()["score"]["final_score"] == 0.125
+    assert get_receipt(server, ada, submission, "private").json()["score"]["final_score"] == 0.125
 
 
 def test_receipt_needs_a_score_and_the_own_team(server: Instance) -> None:
     _olga, ada, submission = scored(server)
     unscored = server.submit(ada).json()["id"]
-    assert receipt_of(server, ada, unscored).status_code == 404
-    assert receipt_of(server, server.participant("bob"), submission).status_code == 404
+    assert get_receipt(server, ada, unscored).status_code == 404
+    assert get_receipt(server, server.participant("bob"), submission).status_code == 404
 
 
 def test_verify_on_the_command_line(server: Instance, tmp_path: Path) -> None:
     _olga, ada, submission = scored(server)
-    receipt = receipt_of(server, ada, submission).json()
+    receipt = get_receipt(server, ada, submission).json()
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt))
     good = CliRunner().invoke(build_app(), ["verify", str(path), "--key", receipt["public_key"]])

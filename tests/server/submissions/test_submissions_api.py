@@ -21,7 +21,7 @@ from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunL
 from server.models.submission import Stage, Submission
 from server.submissions import service
 from server.submissions.upload_check import Upload, check_and_store
-from tests.support.instance import GOOD_CODE, Instance, zip_of
+from tests.support.instance import GOOD_CODE, Instance, make_zip
 
 
 def count(server: Instance, table: type) -> int:
@@ -80,7 +80,7 @@ def test_name_that_another_team_took_gives_a_numbered_one(server: Instance) -> N
 
 def test_zip_is_taken(server: Instance) -> None:
     server.competition()
-    code = zip_of({"unlearning.py": GOOD_CODE, "lib/tools.py": b"A = 1\n"})
+    code = make_zip({"unlearning.py": GOOD_CODE, "lib/tools.py": b"A = 1\n"})
     assert server.submit(server.participant(), code, filename="mine.zip").status_code == 201
 
 
@@ -93,7 +93,7 @@ def test_zip_is_taken(server: Instance) -> None:
         (b"not a zip", "a.zip", "is not a zip archive", None),
         (b"", "a.py", "is empty", None),
         (GOOD_CODE, "a.tar.gz", "must end in", None),
-        (zip_of({"../unlearning.py": GOOD_CODE}), "a.zip", "leads out of the archive", None),
+        (make_zip({"../unlearning.py": GOOD_CODE}), "a.zip", "leads out of the archive", None),
     ],
 )
 def test_submission_that_cannot_run_is_refused_and_costs_nothing(
@@ -274,7 +274,7 @@ def test_public_score_is_shown_and_a_private_one_never(server: Instance) -> None
     values = {"forgetting_quality": 0.123, "retain_ratio": 0.456, "test_ratio": 0.789, "scorer_version": "1"}
     with server.database.write() as session:
         public = session.scalars(select(Evaluation)).one()
-        private_split = competitions.split_of(session, competition, Visibility.PRIVATE)
+        private_split = competitions.get_split(session, competition, Visibility.PRIVATE)
         private = Evaluation(submission_id=submission_id, split_id=private_split.id, scorer_version="1", n_runs=4)
         session.add(private)
         session.flush()

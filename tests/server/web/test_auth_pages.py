@@ -2,13 +2,13 @@
 
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
-from tests.support.web import Visitor, text_of
+from tests.support.web import Visitor, plain_text
 
 
 def test_a_registered_person_is_logged_in_and_greeted_by_name(server: Instance, visitor: Visitor) -> None:
     answer = visitor.post("/register", {"name": "ada", "password": PASSWORD, "email": "ada@example.org"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
-    home = text_of(visitor.get("/").text)
+    home = plain_text(visitor.get("/").text)
     assert "Welcome, ada." in home
     assert "Log out" in home
 
@@ -63,7 +63,7 @@ def test_logging_out_ends_the_session_on_the_server(server: Instance, visitor: V
     cookie = visitor.client.cookies[SESSION_COOKIE]
     visitor.post("/logout", page="/")
     visitor.client.cookies.set(SESSION_COOKIE, cookie)
-    assert "Log in" in text_of(visitor.get("/").text)
+    assert "Log in" in plain_text(visitor.get("/").text)
 
 
 def test_a_closed_registration_is_refused(server: Instance, visitor: Visitor, monkeypatch: object) -> None:

@@ -14,7 +14,7 @@ from server.models.competition import Competition, Split
 from server.web.competition_pages import run_limit_s
 from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance, competition_toml
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 BOARD = "/competitions/digits/leaderboard"
 
@@ -26,7 +26,7 @@ def test_an_empty_server_says_so(visitor: Visitor) -> None:
 def test_the_list_shows_every_visible_competition(server: Instance, visitor: Visitor) -> None:
     server.competition("digits")
     server.competition("faces", state="draft")
-    page = text_of(visitor.get("/").text)
+    page = plain_text(visitor.get("/").text)
     assert "Forgetting digits" in page
     assert "Forgetting faces" not in page
 
@@ -42,8 +42,8 @@ def test_a_draft_is_not_found_by_others_and_seen_by_its_organiser(server: Instan
 def test_the_overview_tells_dates_limits_and_the_oracle(server: Instance, visitor: Visitor) -> None:
     competition = server.competition(limits={"submissions_per_day": 7})
     with server.database.write() as session:
-        competitions.split_of(session, competition, Visibility.PUBLIC).oracle = {"final_score": 0.18765}
-    page = text_of(visitor.get("/competitions/digits").text)
+        competitions.get_split(session, competition, Visibility.PUBLIC).oracle = {"final_score": 0.18765}
+    page = plain_text(visitor.get("/competitions/digits").text)
     assert "7 a day" in page
     assert "0.18765" in page
     assert "Closes" in page
@@ -52,7 +52,7 @@ def test_the_overview_tells_dates_limits_and_the_oracle(server: Instance, visito
 def test_the_private_oracle_is_not_on_the_overview(server: Instance, visitor: Visitor) -> None:
     competition = server.competition()
     with server.database.write() as session:
-        competitions.split_of(session, competition, Visibility.PRIVATE).oracle = {"final_score": 0.17171}
+        competitions.get_split(session, competition, Visibility.PRIVATE).oracle = {"final_score": 0.17171}
     for path in ("", "/leaderboard"):
         assert "0.17171" not in visitor.get(f"/competitions/digits{path}").text
 
@@ -71,7 +71,7 @@ def test_a_description_is_markdown_without_html(server: Instance, visitor: Visit
 )
 def test_the_state_stands_in_words(server: Instance, visitor: Visitor, state: str, words: str) -> None:
     server.competition(state=state)
-    assert words in text_of(visitor.get("/competitions/digits").text)
+    assert words in plain_text(visitor.get("/competitions/digits").text)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def test_after_the_end_the_overview_leads_to_the_boards(
     with server.database.write() as session:
         session.get_one(Competition, competition.id).closes_at = closed_at
     page = visitor.get("/competitions/digits").text
-    assert words in text_of(page)
+    assert words in plain_text(page)
     assert f'class="button button-main" href="{link}"' in page
     assert "Starter kit" not in page
-    assert f"Closed {in_words(closed_at)}" in text_of(page), "by hand, before the file's end"
+    assert f"Closed {in_words(closed_at)}" in plain_text(page), "by hand, before the file's end"
 
 
 def test_a_ready_competition_tells_when_it_opens(server: Instance, visitor: Visitor) -> None:
     server.competition(state="ready", opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
-    assert "opens in" in text_of(visitor.get("/competitions/digits").text)
+    assert "opens in" in plain_text(visitor.get("/competitions/digits").text)
 
 
 def test_an_unknown_competition_is_a_page_of_its_own(visitor: Visitor) -> None:

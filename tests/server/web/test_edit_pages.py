@@ -16,7 +16,7 @@ from server.models.model_shard import ModelShard
 from tests.server.web.test_organiser_pages import actions, add_scored
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 EDIT = "/organise/second/edit"
 
@@ -29,17 +29,17 @@ def draft(visitor: Visitor, digits: Competition) -> str:
     return text
 
 
-def config_of(server: Instance, slug: str) -> dict[str, object]:
+def get_config(server: Instance, slug: str) -> dict[str, object]:
     with server.database.read() as session:
         return dict(session.scalars(select(Competition).where(Competition.slug == slug)).one().config)
 
 
 def test_a_draft_s_file_is_previewed_and_replaced(server: Instance, visitor: Visitor, draft: str) -> None:
     text = draft.replace("n_models = 4", "n_models = 6")
-    assert "6 a submission" in text_of(visitor.post(EDIT, {"text": text, "act": "preview"}).text)
-    assert config_of(server, "second")["n_models"] == 4
+    assert "6 a submission" in plain_text(visitor.post(EDIT, {"text": text, "act": "preview"}).text)
+    assert get_config(server, "second")["n_models"] == 4
     assert visitor.post(EDIT, {"text": text, "act": "save"}).headers["location"] == "/organise/second"
-    assert config_of(server, "second")["n_models"] == 6
+    assert get_config(server, "second")["n_models"] == 6
     assert "n_models = 6" in visitor.get(EDIT).text
 
 
@@ -57,8 +57,8 @@ def test_a_file_that_cannot_replace_it_says_why(
     assert old in draft
     answer = visitor.post(EDIT, {"text": draft.replace(old, new), "act": "save"})
     assert answer.status_code in (403, 422)
-    assert words in text_of(answer.text)
-    assert config_of(server, "second")["n_models"] == 4
+    assert words in plain_text(answer.text)
+    assert get_config(server, "second")["n_models"] == 4
 
 
 def test_file_is_replaced_after_a_failed_preparation(server: Instance, visitor: Visitor, draft: str) -> None:
@@ -84,7 +84,7 @@ def test_a_competition_that_runs_keeps_its_file(visitor: Visitor, digits: Compet
     fields = {"text": competition_toml("digits"), "act": "save"}
     answer = visitor.post("/organise/digits/edit", fields, page="/organise/digits")
     assert answer.status_code == 409
-    assert "can no longer be replaced" in text_of(answer.text)
+    assert "can no longer be replaced" in plain_text(answer.text)
 
 
 def test_a_description_is_previewed_and_published_with_a_reason(
@@ -102,20 +102,20 @@ def test_a_description_is_previewed_and_published_with_a_reason(
     assert ("competition.described", "a misprint") in actions(server, digits)
     wrong = visitor.post(path, {**words, "title": " ", "act": "save", "reason": "x"})
     assert wrong.status_code == 422
-    assert "title" in text_of(wrong.text)
+    assert "title" in plain_text(wrong.text)
 
 
 def test_the_control_page_shows_who_trains_which_models(server: Instance, visitor: Visitor, draft: str) -> None:
     visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
     with server.database.write() as session:
         competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
-        split = competitions.split_of(session, competition, Visibility.PUBLIC)
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
         split.state = SplitState.PREPARING.value
         one = {"split_id": split.id, "kind": "retrained", "n_models": 2}
         session.add(ModelShard(**one, position=0, first_model=0, state="done"))
         leased = {"state": "leased", "worker": "worker-7", "models_done": 0.5, "lease_expires_at": now()}
         session.add(ModelShard(**one, position=1, first_model=2, attempt=2, **leased))
-    text = text_of(visitor.get("/organise/second").text)
+    text = plain_text(visitor.get("/organise/second").text)
     assert "1 of 2 shards of models done" in text
     assert "worker-7 retrained 3–4 attempt 2 0.5 of 2" in text
 
@@ -134,12 +134,12 @@ def test_limits_say_whom_they_affect_before_they_change(
         for _ in range(3):
             add_submission(session, team, received_at=now())
     path = "/organise/digits/limits"
-    text = text_of(visitor.post(path, {**limits(submissions_per_day="2"), "act": "preview"}).text)
+    text = plain_text(visitor.post(path, {**limits(submissions_per_day="2"), "act": "preview"}).text)
     assert "1 team sent more today than they then may ada (3)" in text
-    before = config_of(server, "digits")["limits"]
+    before = get_config(server, "digits")["limits"]
     answer = visitor.post(path, {**limits(submissions_per_day="2"), "act": "change"})
     assert answer.status_code == 422
-    assert config_of(server, "digits")["limits"] == before
+    assert get_config(server, "digits")["limits"] == before
     fields = {**limits(submissions_per_day="2"), "act": "change", "reason": "too many"}
     assert visitor.post(path, fields).status_code == 303
     assert ("competition.limits_changed", "too many") in actions(server, digits)
@@ -161,7 +161,7 @@ def test_organisers_are_added_and_removed_with_a_reason(
     assert visitor.post(path, {"act": "add", "name": "otto"}, page=page).status_code == 422
     assert visitor.post(path, {"act": "add", "name": "otto", "reason": "helps"}, page=page).status_code == 303
     again = visitor.post(path, {"act": "add", "name": "otto", "reason": "helps"}, page=page)
-    assert "otto organises digits already" in text_of(again.text)
+    assert "otto organises digits already" in plain_text(again.text)
     assert ("competition.organiser_added", "helps") in actions(server, digits)
     left = visitor.post(path, {"act": "remove", "name": "olga", "reason": "leaves"}, page=page)
     assert left.headers["location"] == "/organise"
@@ -169,7 +169,7 @@ def test_organisers_are_added_and_removed_with_a_reason(
     visitor.log_in("otto")
     last = visitor.post(path, {"act": "remove", "name": "otto", "reason": "x"}, page=page)
     assert last.status_code == 409
-    assert "the last organiser" in text_of(last.text)
+    assert "the last organiser" in plain_text(last.text)
 
 
 def test_participant_cannot_become_an_organiser(server: Instance, visitor: Visitor, digits: Competition) -> None:
@@ -177,7 +177,7 @@ def test_participant_cannot_become_an_organiser(server: Instance, visitor: Visit
     fields = {"act": "add", "name": "pia", "reason": "x"}
     answer = visitor.post("/organise/digits/organisers", fields, page="/organise/digits/teams")
     assert answer.status_code == 422
-    assert "an administrator makes organisers" in text_of(answer.text)
+    assert "an administrator makes organisers" in plain_text(answer.text)
 
 
 @pytest.fixture
@@ -191,13 +191,13 @@ def root(server: Instance, visitor: Visitor) -> Account:
 def test_people_are_found_banned_and_let_in_again(server: Instance, visitor: Visitor, root: Account) -> None:
     server.account("pia")
     server.account("otto", Role.ORGANISER)
-    text = text_of(visitor.get("/people", params={"q": "PI"}).text)
+    text = plain_text(visitor.get("/people", params={"q": "PI"}).text)
     assert "pia" in text
     assert "otto" not in text
-    assert "otto" in text_of(visitor.get("/people", params={"role": "organiser"}).text)
+    assert "otto" in plain_text(visitor.get("/people", params={"role": "organiser"}).text)
     assert visitor.post("/people/pia", {"act": "ban"}, page="/people").status_code == 422
     visitor.post("/people/pia", {"act": "ban", "reason": "two accounts"}, page="/people")
-    assert "pia banned" in text_of(visitor.get("/people", params={"only": "banned"}).text)
+    assert "pia banned" in plain_text(visitor.get("/people", params={"only": "banned"}).text)
     assert Visitor(server).log_in("pia").status_code != 303
     visitor.log_in("ada-min")
     visitor.post("/people/pia", {"act": "unban", "reason": "a mistake"}, page="/people")
@@ -264,7 +264,7 @@ def test_the_report_of_a_split_names_what_sets_share(server: Instance, visitor: 
     path = "/organise/digits/splits/public"
     assert "There is no report yet" in visitor.get(path).text
     server.storage.write("splits/digits/public/report.json", json.dumps(REPORT).encode())
-    text = text_of(visitor.get(path).text)
+    text = plain_text(visitor.get(path).text)
     assert "Some sets share images, persons or near-duplicates." in text
     assert "retain and forget 0 0 0 3 4 and 9" in text
     assert "zero 700" in text
@@ -276,7 +276,7 @@ def test_a_final_competition_is_archived_with_a_reason(server: Instance, visitor
     with server.database.write() as session:
         competitions.of_id(session, digits.id).state = CompetitionState.FINAL.value
     visitor.post("/organise/digits/move", {"act": "archive", "reason": "done"}, page="/organise/digits")
-    assert "Archived" in text_of(visitor.get("/organise/digits").text)
+    assert "Archived" in plain_text(visitor.get("/organise/digits").text)
     assert ("competition.archived", "done") in actions(server, digits)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from server.models.account import Role
 from tests.support.instance import Instance
-from tests.support.web import Visitor, text_of
+from tests.support.web import Visitor, plain_text
 
 HTML = {"Accept": "text/html"}
 
@@ -18,7 +18,7 @@ def test_server_failure_names_only_the_request(
     monkeypatch.setattr("server.competitions.service.list_visible", explode)
     answer = visitor.get("/", headers=HTML)
     assert answer.status_code == 500
-    assert f"request {answer.headers['X-Request-ID']}" in text_of(answer.text)
+    assert f"request {answer.headers['X-Request-ID']}" in plain_text(answer.text)
     assert "secret" not in answer.text
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
 
@@ -41,6 +41,6 @@ def test_a_refused_form_leads_back_to_its_page(server: Instance, visitor: Visito
 def test_no_error_page_leads_elsewhere(server: Instance, visitor: Visitor, referer: str) -> None:
     answer = visitor.get("/nowhere", headers={**HTML, "Referer": referer})
     assert answer.status_code == 404
-    assert "Nothing has the address /nowhere" in text_of(answer.text)
-    assert "Back" not in text_of(answer.text)
-    assert "request" not in text_of(answer.text)
+    assert "Nothing has the address /nowhere" in plain_text(answer.text)
+    assert "Back" not in plain_text(answer.text)
+    assert "request" not in plain_text(answer.text)

@@ -13,7 +13,7 @@ from server.web import leaderboard_pages
 from server.web.leaderboard_view import LINES
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 BOARD = "/competitions/digits/leaderboard"
 SEALED = 0.17263548
@@ -21,8 +21,8 @@ SEALED = 0.17263548
 
 def fill(server: Instance, competition: Competition, teams: int) -> None:
     with server.database.write() as session:
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
-        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
+        private = competitions.get_split(session, competition, Visibility.PRIVATE)
         public.oracle, private.oracle = {"final_score": 0.2}, {"final_score": SEALED}
         for place in range(teams):
             team = add_team(session, competition, f"team-{place:03}")
@@ -37,7 +37,7 @@ def test_an_empty_board_invites_to_submit(server: Instance, visitor: Visitor) ->
 
 def test_ranks_scores_and_shares_are_read_in_rows(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(), 2)
-    rows = [text_of(row) for row in re.findall(r'<tr role="row" class=.*?</tr>', visitor.get(BOARD).text, re.S)]
+    rows = [plain_text(row) for row in re.findall(r'<tr role="row" class=.*?</tr>', visitor.get(BOARD).text, re.S)]
     assert rows[0].startswith("· not ranked Exact retraining reference 0.20000 100 %")
     assert rows[1].startswith("1 team-000")
     assert "0.15000 75 %" in rows[1]
@@ -51,11 +51,11 @@ def test_the_own_team_is_marked_and_reachable(server: Instance, visitor: Visitor
         from server.teams import service as teams  # noqa: PLC0415
 
         team = teams.ensure(session, competition, ada)
-        scored(session, team, competitions.split_of(session, competition, Visibility.PUBLIC), 0.01)
+        scored(session, team, competitions.get_split(session, competition, Visibility.PUBLIC), 0.01)
     visitor.log_in("ada")
     page = visitor.get(BOARD).text
     assert f'id="team-{team.id}" data-own aria-current="true"' in page
-    assert "rank 4 of 4" in text_of(page)
+    assert "rank 4 of 4" in plain_text(page)
     assert f'href="#team-{team.id}" id="to-own"' in page
 
 
@@ -66,7 +66,7 @@ def test_another_reader_does_not_see_the_mark(server: Instance, visitor: Visitor
 
 def test_a_search_shows_the_teams_that_match(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(), 12)
-    page = text_of(visitor.get(BOARD, params={"q": "TEAM-011"}).text)
+    page = plain_text(visitor.get(BOARD, params={"q": "TEAM-011"}).text)
     assert "12 team-011" in page
     assert " team-001 " not in page
 
@@ -82,7 +82,7 @@ def test_a_team_s_name_is_escaped(server: Instance, visitor: Visitor) -> None:
     competition = server.competition()
     with server.database.write() as session:
         team = add_team(session, competition, "<img src=x>")
-        scored(session, team, competitions.split_of(session, competition, Visibility.PUBLIC), 0.1)
+        scored(session, team, competitions.get_split(session, competition, Visibility.PUBLIC), 0.1)
     assert "<img src=x>" not in visitor.get(BOARD).text
 
 
@@ -90,7 +90,7 @@ def test_a_long_board_comes_in_pages_that_follow_each_other(server: Instance, vi
     fill(server, server.competition(), LINES + 20)
     first, second = visitor.get(BOARD).text, visitor.get(BOARD, params={"page": 2}).text
     lines = visitor.get(BOARD, params={"page": 2, "part": "rows"}).text
-    assert f"Lines 1 to {LINES} of {LINES + 21}" in text_of(first)
+    assert f"Lines 1 to {LINES} of {LINES + 21}" in plain_text(first)
     assert ">team-119<" not in first
     assert ">team-119<" in second
     assert ">team-119<" in lines
@@ -111,7 +111,7 @@ def test_no_private_figure_is_on_any_page_before_the_reveal(server: Instance, vi
 
 def test_the_private_board_opens_with_the_reveal(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(state="final"), 2)
-    page = text_of(visitor.get(BOARD, params={"board": "private"}).text)
+    page = plain_text(visitor.get(BOARD, params={"board": "private"}).text)
     assert "0.17264" in page
     assert "Only organisers see this leaderboard" not in page
 
@@ -119,8 +119,8 @@ def test_the_private_board_opens_with_the_reveal(server: Instance, visitor: Visi
 def test_the_shake_up_is_shown_with_words_for_its_arrows(server: Instance, visitor: Visitor) -> None:
     competition = server.competition(state="final")
     with server.database.write() as session:
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
-        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
+        private = competitions.get_split(session, competition, Visibility.PRIVATE)
         for name, before, after in (("rose", 0.1, 0.12), ("fell", 0.15, 0.05)):
             team = add_team(session, competition, name)
             scored(session, team, public, before)
@@ -146,8 +146,8 @@ def test_own_team_is_highlighted_in_the_shake_up(
     server.account("ada")
     visitor.log_in("ada")
     with server.database.write() as session:
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
-        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
+        private = competitions.get_split(session, competition, Visibility.PRIVATE)
         ada = accounts.find(session, "ada")
         for name, score in (("first", 0.3), ("second", 0.2), ("mine", 0.1)):
             team = add_team(session, competition, name)
@@ -169,7 +169,7 @@ def test_the_shake_up_is_sealed_before_the_reveal(server: Instance, visitor: Vis
 def test_scores_over_time_only_rise(server: Instance, visitor: Visitor) -> None:
     competition = server.competition()
     with server.database.write() as session:
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
         team = add_team(session, competition, "ada")
         for hours_ago, score in ((3, 0.05), (2, 0.03), (1, 0.08)):
             scored(session, team, public, score, hours_ago=hours_ago)
@@ -191,7 +191,7 @@ def test_the_page_asks_the_same_queries_for_any_number_of_teams(server: Instance
         fill(server, server.competition(slug), 0)
         competition = server.competition(f"d{teams}")
         with server.database.write() as session:
-            public = competitions.split_of(session, competition, Visibility.PUBLIC)
+            public = competitions.get_split(session, competition, Visibility.PUBLIC)
             for place in range(teams):
                 scored(session, add_team(session, competition, f"{slug}-{place}"), public, 0.1)
         with counted_queries(server.database.engine) as queries:

@@ -2,14 +2,14 @@
 
 from tests.server.metric_results.test_metrics_api import compute, scored
 from tests.support.instance import Instance
-from tests.support.web import Visitor, text_of
+from tests.support.web import Visitor, plain_text
 
 
 def test_page_shows_value_oracle_and_original(server: Instance, visitor: Visitor) -> None:
     submission = scored(server)
     compute(server, submission)
     visitor.log_in("ada")
-    page = text_of(visitor.get(f"/submissions/{submission}").text)
+    page = plain_text(visitor.get(f"/submissions/{submission}").text)
     assert "Other metrics" in page
     assert "Accuracy gap" in page
     for shown in ("0.123", "0.012", "0.3"):
@@ -20,5 +20,5 @@ def test_page_hides_metrics_that_are_not_opened(server: Instance, visitor: Visit
     submission = scored(server, visible_to_participants="none")
     compute(server, submission)
     visitor.log_in("ada")
-    page = text_of(visitor.get(f"/submissions/{submission}").text)
+    page = plain_text(visitor.get(f"/submissions/{submission}").text)
     assert "Other metrics" not in page

@@ -98,15 +98,15 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance) -> None:
             visitor.log_in(NAMES[role])
         found = TOKEN.search(visitor.get("/account" if role in NAMES else "/login").text)
         assert found
-        for audience, routes in FOR.items():
+        for routing_key, routes in FOR.items():
             for route in routes:
-                let_in = role in LET_IN[audience]
+                let_in = role in LET_IN[routing_key]
                 if let_in and route.endswith("/events"):
                     continue  # a stream that does not end; who is turned away gets no stream
                 status, location = ask(server, route, submission, token=found[1])
                 turned_away = status in (401, 403) or location.startswith("/login")
                 if turned_away == let_in or status >= 500:
-                    wrong.append(f"{role} got {status} from {route}, which is for {audience}")
+                    wrong.append(f"{role} got {status} from {route}, which is for {routing_key}")
     assert wrong == []
 
 

@@ -15,12 +15,12 @@ from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team, scored
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 
 def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
     with server.database.write() as session:
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
         submission = scored(session, add_team(session, competition, name), public, score)
         submission.content_sha256 = server.storage.write("submissions/co/code", b"def unlearning(n, a, b, c): ...\n")
         server.storage.write(
@@ -66,7 +66,7 @@ def test_an_administrator_enters_everywhere(server: Instance, visitor: Visitor) 
 
 
 def test_the_dashboard_says_that_everything_is_healthy(server: Instance, visitor: Visitor, digits: Competition) -> None:
-    page = text_of(visitor.get("/organise").text)
+    page = plain_text(visitor.get("/organise").text)
     assert "Everything is healthy." in page
     assert "Nothing waits." in page
 
@@ -75,7 +75,7 @@ def test_the_dashboard_warns_of_waiting_runs_without_a_worker(
     server: Instance, visitor: Visitor, digits: Competition
 ) -> None:
     with server.database.write() as session:
-        public = competitions.split_of(session, digits, Visibility.PUBLIC)
+        public = competitions.get_split(session, digits, Visibility.PUBLIC)
         submission = add_submission(session, add_team(session, digits, "ada"), stage="running")
         evaluation = Evaluation(submission_id=submission.id, split_id=public.id, scorer_version="1", n_runs=4)
         session.add(evaluation)
@@ -91,7 +91,7 @@ def test_the_dashboard_warns_of_waiting_runs_without_a_worker(
                 queued_at=now() - timedelta(hours=1),
             )
         )
-    page = text_of(visitor.get("/organise").text)
+    page = plain_text(visitor.get("/organise").text)
     assert "no worker has been seen" in page
     assert "The oldest run in the queue came" in page
     assert "1 hour ago" in page
@@ -99,7 +99,7 @@ def test_the_dashboard_warns_of_waiting_runs_without_a_worker(
 
 def test_a_split_that_failed_is_a_warning(server: Instance, visitor: Visitor, digits: Competition) -> None:
     with server.database.write() as session:
-        competitions.split_of(session, digits, Visibility.PRIVATE).state = SplitState.FAILED.value
+        competitions.get_split(session, digits, Visibility.PRIVATE).state = SplitState.FAILED.value
     assert "The private split of digits could not be prepared." in visitor.get("/organise").text
 
 
@@ -137,7 +137,7 @@ def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) 
     text = competition_toml("second").replace("n_models = 4", "n_models = 1")
     answer = visitor.post("/organise/new", {"text": text, "act": "create"})
     assert answer.status_code == 422
-    assert "n_models" in text_of(answer.text)
+    assert "n_models" in plain_text(answer.text)
 
 
 def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Competition) -> None:
@@ -176,11 +176,11 @@ def test_filters_narrow_the_list(server: Instance, visitor: Visitor, digits: Com
     with server.database.write() as session:
         add_submission(session, add_team(session, digits, "bob"), stage="failed")
     base = "/organise/digits/submissions"
-    assert " ada " in text_of(visitor.get(base).text)
-    failed = text_of(visitor.get(base, params={"stage": "failed"}).text)
+    assert " ada " in plain_text(visitor.get(base).text)
+    failed = plain_text(visitor.get(base, params={"stage": "failed"}).text)
     assert " bob " in failed
     assert " ada " not in failed
-    assert " ada " in text_of(visitor.get(base, params={"team": "AD"}).text)
+    assert " ada " in plain_text(visitor.get(base, params={"team": "AD"}).text)
     assert "No submission matches" in visitor.get(base, params={"only": "disqualified"}).text
 
 
@@ -190,7 +190,7 @@ def test_chosen_submissions_are_disqualified_with_a_reason(
     submission = add_scored(server, digits)
     fields = {"submission": submission.id, "act": "disqualify", "reason": "copied"}
     visitor.post("/organise/digits/act", fields, page="/organise/digits/submissions")
-    page = text_of(visitor.get("/organise/digits/submissions").text)
+    page = plain_text(visitor.get("/organise/digits/submissions").text)
     assert "1 disqualified." in page
     assert ("submission.disqualified", "copied") in actions(server, digits)
 
@@ -199,7 +199,7 @@ def test_what_an_act_does_not_fit_is_left_and_named(server: Instance, visitor: V
     submission = add_scored(server, digits)
     fields = {"submission": submission.id, "act": "cancel", "reason": "why"}
     visitor.post("/organise/digits/act", fields, page="/organise/digits/submissions")
-    assert f"0 cancelled. {submission.id}: The submission is scored" in text_of(
+    assert f"0 cancelled. {submission.id}: The submission is scored" in plain_text(
         visitor.get("/organise/digits/submissions").text
     )
 
@@ -217,7 +217,7 @@ def test_a_team_is_disqualified_and_restored(server: Instance, visitor: Visitor,
     submission = add_scored(server, digits)
     path = f"/organise/digits/teams/{submission.team_id}"
     visitor.post(path, {"act": "disqualify", "reason": "two accounts"}, page="/organise/digits/teams")
-    assert "disqualified" in text_of(visitor.get("/organise/digits/teams").text)
+    assert "disqualified" in plain_text(visitor.get("/organise/digits/teams").text)
     visitor.post(path, {"act": "restore", "reason": "a mistake"}, page="/organise/digits/teams")
     found = actions(server, digits)
     assert ("team.disqualified", "two accounts") in found
@@ -241,7 +241,7 @@ def test_an_announcement_stands_on_the_overview(visitor: Visitor, digits: Compet
 
 def test_the_audit_log_is_filtered(server: Instance, visitor: Visitor, digits: Competition) -> None:
     visitor.post("/organise/digits/move", {"act": "close", "reason": "enough"}, page="/organise/digits")
-    page = text_of(visitor.get("/organise/digits/audit", params={"action": "competition.closed"}).text)
+    page = plain_text(visitor.get("/organise/digits/audit", params={"action": "competition.closed"}).text)
     assert "enough" in page
     assert "competition.created olga" not in page
 
@@ -262,6 +262,6 @@ def test_a_closed_competition_says_that_it_goes_on_by_itself(server: Instance, v
     olga = server.account("olga", Role.ORGANISER)
     server.competition(organiser=olga, state="closed")
     visitor.log_in("olga")
-    page = text_of(visitor.get("/organise/digits").text)
+    page = plain_text(visitor.get("/organise/digits").text)
     assert "It goes on by itself. Once all of this is in order, the results can be revealed here" in page
     assert "0 submissions are still in progress" in page

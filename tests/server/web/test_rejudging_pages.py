@@ -9,7 +9,7 @@ from server.models.competition import Competition
 from server.models.rejudging import Rejudging
 from tests.server.rejudging.test_rejudging import board, finish
 from tests.support.instance import Instance
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 BASE = "/organise/digits/rejudgings"
 ALL = {"act": "start", "which": "all", "split": "public", "changed": "scorer", "reason": "the cap was wrong"}
@@ -28,12 +28,12 @@ def sent(server: Instance, digits: Competition) -> dict[str, str]:
 def start(visitor: Visitor, **values: str) -> str:
     """Start a re-judging. Return its address."""
     answer = visitor.post(BASE, {**ALL, **values})
-    assert answer.status_code == 303, text_of(answer.text)
+    assert answer.status_code == 303, plain_text(answer.text)
     return answer.headers["location"]
 
 
 def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) -> None:
-    text = text_of(visitor.get(BASE).text)
+    text = plain_text(visitor.get(BASE).text)
     assert "No re-judgings yet" in text
     assert "Start re-judging" in text
 
@@ -50,7 +50,7 @@ def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) 
 def test_asking_how_many_starts_nothing(
     server: Instance, visitor: Visitor, sent: dict[str, str], *, fields: dict[str, str], words: str
 ) -> None:
-    assert words in text_of(visitor.post(BASE, {**ALL, **fields, "act": "count"}).text)
+    assert words in plain_text(visitor.post(BASE, {**ALL, **fields, "act": "count"}).text)
     with server.database.read() as session:
         assert session.scalars(select(Rejudging)).all() == []
 
@@ -73,7 +73,7 @@ def test_a_wrong_field_is_named_and_the_form_is_kept(
 ) -> None:
     answer = visitor.post(BASE, {**ALL, "reason": "kept words", **fields})
     assert answer.status_code == 422
-    assert words in text_of(answer.text)
+    assert words in plain_text(answer.text)
     assert "reason" in fields or 'value="kept words"' in answer.text
 
 
@@ -81,18 +81,18 @@ def test_a_set_is_previewed_and_applied(server: Instance, visitor: Visitor, sent
     path = start(visitor)
     page = visitor.get(path).text
     assert f'hx-sse:connect="{path}/events"' in page
-    assert "0 of 3 submissions ended, 0 of 12 runs done" in text_of(page)
+    assert "0 of 3 submissions ended, 0 of 12 runs done" in plain_text(page)
     assert "Apply" not in page
     for name, score in (("ada", 0.1), ("bob", 0.4), ("eve", 0.45)):
         finish(server, sent[name], score)
-    text = text_of(visitor.get(path).text)
+    text = plain_text(visitor.get(path).text)
     assert "What applying changes on the public board" in text
     assert "eve 3 → 1 rises 2 0.30000 0.45000 +0.15000" in text
     assert "ada 1 → 3 falls 2 0.50000 0.10000 -0.40000" in text
     assert [team for team, _ in board(server)] == ["ada", "bob", "eve"], "looking changes nothing"
     assert visitor.post(path, {"act": "apply"}).status_code == 422
     assert visitor.post(path, {"act": "apply", "sure": "yes"}).status_code == 303
-    text = text_of(visitor.get(path).text)
+    text = plain_text(visitor.get(path).text)
     assert "Applied by olga" in text
     assert "eve 3 → 1 rises 2" in text
     assert "Discard" not in text
@@ -102,15 +102,15 @@ def test_a_set_is_discarded_with_a_reason(server: Instance, visitor: Visitor, se
     path = start(visitor, which="team", team="ada")
     assert visitor.post(path, {"act": "discard"}).status_code == 422
     assert visitor.post(path, {"act": "discard", "reason": "no need"}).status_code == 303
-    assert "Discarded by olga just now . no need" in text_of(visitor.get(path).text)
-    assert "discarded" in text_of(visitor.get(BASE).text)
+    assert "Discarded by olga just now . no need" in plain_text(visitor.get(path).text)
+    assert "discarded" in plain_text(visitor.get(BASE).text)
 
 
 def test_a_second_set_on_the_same_split_is_refused(visitor: Visitor, sent: dict[str, str]) -> None:
     start(visitor)
     answer = visitor.post(BASE, ALL)
     assert answer.status_code == 409
-    assert "runs already; apply or discard it first" in text_of(answer.text)
+    assert "runs already; apply or discard it first" in plain_text(answer.text)
 
 
 def test_the_live_part_ends_when_every_submission_has(server: Instance, visitor: Visitor, sent: dict[str, str]) -> None:
@@ -120,10 +120,10 @@ def test_the_live_part_ends_when_every_submission_has(server: Instance, visitor:
     assert "hx-refresh" not in part.headers
     finish(server, sent["ada"], None)
     part = visitor.get(f"{path}/live")
-    assert "1 failed" in text_of(part.text)
+    assert "1 failed" in plain_text(part.text)
     assert part.headers["hx-refresh"] == "true"
     assert "event: end" in visitor.get(f"{path}/events").text
-    assert "other than before" in text_of(visitor.get(path).text)
+    assert "other than before" in plain_text(visitor.get(path).text)
 
 
 def test_another_competition_s_re_judging_is_not_found(

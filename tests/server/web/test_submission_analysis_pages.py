@@ -21,7 +21,7 @@ from server.models.evaluation import Evaluation, Shard, score_table
 from server.storage import content_key
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 EPSILON = np.array([0.5, 9.25, 2.0], "<f4")
 CODE = b"def unlearning(n, a, b, c): ...\n"
@@ -53,7 +53,7 @@ def make(
 ) -> Made:
     """Add a scored submission. noise: seeds the replicates; None for a score without any."""
     with server.database.write() as session:
-        split = competitions.split_of(session, competition, visibility)
+        split = competitions.get_split(session, competition, visibility)
         of_name = Team.competition_id == competition.id, Team.name == team
         owner = session.scalar(select(Team).where(*of_name)) or add_team(session, competition, team)
         submission = scored(session, owner, split, score)
@@ -120,7 +120,7 @@ def test_everything_that_is_stored_is_shown(server: Instance, visitor: Visitor, 
     hardest = visitor.get(f"{made.path}/figures/hardest.json").json()
     assert {row["models"] for row in hardest["data"]["values"]} == {"unlearned", "retrained"}
     assert visitor.get(f"{made.path}/figures/secret.json").status_code == 404
-    text = text_of(page)
+    text = plain_text(page)
     assert "The hardest forget example (number 1, epsilon 9.25)" in text
     assert "0 50.0 % 100.0 % 0.500" in text
     assert "Test set" in text
@@ -129,7 +129,7 @@ def test_everything_that_is_stored_is_shown(server: Instance, visitor: Visitor, 
 def test_a_class_that_a_set_lacks_has_no_line(server: Instance, visitor: Visitor, digits: Competition) -> None:
     made = make(server, digits, "ada", 0.1)
     store_outputs(server, made)
-    retain, test = text_of(visitor.get(made.path).text).split("Retain set")[1].split("Test set")
+    retain, test = plain_text(visitor.get(made.path).text).split("Retain set")[1].split("Test set")
     assert "1 100.0 % 100.0 %" not in retain
     assert "1 100.0 % 100.0 % 1.000" in test
 
@@ -149,13 +149,13 @@ def test_classes_are_called_by_their_names(server: Instance, visitor: Visitor, d
         pairs=[],
     )
     server.storage.write("splits/digits/public/report.json", report.model_dump_json().encode())
-    assert "cats 50.0 % 100.0 % 0.500" in text_of(visitor.get(made.path).text)
+    assert "cats 50.0 % 100.0 % 0.500" in plain_text(visitor.get(made.path).text)
 
 
 def test_an_older_score_says_what_it_lacks(server: Instance, visitor: Visitor, digits: Competition) -> None:
     made = make(server, digits, "ada", 0.1, epsilon=None)
     store_outputs(server, made, classes=False)
-    text = text_of(visitor.get(made.path).text)
+    text = plain_text(visitor.get(made.path).text)
     assert "computed before epsilons of single examples were stored" in text
     assert "accuracies on each class are not stored" in text
     assert "separation" in text
@@ -167,14 +167,14 @@ def test_outputs_that_are_gone_leave_the_page_whole(server: Instance, visitor: V
     made = make(server, digits, "ada", 0.1)
     store_outputs(server, made)
     server.storage.remove(f"results/{made.id}")
-    assert "outputs of the runs are not stored" in text_of(visitor.get(made.path).text)
+    assert "outputs of the runs are not stored" in plain_text(visitor.get(made.path).text)
 
 
 def test_a_notebook_is_shown_by_its_cells(server: Instance, visitor: Visitor, digits: Competition) -> None:
     cells = [{"cell_type": "code", "source": f"x = {n}\n", "metadata": {}, "outputs": []} for n in (1, 2)]
     book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     made = make(server, digits, "ada", 0.1, code=json.dumps(book).encode(), kind="ipynb")
-    text = text_of(visitor.get(made.path).text)
+    text = plain_text(visitor.get(made.path).text)
     assert "cell 1" in text
     assert "cell 2" in text
 
@@ -192,7 +192,7 @@ def test_the_better_of_two_is_named(
 ) -> None:
     a = make(server, digits, "ada", first)
     b = make(server, digits, "bob", second, noise=2)
-    text = text_of(visitor.get(f"{a.path}/compare", params={"other": b.id}).text)
+    text = plain_text(visitor.get(f"{a.path}/compare", params={"other": b.id}).text)
     assert verdict in text
     assert f"First minus second: {first - second:+.5f}" in text
     assert "Both are the same file" in text
@@ -209,7 +209,7 @@ def test_figures_of_two_hold_both(server: Instance, visitor: Visitor, digits: Co
 
 def test_without_replicates_there_is_no_verdict(server: Instance, visitor: Visitor, digits: Competition) -> None:
     a, b = make(server, digits, "ada", 0.1, noise=None), make(server, digits, "bob", 0.2, epsilon=None)
-    text = text_of(visitor.get(f"{a.path}/compare", params={"other": b.id}).text)
+    text = plain_text(visitor.get(f"{a.path}/compare", params={"other": b.id}).text)
     assert "No paired comparison. One of the scores has no replicates" in text
     assert "0.20000" in text
     assert "computed before epsilons" in text
@@ -220,7 +220,7 @@ def test_another_competition_s_submission_is_not_found(server: Instance, visitor
     b = make(server, server.competition("other"), "eve", 0.2)
     answer = visitor.get(f"{a.path}/compare", params={"other": b.id})
     assert answer.status_code == 404
-    assert f"This competition has no submission {b.id}" in text_of(answer.text)
+    assert f"This competition has no submission {b.id}" in plain_text(answer.text)
     assert visitor.get(f"{a.path}/compare/{b.id}/epsilon.json").status_code == 404
 
 

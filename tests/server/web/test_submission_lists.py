@@ -36,7 +36,7 @@ def sent(server: Instance, *scores: float | None, message: str = "try") -> list[
     with server.database.write() as session:
         competition = session.query(Competition).one()
         team = teams.ensure(session, competition, session.query(Account).filter_by(name="ada").one())
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
         for number, score in enumerate(scores):
             received = now() - timedelta(hours=len(scores) - number)
             one = add_submission(session, team, received_at=received, stage="scored" if score is not None else "failed")

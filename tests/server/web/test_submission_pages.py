@@ -13,9 +13,9 @@ from server.db import now
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
-from tests.support.instance import GOOD_CODE, Instance, zip_of
+from tests.support.instance import GOOD_CODE, Instance, make_zip
 from tests.support.scores import add_score
-from tests.support.web import Visitor, counted_queries, text_of
+from tests.support.web import Visitor, counted_queries, plain_text
 
 SUBMIT = "/competitions/digits/submit"
 MINE = "/competitions/digits/submissions"
@@ -32,13 +32,13 @@ def ada(server: Instance, visitor: Visitor) -> Visitor:
 def send(visitor: Visitor, code: bytes = GOOD_CODE, *, name: str = "mine.py", **fields: str) -> str:
     """Upload a file through the form. Return the address that the answer leads to."""
     answer = visitor.post(SUBMIT, fields, files={"file": (name, code)})
-    assert answer.status_code == 303, text_of(answer.text)
+    assert answer.status_code == 303, plain_text(answer.text)
     return str(answer.headers["location"])
 
 
 def test_an_uploaded_file_is_queued_and_shown(server: Instance, ada: Visitor) -> None:
     server.competition()
-    page = text_of(ada.get(send(ada, message="first try")).text)
+    page = plain_text(ada.get(send(ada, message="first try")).text)
     assert "first try" in page
     assert "Queued" in page
     assert "0 of 4 runs" in page
@@ -54,14 +54,14 @@ def test_pasted_code_is_taken_like_a_file(server: Instance, ada: Visitor) -> Non
 
 def test_a_zip_is_taken(server: Instance, ada: Visitor) -> None:
     server.competition()
-    assert send(ada, zip_of({"submission.py": GOOD_CODE}), name="mine.zip").startswith("/submissions/")
+    assert send(ada, make_zip({"submission.py": GOOD_CODE}), name="mine.zip").startswith("/submissions/")
 
 
 def test_a_syntax_error_is_shown_with_its_line_and_costs_nothing(server: Instance, ada: Visitor) -> None:
     server.competition()
     bad = b"import torch\n\ndef unlearning(net, a, b, c)\n    return net\n"
     answer = ada.post(SUBMIT, {"message": "kept"}, files={"file": ("mine.py", bad)})
-    page = text_of(answer.text)
+    page = plain_text(answer.text)
     assert answer.status_code == 422
     assert "Line 3" in page
     assert "def unlearning(net, a, b, c)" in page
@@ -95,18 +95,18 @@ def test_an_upload_after_the_deadline_is_refused_with_the_reason(server: Instanc
     server.competition(opens_at=now() - timedelta(days=2), closes_at=closes_at)
     page = ada.get(SUBMIT).text
     assert "<title>Closed · Submit" in page
-    assert "The competition closed on" in text_of(page)
+    assert "The competition closed on" in plain_text(page)
     assert 'name="file"' not in page
     answer = ada.post(SUBMIT, {}, page="/", files={"file": ("mine.py", GOOD_CODE)})
     assert answer.status_code == 409
-    assert f"digits closed on {in_words(closes_at)}; the file came 1 h later" in text_of(answer.text)
+    assert f"digits closed on {in_words(closes_at)}; the file came 1 h later" in plain_text(answer.text)
 
 
 def test_before_it_opens_the_form_is_replaced_by_the_moment(server: Instance, ada: Visitor) -> None:
     server.competition(opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
     page = ada.get(SUBMIT).text
     assert "<title>Not open yet · Submit" in page
-    assert "in 1 day" in text_of(page)
+    assert "in 1 day" in plain_text(page)
     assert 'name="file"' not in page
 
 
@@ -121,10 +121,10 @@ def test_private_scores_are_listed_after_the_reveal(
         submission.stage, submission.selected = "scored", True
         session.query(Evaluation).one().is_current = False
         for visibility, score in ((Visibility.PUBLIC, 0.05), (Visibility.PRIVATE, 0.17171)):
-            split = competitions.split_of(session, competition, visibility)
+            split = competitions.get_split(session, competition, visibility)
             add_score(session, submission, split, score, scorer_version="x")
         session.get_one(Competition, competition.id).state = state
-    page = text_of(ada.get(MINE).text)
+    page = plain_text(ada.get(MINE).text)
     assert ("0.17171" in page) is is_shown
     assert ("Public Private" in page) is is_shown
     assert "left today" not in page
@@ -132,9 +132,9 @@ def test_private_scores_are_listed_after_the_reveal(
 
 def test_the_quota_is_shown_before_and_after(server: Instance, ada: Visitor) -> None:
     server.competition(limits={"submissions_per_day": 1})
-    assert "1 of 1" in text_of(ada.get(SUBMIT).text)
+    assert "1 of 1" in plain_text(ada.get(SUBMIT).text)
     send(ada)
-    page = text_of(ada.get(SUBMIT).text)
+    page = plain_text(ada.get(SUBMIT).text)
     assert "0 of 1" in page
     assert "All 1 submissions of today are used" in page
 
@@ -154,7 +154,7 @@ def test_cancelling_before_a_run_is_not_counted(server: Instance, ada: Visitor) 
     server.competition()
     mine = send(ada)
     ada.post(f"{mine}/cancel", page=mine)
-    page = text_of(ada.get(mine).text)
+    page = plain_text(ada.get(mine).text)
     assert "Cancelled" in page
     assert "does not count" in page
 
@@ -182,7 +182,7 @@ def test_progress_and_the_story_of_lost_runs_are_told(server: Instance, ada: Vis
         for values in (lost, {"attempt": 2}):
             session.add(ShardAttempt(shard_id=shard.id, worker="secret-host-7", started_at=began, **values))
     page = ada.get(mine).text
-    assert "3 of 4 runs" in text_of(page)
+    assert "3 of 4 runs" in plain_text(page)
     assert "Runs 1 to 4 lost their worker; resumed elsewhere" in page
     assert "Runs 1 to 4 in progress, attempt 2" in page
     assert "<title>3 of 4 runs" in page
@@ -197,7 +197,7 @@ def test_failure_shows_the_line_and_what_to_do(server: Instance, ada: Visitor) -
         submission.stage, submission.fault, submission.error_class = "failed", "participant", "exception"
         submission.error = {"message": "It broke.", "exception_type": "KeyError", "file": "submission.py", "line": 2}
     page = ada.get(mine).text
-    words = text_of(page)
+    words = plain_text(page)
     assert "KeyError : It broke." in words
     assert "line 2" in words
     assert 'class="at-fault"><span class="line-number">2</span>    return net' in page
@@ -211,7 +211,7 @@ def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada
         submission = session.query(Submission).one()
         submission.stage, submission.fault, submission.error_class = "failed", "host", "host-fault"
         submission.refunded = True
-    page = text_of(ada.get(mine).text)
+    page = plain_text(ada.get(mine).text)
     assert "Platform failure" in page
     assert "not counted against the quota" in page
 
@@ -223,13 +223,13 @@ def test_a_score_stands_beside_the_oracle_and_no_detail_leaks(server: Instance, 
         submission = session.query(Submission).one()
         submission.stage = "scored"
         session.query(Evaluation).one().is_current = False
-        public = competitions.split_of(session, competition, Visibility.PUBLIC)
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
         public.oracle = {"final_score": 0.2}
         add_score(session, submission, public, 0.05, scorer_version="x")
-        private = competitions.split_of(session, competition, Visibility.PRIVATE)
+        private = competitions.get_split(session, competition, Visibility.PRIVATE)
         add_score(session, submission, private, 0.17171)
     for path in (mine, MINE):
-        page = text_of(ada.get(path).text)
+        page = plain_text(ada.get(path).text)
         assert "0.05000" in page
         assert "25 %" in page
         assert "0.17171" not in page
@@ -298,13 +298,13 @@ def test_the_own_code_is_shown_highlighted(server: Instance, ada: Visitor) -> No
 def test_a_receipt_is_read_and_downloaded_once_there_is_a_score(server: Instance, ada: Visitor) -> None:
     server.competition()
     address = send(ada)
-    assert "Receipt" not in text_of(ada.get(address).text)
+    assert "Receipt" not in plain_text(ada.get(address).text)
     assert ada.get(f"{address}/receipt").status_code == 404
     server.score(address.rsplit("/", 1)[-1], 0.25)
     assert f'href="{address}/receipt"' in ada.get(address).text
     receipt = ada.get(f"{address}/receipt.json").json()
     receipts.verify(receipt)
-    page = text_of(ada.get(f"{address}/receipt").text)
+    page = plain_text(ada.get(f"{address}/receipt").text)
     assert receipt["signature"] in page
     assert receipt["score"]["final_score_bits"] in page
     assert ada.get(f"{address}/receipt", params={"split": "private"}).status_code == 404
@@ -331,7 +331,7 @@ def test_uploads_are_limited_for_each_account(server: Instance, ada: Visitor, mo
     assert refused.status_code == 422, "what cannot be run is counted too"
     limited = ada.post(SUBMIT, files={"file": ("mine.py", GOOD_CODE)})
     assert limited.status_code == 429
-    assert "2 files were sent within 10 min" in text_of(limited.text)
+    assert "2 files were sent within 10 min" in plain_text(limited.text)
     assert 0 < int(limited.headers["retry-after"]) <= 600
     assert [server.submit(headers).status_code for _ in range(3)] == [201, 201, 429]
     problem = server.submit(headers)

@@ -12,7 +12,7 @@ from server.teams import service as teams
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
 from tests.support.scores import scored
-from tests.support.web import Visitor, text_of
+from tests.support.web import Visitor, plain_text
 
 TEAM = "/competitions/digits/team"
 
@@ -32,7 +32,7 @@ def test_a_team_is_made_and_renamed(server: Instance, visitor: Visitor) -> None:
     visitor.log_in("ada")
     visitor.post(TEAM, {"name": "The Forgetters"})
     visitor.post(TEAM, {"name": "Amnesia"})
-    page = text_of(visitor.get(TEAM).text)
+    page = plain_text(visitor.get(TEAM).text)
     assert "Amnesia" in page
     assert "ada (you)" in page
 
@@ -93,7 +93,7 @@ def test_two_teams_become_one(server: Instance, visitor: Visitor) -> None:
     request = re.search(r'value="agree"><input type="hidden" name="subject" value="([^"]+)"', page)
     assert request
     assert act(visitor, "agree", request[1]) == 303
-    assert "bob" in text_of(visitor.get(TEAM).text)
+    assert "bob" in plain_text(visitor.get(TEAM).text)
 
 
 def test_a_merge_with_nobody_is_explained_on_the_page(server: Instance, visitor: Visitor) -> None:
@@ -103,7 +103,7 @@ def test_a_merge_with_nobody_is_explained_on_the_page(server: Instance, visitor:
     visitor.post(TEAM, {"name": "Amnesia"})
     answer = visitor.post(f"{TEAM}/act", {"act": "merge", "subject": "Nobody"}, page=TEAM)
     assert answer.status_code == 404
-    words = text_of(answer.text)
+    words = plain_text(answer.text)
     assert "There is no team called 'Nobody'" in words
     assert "Name of the other team" in words
 
@@ -118,7 +118,7 @@ def test_team_changes_are_not_offered_after_their_end(server: Instance, visitor:
     assert "Name of the other team" not in before
     with server.database.write() as session:
         team = teams.own_team(session, competition, accounts.find(session, "ada"))
-        scored(session, team, competitions.split_of(session, competition, Visibility.PUBLIC), 0.1)
+        scored(session, team, competitions.get_split(session, competition, Visibility.PUBLIC), 0.1)
     assert "Leave the team" not in visitor.get(TEAM).text
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_present_password_is_named_beside_its_field(server: Instance, vi
     visitor.log_in("ada")
     answer = visitor.post("/account/password", {"old": "wrong", "new": "another good password"}, page="/account")
     assert answer.status_code == 422
-    assert "Current password is wrong" in text_of(answer.text)
+    assert "Current password is wrong" in plain_text(answer.text)
 
 
 def test_another_person_s_session_cannot_be_revoked(server: Instance, visitor: Visitor) -> None:
@@ -193,7 +193,7 @@ def test_guessing_the_current_password_is_rate_limited(server: Instance, visitor
         answer = visitor.post(path, right, page="/account")
         assert answer.status_code == 429
         assert int(answer.headers["Retry-After"]) > 0
-        assert "10 wrong passwords within 15 min" in text_of(answer.text)
+        assert "10 wrong passwords within 15 min" in plain_text(answer.text)
     headers = server.headers(server.account("bob"))
     assert server.client.post("/api/v1/me/deletion", headers=headers, json={"password": PASSWORD}).status_code == 204
 

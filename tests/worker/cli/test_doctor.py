@@ -17,8 +17,10 @@ from server import doctor as server_doctor
 from server.config import Settings, get_settings
 from server.db import Database, clock
 from server.doctor import Finding, examine
+from server.migrate import upgrade
 from server.queue import client
 from tests.support.ports import free_port
+from tests.support.postgres import PostgresServer
 from worker.cli import doctor
 
 
@@ -52,7 +54,17 @@ def bare(tmp_path: Path) -> Settings:
 def test_host_that_lacks_redis_alone_is_found_well_otherwise(settings: Settings) -> None:
     states = {finding.name: finding.state for finding in examine(settings)}
     assert states.pop("queue") == "warning"
-    assert states == {"python": "ok", "disk": "ok", "database": "ok", "clock": "ok", "storage": "ok"}
+    database = states.pop("database")  # the tests' PostgreSQL runs without fsync
+    assert database == ("warning" if "postgres" in str(settings.database_url) else "ok")
+    assert states == {"python": "ok", "disk": "ok", "clock": "ok", "storage": "ok"}
+
+
+def test_database_that_loses_commits_is_found(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    url = postgres_server.url(postgres_server.create_database())
+    upgrade(url)
+    forgetful = found(Settings(home=tmp_path, database_url=f"{url}&options=-c%20synchronous_commit%3Doff"), "database")
+    assert forgetful.state == "warning"
+    assert "fsync and synchronous_commit off: a crash loses submissions" in forgetful.found
 
 
 def test_wrong_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import torch
 from lethe.evaluation.inference import RunOutputs, SplitEvaluator, load_original
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import read_outputs
-from lethe.evaluation.original_models import place_of, read_original, read_whole_numbers
+from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 from worker.evaluation.evaluation_pipeline import RunNotFinite, run_evaluations
@@ -25,14 +25,14 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def weights_of(split: Path, *, times: float) -> bytes:
+def read_weights(split: Path, *, times: float) -> bytes:
     return safetensors.torch.save({name: value * times for name, value in load_original(split).items()})
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
 def test_outputs_are_the_evaluators_in_the_order_of_runs(split: Path, overlapped: bool) -> None:
     evaluator = SplitEvaluator.load(split)
-    weights = [weights_of(split, times=1 + number / 8) for number in range(6)]
+    weights = [read_weights(split, times=1 + number / 8) for number in range(6)]
     expected = [evaluator.evaluate(one).confidences.tobytes() for one in weights]
     outputs: list[RunOutputs] = []
     with run_evaluations(evaluator, outputs, overlapped=overlapped) as evaluations:
@@ -72,7 +72,7 @@ def test_run_takes_integer_buffers_of_its_own_original(tmp_path: Path, overlappe
     outputs: list[RunOutputs] = []
     with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
         for run in range(3):
-            path.write_bytes(read_original(split, *place_of(Manifest.read(split), run)))
+            path.write_bytes(read_original(split, *find_place(Manifest.read(split), run)))
             evaluations.add(run, path.read_bytes(), whole_numbers=read_whole_numbers(path))
     confidences = np.stack([output.confidences for output in outputs])
     assert np.array_equal(confidences, read_outputs(split, "originals").confidences)
@@ -82,7 +82,7 @@ def evaluate(split: Path, scales: dict[int, float], outputs: list[RunOutputs], *
     """Evaluate the original model, its weights multiplied, for each run."""
     with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
         for run, times in scales.items():
-            evaluations.add(run, weights_of(split, times=times))
+            evaluations.add(run, read_weights(split, times=times))
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
@@ -112,7 +112,7 @@ class CrowdedEvaluator(SplitEvaluator):
 
 
 def test_run_without_free_memory_spoils_no_evaluation(split: Path) -> None:
-    weights = [weights_of(split, times=1 + number / 8) for number in range(4)]
+    weights = [read_weights(split, times=1 + number / 8) for number in range(4)]
     expected = [SplitEvaluator.load(split).evaluate(one).confidences.tobytes() for one in weights]
     outputs: list[RunOutputs] = []
     with run_evaluations(CrowdedEvaluator.load(split), outputs, overlapped=True) as evaluations:
@@ -125,4 +125,4 @@ def test_memory_missing_between_runs_is_a_host_fault(split: Path) -> None:
     evaluator = CrowdedEvaluator.load(split)
     evaluator.attempts = 2
     with pytest.raises(torch.OutOfMemoryError), run_evaluations(evaluator, [], overlapped=True) as evaluations:
-        evaluations.add(0, weights_of(split, times=1))
+        evaluations.add(0, read_weights(split, times=1))

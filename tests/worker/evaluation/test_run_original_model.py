@@ -41,7 +41,7 @@ def context(storage: Storage, tmp_path: Path) -> Any:
     return SimpleNamespace(artefacts=artefacts, stage_dir=stage)
 
 
-def shard_of(split_dir: Path, *, setup: str = "reuse-n-n", kind: ShardKind = ShardKind.RUNS) -> Any:
+def new_shard(split_dir: Path, *, setup: str = "reuse-n-n", kind: ShardKind = ShardKind.RUNS) -> Any:
     return SimpleNamespace(
         competition=competition(n_models=3, metric={"setup": setup}),
         kind=kind,
@@ -53,7 +53,7 @@ def shard_of(split_dir: Path, *, setup: str = "reuse-n-n", kind: ShardKind = Sha
 def test_run_gets_its_own_original_which_is_removed_after(context: Any, split_dir: Path) -> None:
     stacked = read_tensors(split_dir / MODELS)
     for run in range(3):
-        with own_original(context, shard_of(split_dir), split_dir, run=run) as path:
+        with own_original(context, new_shard(split_dir), split_dir, run=run) as path:
             assert path is not None
             assert list(context.stage_dir.iterdir()) == [path]
             found = load(path.read_bytes())
@@ -62,14 +62,14 @@ def test_run_gets_its_own_original_which_is_removed_after(context: Any, split_di
 
 
 def test_it_is_removed_when_the_run_fails(context: Any, split_dir: Path) -> None:
-    with pytest.raises(RuntimeError, match="failed"), own_original(context, shard_of(split_dir), split_dir, run=0):
+    with pytest.raises(RuntimeError, match="failed"), own_original(context, new_shard(split_dir), split_dir, run=0):
         raise RuntimeError("failed")
     assert list(context.stage_dir.iterdir()) == []
 
 
 @pytest.mark.parametrize("case", [{"setup": "reuse-n-1"}, {"kind": ShardKind.SMOKE}], ids=["reuse-n-1", "smoke"])
 def test_nothing_is_handed_over_where_all_runs_share_one(context: Any, split_dir: Path, case: dict[str, Any]) -> None:
-    with own_original(context, shard_of(split_dir, **case), split_dir, run=1) as path:
+    with own_original(context, new_shard(split_dir, **case), split_dir, run=1) as path:
         assert path is None
     assert list(context.stage_dir.iterdir()) == []
 
@@ -79,6 +79,6 @@ def test_a_damaged_file_of_models_is_refused(context: Any, split_dir: Path) -> N
     (split_dir / MODELS).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with (
         pytest.raises(DamagedSplit, match=r"models-00000.*wrong content"),
-        own_original(context, shard_of(split_dir), split_dir, run=0),
+        own_original(context, new_shard(split_dir), split_dir, run=0),
     ):
         pytest.fail("handed over")

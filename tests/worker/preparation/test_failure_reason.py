@@ -2,13 +2,13 @@
 
 import errno
 
-from worker.preparation.failure_reason import reason_of
+from worker.preparation.failure_reason import get_reason
 
 
 def test_error_of_the_system_is_told_without_its_path() -> None:
     error = OSError(errno.ENOSPC, "No space left on device", "/var/lib/lethe/secret-name")
-    assert reason_of(error) == "OSError: No space left on device"
+    assert get_reason(error) == "OSError: No space left on device"
 
 
 def test_other_text_is_not_told() -> None:
-    assert "hunter2" not in reason_of(ValueError("invalid literal: 'hunter2'"))
+    assert "hunter2" not in get_reason(ValueError("invalid literal: 'hunter2'"))

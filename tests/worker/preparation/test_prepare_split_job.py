@@ -100,7 +100,7 @@ def begin(database: Database, file: CompetitionFile) -> str:
         return split.id
 
 
-def split_of(database: Database) -> Split:
+def get_split(database: Database) -> Split:
     with database.read() as session:
         return session.scalars(select(Split)).one()
 
@@ -126,7 +126,7 @@ def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Ho
         made += 1
     assert made == 6
     assert prepare_split_job.prepare(context, split_id)
-    split = split_of(database)
+    split = get_split(database)
     assert (split.state, split.progress, split.device) == (SplitState.READY, 1.0, "cpu")
     folder = tmp_path / "storage/splits/small/public"
     assert verify_split(folder) == []
@@ -143,14 +143,14 @@ def test_host_error_is_shown_until_the_split_is_ready(
     monkeypatch.setattr(prepare_split_job, "begin_split", full)
     with pytest.raises(OSError, match="no space"):
         prepare_split_job.prepare(host(), split_id)
-    split = split_of(database)
+    split = get_split(database)
     assert split.state == SplitState.PREPARING
     assert split.error == "attempt 1 was broken off and will be made again: OSError: no space left on device"
     with database.write() as session:
         session.scalars(select(Split)).one().lease_expires_at = None  # it has run out
     monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
     assert prepare_split_job.prepare(host(), split_id)
-    assert (split_of(database).state, split_of(database).error) == (SplitState.READY, "")
+    assert (get_split(database).state, get_split(database).error) == (SplitState.READY, "")
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -202,7 +202,7 @@ def test_preparer_that_comes_back_changes_nothing(
     assert prepare_split_job.prepare(host("a"), split_id)
     found = (tmp_path / "storage/splits/small/public/manifest.json").read_bytes()
     assert [found] == manifests
-    split = split_of(database)
+    split = get_split(database)
     assert split.state == SplitState.READY
     assert split.manifest_sha256 == hashlib.sha256(found).hexdigest()
 
@@ -210,7 +210,7 @@ def test_preparer_that_comes_back_changes_nothing(
 def test_a_small_split_is_one_job(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
     assert prepare_split_job.prepare(host(), begin(database, competition()))
-    assert split_of(database).state == SplitState.READY
+    assert get_split(database).state == SplitState.READY
 
 
 def test_hosts_with_only_shared_storage_give_the_same(database: Database, host: Host, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_hosts_with_only_shared_storage_give_the_same(database: Database, host: 
     while make_shard(second) and make_shard(first):
         pass
     assert prepare_split_job.prepare(third, split_id)
-    assert split_of(database).state == SplitState.READY
+    assert get_split(database).state == SplitState.READY
     key = "splits/small/public"
     published = {name.removeprefix(f"{key}/"): third.storage.read(name) for name in third.storage.keys(key)}
     assert published.pop("manifest.json")
@@ -243,7 +243,7 @@ def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
             session.delete(shard)
     monkeypatch.setattr(model_shards, "train_models", lambda *_, **__: pytest.fail("trained again"))
     assert prepare_split_job.prepare(host("b", url=url), split_id)
-    assert split_of(database).state == SplitState.READY
+    assert get_split(database).state == SplitState.READY
 
 
 def _train_until_stuck(context: Any, epochs: int, stuck: Any) -> None:
@@ -307,7 +307,7 @@ def test_untrained_model_stops_the_preparation_and_is_named(
     assert prepare_split_job.prepare(context, split_id)
     assert make_shard(context)
     assert make_shard(context)
-    split = split_of(database)
+    split = get_split(database)
     assert (split.state, split.error) == (SplitState.FAILED, "retrained model 3 reaches an accuracy of 0.1")
     assert not make_shard(context)
     assert not prepare_split_job.prepare(context, split_id)

@@ -68,13 +68,13 @@ def data(status: int, **body: Any) -> Answer:
     return status, {"Content-Type": "application/json"}, json.dumps(body).encode()
 
 
-def api_of(script: Scripted) -> WorkerApi:
+def make_api(script: Scripted) -> WorkerApi:
     return WorkerApi(script.url, token="lethe_worker_secret", name="host-1-ab")
 
 
 def test_call_is_sent_again_until_the_server_is_back(serve: Callable[..., Scripted]) -> None:
     script = serve(data(503, detail="no database"), data(502), data(200, held=True))
-    assert api_of(script).step(SHARD, "PUT", "lease", body={"runs_done": 1}) is True
+    assert make_api(script).step(SHARD, "PUT", "lease", body={"runs_done": 1}) is True
     assert [(method, path) for method, path, _, _ in script.asked] == [
         ("PUT", "/api/v1/worker/host-1-ab/shards/7/2/lease")
     ] * 3
@@ -89,14 +89,14 @@ def test_refusal_is_told_at_once_and_not_tried_again(
 ) -> None:
     script = serve(data(status, detail="the reason"))
     with pytest.raises(error, match="the reason"):
-        api_of(script).register(FACTS)
+        make_api(script).register(FACTS)
     assert len(script.asked) == 1
 
 
 def test_server_that_is_away_is_a_fault_of_the_host(serve: Callable[..., Scripted]) -> None:
     script = serve(data(503, detail="away"))
     with pytest.raises(Unreachable, match="answered 503: away"):
-        api_of(script).claim()
+        make_api(script).claim()
     with pytest.raises(Unreachable, match="did not answer"):
         WorkerApi("http://127.0.0.1:1", token="t", name="n").claim()
 
@@ -105,10 +105,10 @@ def test_storages_own_address_is_followed_without_the_token(serve: Callable[...,
     storage = serve((200, {}, b"content"))
     away = storage.url.replace("127.0.0.1", "localhost")
     script = serve((307, {"Location": f"{away}/bucket/key?signature=1"}, b""))
-    api_of(script).download(SHARD, "0" * 64, tmp_path / "file")
+    make_api(script).download(SHARD, "0" * 64, tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == b"content"
     assert "Authorization" not in storage.asked[0][2]
-    assert api_of(script).file(SHARD, "0" * 64) == b"content"
+    assert make_api(script).file(SHARD, "0" * 64) == b"content"
 
 
 def test_logs_are_cut_to_what_a_request_may_hold() -> None:

@@ -60,7 +60,7 @@ CacheOf = Callable[..., SplitCache]
 
 
 @pytest.fixture
-def cache_of(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
+def make_cache(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
     """Make the cache of one more process of this host."""
     with ExitStack() as stack:
 
@@ -73,10 +73,10 @@ def cache_of(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
 
 
 def test_split_is_fetched_once_without_what_no_worker_needs(
-    storage: Storage, s3: S3Server, tmp_path: Path, cache_of: CacheOf
+    storage: Storage, s3: S3Server, tmp_path: Path, make_cache: CacheOf
 ) -> None:
     sha256 = put(storage, tmp_path, "a")
-    cache = cache_of()
+    cache = make_cache()
     folder = cache.get(StoredSplit(storage, "splits/a/public"), sha256)
     assert (folder / "visible" / "forget").read_bytes() == b"a" * 1000
     hidden = [path.relative_to(folder).as_posix() for path in (folder / "hidden").rglob("*") if path.is_file()]
@@ -86,20 +86,20 @@ def test_split_is_fetched_once_without_what_no_worker_needs(
     assert s3.faults.requests == before
 
 
-def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
     sha256 = put(storage, tmp_path, "a")
     storage.write("splits/a/public/visible/forget", b"b" * 1000)
-    cache = cache_of()
+    cache = make_cache()
     with pytest.raises(HostFault, match="damaged splits/a/public/visible/forget was fetched"):
         cache.get(StoredSplit(storage, "splits/a/public"), sha256)
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
 def test_original_models_are_fetched_once_when_needed(
-    storage: Storage, s3: S3Server, tmp_path: Path, cache_of: CacheOf
+    storage: Storage, s3: S3Server, tmp_path: Path, make_cache: CacheOf
 ) -> None:
     sha256 = put(storage, tmp_path, "a")
-    cache = cache_of()
+    cache = make_cache()
     path = cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
     assert path == cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS
     assert path.read_bytes() == b"originals"
@@ -108,54 +108,56 @@ def test_original_models_are_fetched_once_when_needed(
     assert s3.faults.requests == before
 
 
-def test_damaged_original_models_are_refused_and_not_kept(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+def test_damaged_original_models_are_refused_and_not_kept(
+    storage: Storage, tmp_path: Path, make_cache: CacheOf
+) -> None:
     sha256 = put(storage, tmp_path, "a")
     storage.write(f"splits/a/public/{ORIGINALS}", b"forgeries")
-    cache = cache_of()
+    cache = make_cache()
     with pytest.raises(HostFault, match=r"damaged splits/a/public/hidden/originals/models-00000"):
         cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
     assert list((cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS).parent.iterdir()) == []
 
 
-def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
     put(storage, tmp_path, "a")
     with pytest.raises(HostFault, match=r"manifest\.json"):
-        cache_of().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
+        make_cache().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
 
 
 def test_manifest_with_a_file_outside_its_folder_is_refused(
-    storage: Storage, tmp_path: Path, cache_of: CacheOf
+    storage: Storage, tmp_path: Path, make_cache: CacheOf
 ) -> None:
     manifest = json.dumps({"files": {"../../outside": {"sha256": "0" * 64, "size": 1}}}).encode()
     sha256 = storage.write("splits/a/public/manifest.json", manifest)
     with pytest.raises(HostFault, match="lies outside the split"):
-        cache_of().get(StoredSplit(storage, "splits/a/public"), sha256)
+        make_cache().get(StoredSplit(storage, "splits/a/public"), sha256)
 
 
-def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+def test_cap_removes_the_least_recently_used(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
     hashes = {name: put(storage, tmp_path, name) for name in "abcdefg"}
-    cache = cache_of(cap=3000)
+    cache = make_cache(cap=3000)
     for name, sha256 in hashes.items():
         cache.get(StoredSplit(storage, f"splits/{name}/public"), sha256)
     left = {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()}
     assert left == {hashes[name] for name in "defg"}  # a process keeps the four it used last
 
 
-def test_entry_that_another_process_works_with_stays(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+def test_entry_that_another_process_works_with_stays(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
     kept = put(storage, tmp_path, "kept")
-    first = cache_of()
+    first = make_cache()
     first.get(StoredSplit(storage, "splits/kept/public"), kept)
     first.close()
     with (tmp_path / "cache" / f"{kept}.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        other = cache_of(cap=1)
+        other = make_cache(cap=1)
         other.get(StoredSplit(storage, "splits/a/public"), put(storage, tmp_path, "a"))
         assert (tmp_path / "cache" / kept).is_dir()
     other.get(StoredSplit(storage, "splits/b/public"), put(storage, tmp_path, "b"))
     assert not (tmp_path / "cache" / kept).exists()
 
 
-def test_partial_files_of_killed_processes_are_removed(storage: Storage, tmp_path: Path, cache_of: CacheOf) -> None:
+def test_partial_files_of_killed_processes_are_removed(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
     folder = tmp_path / "cache"
     abandoned, removed, fetching = (folder / name for name in (".new-a-1", ".old-a-2", ".new-b-3"))
     for path in (abandoned, removed, fetching):
@@ -165,7 +167,7 @@ def test_partial_files_of_killed_processes_are_removed(storage: Storage, tmp_pat
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         split = put(storage, tmp_path, "c")
-        cache_of().get(StoredSplit(storage, "splits/c/public"), split)
+        make_cache().get(StoredSplit(storage, "splits/c/public"), split)
         assert {path.name for path in folder.iterdir() if path.is_dir()} == {split, fetching.name}
     finally:
         os.close(held)

@@ -21,7 +21,7 @@ from lethe.evaluation.language_model_weights import check_returned_weights
 from lethe.methods import text
 from lethe.networks.llama import Llama
 from lethe.training.causal_lm import FineTuning, fine_tune
-from tests.support.tiny_language import PERSONS, REFUSAL, tiny_network, tokens_of
+from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_network
 
 FOLDER = Path(text.__file__).parent
 METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
@@ -31,13 +31,13 @@ LEARNING_RATE = 3e-3
 FASTER = {"idk": 1e-2, "rmu": 5e-2}  # a few words to learn; few layers to turn
 
 
-def module_of(method: str) -> ModuleType:
+def method_module(method: str) -> ModuleType:
     return import_module(f"lethe.methods.text.{method}")
 
 
 def loader(persons: tuple, *, refusals: bool = False) -> DataLoader:
-    answers = [tokens_of(person) for person in persons]
-    other = [tokens_of(person, REFUSAL) for person in persons] if refusals else []
+    answers = [get_tokens(person) for person in persons]
+    other = [get_tokens(person, REFUSAL) for person in persons] if refusals else []
     return answer_loader(AnswerDataset(answers, other), batch_size=2, padding_id=1, seed=0)
 
 
@@ -45,12 +45,12 @@ def loader(persons: tuple, *, refusals: bool = False) -> DataLoader:
 def learnt() -> Llama:
     network = tiny_network()
     recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
-    fine_tune(network, [tokens_of(person) for person in PERSONS], recipe, seed=0, padding_id=1)
+    fine_tune(network, [get_tokens(person) for person in PERSONS], recipe, seed=0, padding_id=1)
     return network.eval()
 
 
 def unlearnt(method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> Llama:
-    module, network = module_of(method), copy.deepcopy(learnt)
+    module, network = method_module(method), copy.deepcopy(learnt)
     monkeypatch.setattr(module, "LR", FASTER.get(method, LEARNING_RATE))
     monkeypatch.setattr(module, "EPOCHS", epochs)
     torch.manual_seed(0)
@@ -59,7 +59,7 @@ def unlearnt(method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch, *, epo
 
 
 def probabilities(network: Llama, persons: tuple) -> np.ndarray:
-    return np.exp(-answer_losses(network, [tokens_of(person) for person in persons], padding_id=1))
+    return np.exp(-answer_losses(network, [get_tokens(person) for person in persons], padding_id=1))
 
 
 def test_all_methods_are_there() -> None:
@@ -87,7 +87,7 @@ def test_method_keeps_more_than_ascent(method: str, learnt: Llama, monkeypatch: 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_method_imports_torch_and_the_standard_library_alone(method: str) -> None:
-    tree = ast.parse(inspect.getsource(module_of(method)))
+    tree = ast.parse(inspect.getsource(method_module(method)))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= {"torch", *sys.stdlib_module_names}
@@ -95,7 +95,7 @@ def test_method_imports_torch_and_the_standard_library_alone(method: str) -> Non
 
 @pytest.mark.parametrize("method", METHODS)
 def test_method_describes_itself(method: str) -> None:
-    module = module_of(method)
+    module = method_module(method)
     doc = inspect.getdoc(module) or ""
     for section in ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "Needs"):
         assert re.search(rf"^{section}:", doc, re.MULTILINE), section
@@ -109,7 +109,7 @@ def test_method_describes_itself(method: str) -> None:
 @pytest.mark.parametrize("method", ["idk", "dpo"])
 def test_method_says_that_refusals_are_missing(method: str, learnt: Llama) -> None:
     with pytest.raises(KeyError, match="forget batches hold refusals"):
-        module_of(method).unlearning(copy.deepcopy(learnt), loader(RETAIN), loader(FORGET), loader(RETAIN))
+        method_module(method).unlearning(copy.deepcopy(learnt), loader(RETAIN), loader(FORGET), loader(RETAIN))
 
 
 def test_rmu_trains_chosen_layers_alone(learnt: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_losses_equal_the_published_ones() -> None:
         expected = {name: golden[f"out_{name}"] for name in ("npo_beta0_1", "dpo_beta0_1", "simnpo_beta4_5")}
         expected |= {name: golden[f"out_{name}"] for name in ("batch_nll", "retain_kl")}
     batch = {"input_ids": labels, "attention_mask": torch.ones_like(labels), "labels": labels}
-    npo, dpo, simnpo, kl_min = (module_of(name) for name in ("npo", "dpo", "simnpo", "kl_min"))
+    npo, dpo, simnpo, kl_min = (method_module(name) for name in ("npo", "dpo", "simnpo", "kl_min"))
     nll, original = (npo.sequence_nll(Given(logits), batch) for logits in (own, reference))
     # the published set prefers another sequence's labels to the sequence's own
     other = {**batch, "labels": labels.roll(1, dims=0)}
@@ -158,4 +158,4 @@ def test_losses_equal_the_published_ones() -> None:
 
 def test_dpo_without_a_gain_is_log_two() -> None:
     zero = torch.zeros(3)
-    assert float(module_of("dpo").dpo_loss(zero, zero)) == pytest.approx(2 / 0.1 * np.log(2))
+    assert float(method_module("dpo").dpo_loss(zero, zero)) == pytest.approx(2 / 0.1 * np.log(2))

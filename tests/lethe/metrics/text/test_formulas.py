@@ -15,7 +15,7 @@ from lethe.metrics.text.membership_attacks import (
     compressed_sizes,
     min_k_plus_plus_scores,
     min_k_scores,
-    privacy_leakage_of,
+    privacy_leakage_from_auc,
     reference_scores,
     zlib_scores,
 )
@@ -143,5 +143,5 @@ def test_zlib_and_reference_scores() -> None:
 
 
 def test_privacy_leakage_of_equal_aucs_is_zero() -> None:
-    assert privacy_leakage_of(0.7, 0.7) == 0.0
-    assert privacy_leakage_of(1.0, 0.5) == pytest.approx(-100)
+    assert privacy_leakage_from_auc(0.7, 0.7) == 0.0
+    assert privacy_leakage_from_auc(1.0, 0.5) == pytest.approx(-100)
