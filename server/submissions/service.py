@@ -29,6 +29,8 @@ from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, Che
 from server.teams import repository as team_repository
 from server.teams import service as teams
 
+MOST_UNFINISHED = 10
+
 
 @dataclass(frozen=True)
 class ShownScore:
@@ -176,6 +178,11 @@ def list_own(session: Session, competition: Competition, account: Account) -> Se
 def list_of_team(session: Session, team: Team | None) -> Sequence[Submission]:
     """Return a team's submissions, the newest first; nothing where there is no team yet."""
     return repository.of_team(session, team.id) if team else []
+
+
+def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
+    """Return what of the account's teams has not ended, in all competitions, the newest first; at most ten."""
+    return view(session, repository.unfinished_of_account(session, account.id, limit=MOST_UNFINISHED))
 
 
 def page_of_team(

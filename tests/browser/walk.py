@@ -96,6 +96,9 @@ NO_PAGES = (
     "/progress",
     "/code",
     "/starter.py",
+    "/robots.txt",
+    "/favicon.ico",
+    "/pictures/{name}.png",
     "/exports/{name}",
     "/{path:path}",
 )
