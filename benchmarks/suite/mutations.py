@@ -166,12 +166,18 @@ def is_noticed(fault: Fault, copy: Path) -> bool:
     lines[fault.line - 1] = fault.after
     path.write_text("\n".join(lines))
     try:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *RULES[fault.rule].tests]
-        ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MOST_S, check=False)
-    except subprocess.TimeoutExpired:
-        return True  # a test that never ends is seen
+        return fails(fault.rule, copy)
     finally:
         path.write_text(whole)
+
+
+def fails(rule: str, copy: Path) -> bool:
+    """Return whether a test of the rule fails, or never ends."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *RULES[rule].tests]
+    try:
+        ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MOST_S, check=False)
+    except subprocess.TimeoutExpired:
+        return True
     if ended.returncode not in (0, 1, 2):
         raise RuntimeError(f"pytest ended with {ended.returncode}: {ended.stdout.decode()[-500:]}")
     return ended.returncode != 0
@@ -188,6 +194,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="lethe-mutations-") as folder:
         copy = Path(folder) / "copy"
         subprocess.run(["git", "clone", "-q", "--shared", ROOT, copy], check=True)
+        for rule in {fault.rule for fault in drawn}:
+            if fails(rule, copy):
+                raise RuntimeError(f"the tests of {rule} fail without any fault")
         for fault in drawn:
             started = time.monotonic()
             noticed = is_noticed(fault, copy)
