@@ -6,6 +6,7 @@ The same models are the worker's recipe for preparing splits, so a competition i
 import re
 import secrets
 import tomllib
+from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from lethe.competition.baseline_requests import Baseline, ids_as_tables
 from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.moment import Moment
+from lethe.competition.read_only import Options, Weights
 from lethe.errors import InvalidCompetitionFile, Violation
 
 WEAKEST_SEED_BITS = 64
@@ -53,14 +55,14 @@ class Dataset(_Section):
     """Where the images come from. `options` go to the adapter called `name`, which checks them."""
 
     name: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Options = Field(default={}, validate_default=True)
 
 
 class Network(_Section):
     """The architecture. `options` go to the builder called `name`."""
 
     name: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Options = Field(default={}, validate_default=True)
 
 
 class Training(_Section):
@@ -104,8 +106,8 @@ class ForgetSet(_Section):
 
     by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion"] = "person"
     fraction: Fraction = 0.02
-    class_skew: dict[str, float] = Field(
-        default_factory=dict, description="class -> relative weight in the draw; 1 if not named"
+    class_skew: Weights = Field(
+        default={}, validate_default=True, description="class -> relative weight in the draw; 1 if not named"
     )
     classes: tuple[int, ...] = Field(default=(), description="by class: what the public split forgets; confusion: two")
     private_classes: tuple[int, ...] = Field(default=(), description="by class: what the private split forgets")
@@ -210,7 +212,7 @@ class MetricRequest(_Section):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
+        return deepcopy(self.model_extra or {})
 
 
 class Report(_Section):

@@ -12,6 +12,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
+from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.leaderboard import repository
 from server.leaderboard.ladder import Try, climb
@@ -105,7 +106,7 @@ def board_for(session: Session, competition: Competition, visibility: Visibility
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
     """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
-    show_ties = competitions.stored_file(competition).metric.show_intervals
+    show_ties = stored_file(competition).metric.show_intervals
     oracle = get_oracle_score(competitions.get_split(session, competition, visibility))
     entries = _entries(session, competition, visibility)
     if oracle is not None:
@@ -149,11 +150,11 @@ def _both_views(session: Session, competition: Competition, visibility: Visibili
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
     if not shows_ladder(competition, visibility):
-        intervals = competitions.stored_file(competition).metric.show_intervals
+        intervals = stored_file(competition).metric.show_intervals
         return repository.entries(session, competition.id, visibility, with_intervals=intervals)
     entries = repository.entries(session, competition.id, visibility, with_intervals=False)
     tries = repository.tries(session, competition.id)
-    step = competitions.stored_file(competition).board.step
+    step = stored_file(competition).board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
 
@@ -171,13 +172,13 @@ def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
 
 def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
     """Return whether public scores of this competition are shown on the ladder only: until the reveal."""
-    on_ladder = competitions.stored_file(competition).board.mode == "ladder"
+    on_ladder = stored_file(competition).board.mode == "ladder"
     return visibility is Visibility.PUBLIC and on_ladder and not is_revealed(competition)
 
 
 def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:
     """Return what a team is shown as its score after each submission, by submission id."""
-    step = competitions.stored_file(competition).board.step
+    step = stored_file(competition).board.step
     tries = repository.tries(session, competition.id, team_ids=team_ids)
     return {
         submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()

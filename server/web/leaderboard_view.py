@@ -15,6 +15,7 @@ LINES = 100
 STRIP_WIDTH = 1000
 STRIP_HEADROOM = 1.05
 MOST_STRIPS = 64
+MOST_KEPT = 4 << 20  # characters of pages of lines: every search makes its own
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Strip:
     label: str
 
 
-_fragments: CostCache[Markup] = CostCache()
+_fragments: CostCache[Markup] = CostCache(size=len, most=MOST_KEPT)
 _strips: dict[int, Strip | None] = {}  # by version: a board does not change
 
 
