@@ -15,6 +15,7 @@ from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.leaderboard import repository
+from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.ladder import Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
@@ -31,6 +32,7 @@ class Board:
     visibility: Visibility
     oracle: float | None
     rows: tuple[Row, ...]
+    columns: tuple[BoardColumn, ...] = ()
     version: int = field(default_factory=count().__next__, compare=False)  # tells boards of one process apart
 
     @cached_property
@@ -63,10 +65,12 @@ class Board:
             getattr(self, name)
         return self
 
-    def for_participants(self) -> "Board":
-        """Return the board without what only organisers see."""
+    def for_participants(self, columns: tuple[BoardColumn, ...] = ()) -> "Board":
+        """Return the board without what only organisers see. columns: those that everybody may see."""
         rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
-        return self if len(rows) == len(self.rows) else Board(self.visibility, self.oracle, rows)
+        if len(rows) == len(self.rows) and columns == self.columns:
+            return self
+        return Board(self.visibility, self.oracle, rows, columns)
 
     def get_row(self, team_id: str) -> Row | None:
         place = self.places.get(team_id)
@@ -111,7 +115,9 @@ def whole_board(session: Session, competition: Competition, visibility: Visibili
     entries = _entries(session, competition, visibility)
     if oracle is not None:
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
-    return Board(visibility, oracle, tuple(rank(entries, oracle=oracle, show_ties=show_ties)))
+    rows = tuple(rank(entries, oracle=oracle, show_ties=show_ties))
+    submissions = [row.entry.submission_id for row in rows if row.entry.submission_id]
+    return Board(visibility, oracle, rows, board_columns(session, competition, visibility, submissions))
 
 
 def may_see_private(competition: Competition, *, organiser: bool) -> bool:
@@ -144,7 +150,8 @@ def get_oracle_score(split: Split) -> float | None:
 
 def _both_views(session: Session, competition: Competition, visibility: Visibility) -> tuple[Board, Board]:
     whole = whole_board(session, competition, visibility)
-    return whole.worked_out(), whole.for_participants().worked_out()
+    public = whole.for_participants(columns_for_participants(competition, visibility, whole.columns))
+    return whole.worked_out(), public.worked_out()
 
 
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:

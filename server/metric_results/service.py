@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, MetricRequest
+from lethe.competition.file import CompetitionFile
+from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.registry import metric
@@ -156,6 +157,19 @@ def of_competition(
     for row in repository.get_values(session, list(submission_of), metric_ids):
         found.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
     return found
+
+
+def of_submissions(
+    session: Session, visibility: Visibility, submission_ids: Sequence[str], asked: MetricRequest
+) -> list[tuple[str, MetricResult]]:
+    """Return submission id and result of one metric, of those that have it computed; the newest result last."""
+    return repository.of_submissions(
+        session,
+        visibility.value,
+        submission_ids,
+        metric_id=asked.id,
+        parameters_sha256=hash_parameters(asked.parameters),
+    )
 
 
 def rounded(value: float | None) -> float | None:

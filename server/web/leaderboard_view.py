@@ -47,18 +47,19 @@ def rows_html(
     lines = board_lines(rows, number)
     if not lines:
         return Markup("")
-    scale = board.interval_scale
     key = (board.version, tuple(row.entry.team_id for row in lines), number, next_url)
-    html = _fragments.get(key, lambda: _render(lines, scale=scale, next_url=next_url, moves=moves))
+    html = _fragments.get(key, lambda: _render(board, lines, next_url=next_url, moves=moves))
     if own_team_id is None:
         return html
     mark = f'id="team-{own_team_id}"'
     return Markup(str(html).replace(mark, f'{mark} data-own aria-current="true"', 1))  # noqa: S704 (our own markup)
 
 
-def _render(lines: tuple[Row, ...], *, scale: float | None, next_url: str, moves: dict[str, int] | None) -> Markup:
+def _render(board: Board, lines: tuple[Row, ...], *, next_url: str, moves: dict[str, int] | None) -> Markup:
     template = environment().get_template("_board_rows.html")
-    html = template.render(rows=lines, scale=scale, next_url=next_url, moves=moves)
+    html = template.render(
+        rows=lines, scale=board.interval_scale, columns=board.columns, next_url=next_url, moves=moves
+    )
     return Markup(html)  # noqa: S704 (rendered with autoescape)
 
 
