@@ -4,8 +4,13 @@ The library's own commands are always there. Those that run a server or a worker
 this package lies in, and from nowhere else: a `server.py` in the current folder is never looked at.
 """
 
+import os
 import sys
 from importlib import import_module
+
+# Before NumPy is loaded. Metrics solve thousands of small problems: with OpenBLAS's threads each waits for all others,
+# on a busy machine up to a hundred times as long as it computes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
 from rich.console import Console
