@@ -46,7 +46,7 @@ def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json =
     if at_once:
         prepare(checked.slug, wait=True, url=url, as_json=as_json)
     else:
-        _print_organised(made, as_json=as_json)
+        print_organised(made, as_json=as_json)
 
 
 def prepare(
@@ -57,7 +57,7 @@ def prepare(
         found = client.prepare(competition, any_device=any_device)
         if wait:
             found = _prepared(client, competition, quiet=as_json)
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
     if any(split["state"] == "failed" for split in found["splits"]):
         raise typer.Exit(UNSUCCESSFUL)
 
@@ -66,7 +66,7 @@ def cancel_preparation(competition: Slug, url: Url = None, as_json: Json = False
     """Call the first preparation of the splits off. The competition is a draft again."""
     with connected(url) as client:
         found = client.act(competition, "cancel-preparation")
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
 
 
 def delete_draft(competition: Slug, url: Url = None) -> None:
@@ -80,7 +80,7 @@ def show_status(competition: Slug, url: Url = None, as_json: Json = False) -> No
     """Show a competition as its organisers see it."""
     with connected(url) as client:
         found = client.preparation(competition)
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
 
 
 def open_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
@@ -101,7 +101,7 @@ def reveal(competition: Slug, reason: Why = "", url: Url = None, as_json: Json =
 def _act(competition: str, action: str, reason: str, *, url: str | None, as_json: bool) -> None:
     with connected(url) as client:
         found = client.act(competition, action, {"reason": reason})
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
 
 
 def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
@@ -125,7 +125,8 @@ def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
             time.sleep(EVERY_S)
 
 
-def _print_organised(found: JsonObject, *, as_json: bool) -> None:
+def print_organised(found: JsonObject, *, as_json: bool) -> None:
+    """Print a competition as its organisers see it."""
     if as_json:
         print_json(found)
         return
