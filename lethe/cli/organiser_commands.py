@@ -29,13 +29,31 @@ AnyDevice = Annotated[
 ]
 
 
-def validate(file: File, as_json: Json = False) -> None:
-    """Check a competition file on this machine; nothing is sent."""
+def validate(
+    file: File,
+    file_only: Annotated[
+        bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a competition file as preparing does: data, network, both forget sets. Nothing is sent.
+
+    Relative paths are relative to the file.
+    """
     checked = read_competition_file(file)
+    sizes = {} if file_only else _set_sizes(file, checked)
     if as_json:
-        print_json(checked.model_dump(mode="json"))
+        print_json(checked.model_dump(mode="json") | {"set_sizes": sizes})
         return
-    _print_plan(checked)
+    _print_plan(checked, sizes)
+
+
+def _set_sizes(file: Path, checked: CompetitionFile) -> dict[str, dict[str, int]]:
+    from lethe.data.datasets.roots import datasets_beside
+    from lethe.preparation.file_check import check_preparation
+
+    with datasets_beside(file):
+        return {visibility.value: sizes for visibility, sizes in check_preparation(checked, hosted=True).items()}
 
 
 def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json = False) -> None:
@@ -139,8 +157,9 @@ def print_organised(found: JsonObject, *, as_json: bool) -> None:
     print_facts(facts)
 
 
-def _print_plan(file: CompetitionFile) -> None:
-    console.print(f"[bold]{file.slug}[/]: the file is in order.", highlight=False)
+def _print_plan(file: CompetitionFile, set_sizes: dict[str, dict[str, int]]) -> None:
+    looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
+    console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)
     print_facts(
         (
             ("title", file.title),
@@ -149,6 +168,10 @@ def _print_plan(file: CompetitionFile) -> None:
             ("dataset", file.dataset.name),
             ("network", file.network.name),
             ("runs", file.n_models),
+            *(
+                (f"{visibility} split", ", ".join(f"{n} {name}" for name, n in sizes.items()) + " images")
+                for visibility, sizes in set_sizes.items()
+            ),
             ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),
         )
     )
