@@ -27,6 +27,7 @@ class _Kept(Generic[T]):
     value: T
     until: float
     cost_s: float
+    size: int
 
 
 def lifetime_s(cost_s: float) -> float:
@@ -35,11 +36,22 @@ def lifetime_s(cost_s: float) -> float:
 
 
 class CostCache(Generic[T]):
-    """Values by key. Safe to share between threads."""
+    """Values by key; together they have a size of `most` at most, and the oldest go first. Shared between threads.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    size: of a value; without it each counts as one.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        size: Callable[[T], int] = lambda _: 1,
+        most: int = MAX_KEYS,
+    ) -> None:
         self._clock = clock
+        self._size, self._most = size, most
         self._kept: dict[Hashable, _Kept[T]] = {}
+        self._total = 0
         self._computing: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -64,34 +76,51 @@ class CostCache(Generic[T]):
                 return kept.value
             return self._compute(key, compute)
         finally:
-            computing.release()
+            self._release(key, computing)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._computing.clear()
+            self._total = 0
 
     def _lock_for(self, key: Hashable) -> threading.Lock:
         with self._lock:
             return self._computing.setdefault(key, threading.Lock())
+
+    def _release(self, key: Hashable, computing: threading.Lock) -> None:
+        computing.release()
+        with self._lock:
+            if key not in self._kept:
+                self._computing.pop(key, None)
 
     def _refresh(self, key: Hashable, compute: Callable[[], T], computing: threading.Lock) -> None:
         try:
             self._compute(key, compute)
         except Exception:  # whoever asks next computes it in the open, and sees why
             log.warning("value not refreshed", exc_info=True)
-            self._kept.pop(key, None)
+            with self._lock:
+                self._drop(key)
         finally:
-            computing.release()
-
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._computing.clear()
+            self._release(key, computing)
 
     def _compute(self, key: Hashable, compute: Callable[[], T]) -> T:
         started = self._clock()
         value = compute()
         cost = self._clock() - started
+        kept = _Kept(value, self._clock() + lifetime_s(cost), cost, self._size(value))
         with self._lock:
-            if len(self._kept) >= MAX_KEYS:
-                self._kept.clear()
-                self._computing.clear()  # who holds one lets it go all the same
-            until = self._clock() + lifetime_s(cost)
-            self._kept[key] = _Kept(value, until, cost)
+            self._drop(key)
+            while self._kept and self._total + kept.size > self._most:
+                oldest = next(iter(self._kept))
+                self._drop(oldest)
+                self._computing.pop(oldest, None)  # who holds it lets it go all the same
+            if kept.size <= self._most:
+                self._kept[key] = kept
+                self._total += kept.size
         return value
+
+    def _drop(self, key: Hashable) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped:
+            self._total -= dropped.size

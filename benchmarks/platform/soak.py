@@ -1,13 +1,16 @@
 """An hour of ordinary use on a small fleet: does anything grow? `python -m benchmarks.platform.soak [--minutes 60]`
 
-One web server, one worker, the scheduler, PostgreSQL and Redis on this machine; uploads, evaluations, people who read
-and people who watch a submission, all the time. Memory, descriptors and threads of every process, Redis' memory and
-keys and the rows of the tables that should not grow are looked at every few seconds. The last quarter is compared with
-the second one: the first is for warming up. Prints a table and a verdict, and ends with 1 if something grew.
+One web server, one worker, the scheduler, PostgreSQL and Redis on this machine, started as a deployment starts them;
+uploads, evaluations, people who read and people who watch a submission, all the time. Memory, descriptors and threads
+of every process, Redis' memory and keys and the rows of the tables that should not grow are looked at every few
+seconds. The last quarter is compared with the second one: the first is for warming up. Prints a table and a verdict,
+and ends with 1 if something grew.
 """
 
 import argparse
 import asyncio
+import json
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,13 +27,50 @@ from sqlalchemy import text
 from benchmarks.web.client import Connection
 from benchmarks.web.measure import session_cookie
 from lethe.client.api import ApiError
-from tests.faults.cluster import Cluster, code, running_cluster
+from tests.faults.cluster import Cluster, code, running_cluster, wait_until
 from tests.support.processes import descendants
 
 LOOK_EVERY_S = 5.0
+# A lease that a crowded machine does not lose; sweeps far more often than a deployment's.
+SETTINGS = {
+    "LETHE_UPLOADS_PER_10_MIN": "0",
+    "LETHE_WORKER_CONCURRENCY": "1",
+    "LETHE_LEASE_S": "30",
+    "LETHE_HEARTBEAT_S": "3",
+}
 FLAT_TABLES = ("workers", "splits", "model_shards")
 SLACK = {"MiB": 8.0, "descriptors": 4.0, "threads": 4.0, "keys": 16.0, "rows": 4.0}
 SHARE = 0.05  # by which a figure may be larger at the end, beyond its slack
+
+
+@dataclass(frozen=True)
+class Program:
+    """A process started as a deployment does. Those of a test are forked, and copy what they share as they touch it."""
+
+    name: str
+    popen: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, cluster: Cluster, name: str, *arguments: str) -> "Program":
+        with (cluster.folder / "logs" / f"soak-{name}.log").open("wb") as log:
+            command = [sys.executable, "-m", *arguments]
+            return cls(name, subprocess.Popen(command, env=cluster.environment, stdout=log, stderr=log))
+
+    def pids(self) -> list[int]:
+        """Return the ids of the process and of its own kind below it, not of the sandboxes."""
+        if self.popen.poll() is not None:
+            raise RuntimeError(f"{self.name} ended with {self.popen.returncode}")
+        below = [
+            pid for pid, command in descendants(self.popen.pid) if "bwrap" not in command and "sandbox" not in command
+        ]
+        return [self.popen.pid, *below]
+
+    def stop(self) -> None:
+        self.popen.terminate()
+        try:
+            self.popen.wait(60)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
 
 
 @dataclass(frozen=True)
@@ -53,13 +93,16 @@ def main() -> int:
     parser.add_argument("--upload-every", type=float, default=10.0, help="seconds")
     parser.add_argument("--watchers", type=int, default=20)
     parser.add_argument("--readers", type=int, default=4)
+    parser.add_argument("--json", type=Path, help="where each figure goes, each time it is looked at")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lethe-soak-"))
-    toml_limits = {"LETHE_UPLOADS_PER_10_MIN": "0"}
-    with running_cluster(folder, **toml_limits) as cluster:
-        cluster.start_worker("worker")
-        cluster.start_beat()
-        found, done = soak(cluster, seconds=60 * options.minutes, options=options)
+    with running_cluster(folder, **SETTINGS) as cluster:
+        programs = start_programs(cluster)
+        try:
+            found, done = soak(cluster, programs, seconds=60 * options.minutes, options=options)
+        finally:
+            for program in programs:
+                program.stop()
     print(", ".join(f"{done[name]} {name}" for name in ("uploads", "scored", "read", "streams", "refused", "failed")))
     print(f"{'figure':<34}{'second quarter':>16}{'last quarter':>14}")
     for one in found:
@@ -72,7 +115,23 @@ def main() -> int:
     return 1 if grown else 0
 
 
-def soak(cluster: Cluster, *, seconds: float, options: argparse.Namespace) -> tuple[list[Verdict], dict[str, int]]:
+def start_programs(cluster: Cluster) -> list[Program]:
+    """Put processes like a deployment's in place of the cluster's own, which are forked."""
+    for process in cluster.started:
+        process.stop()
+    web = Program.start(cluster, "web", "server", "--port", cluster.url.rsplit(":", 1)[1], "--log-level", "warning")
+    wait_until(cluster.answers, within_s=120)
+    options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
+    return [
+        web,
+        Program.start(cluster, "worker", "worker", *options),
+        Program.start(cluster, "beat", "worker", "beat", "--loglevel", "warning"),
+    ]
+
+
+def soak(
+    cluster: Cluster, programs: list[Program], *, seconds: float, options: argparse.Namespace
+) -> tuple[list[Verdict], dict[str, int]]:
     """Use the cluster for so long. Return how each figure went, and how much was done."""
     done: dict[str, int] = defaultdict(int)
     is_over = threading.Event()
@@ -91,11 +150,13 @@ def soak(cluster: Cluster, *, seconds: float, options: argparse.Namespace) -> tu
     started = time.monotonic()
     while time.monotonic() < started + seconds:
         time.sleep(LOOK_EVERY_S)
-        for key, value in figures(cluster).items():
+        for key, value in figures(cluster, programs).items():
             series[key].append((time.monotonic() - started, value))
     is_over.set()
     for thread in threads:
         thread.join(90)
+    if options.json:
+        options.json.write_text(json.dumps({name: values for (name, _), values in series.items()}) + "\n")
     verdicts = [
         Verdict(name, unit, _median(values, seconds / 4, seconds / 2), _median(values, 3 * seconds / 4, seconds))
         for (name, unit), values in series.items()
@@ -103,16 +164,15 @@ def soak(cluster: Cluster, *, seconds: float, options: argparse.Namespace) -> tu
     return verdicts, done
 
 
-def figures(cluster: Cluster) -> dict[tuple[str, str], float]:
+def figures(cluster: Cluster, programs: list[Program]) -> dict[tuple[str, str], float]:
     """Return every figure by its name and unit. A process's figures are added up with those of its children."""
     found: dict[tuple[str, str], float] = {}
-    for process in cluster.started:
-        if not process.is_alive:
-            continue
-        pids = [process.pid, *process.children()]
-        for unit, of in (("MiB", _private_mib), ("descriptors", _descriptors), ("threads", _threads)):
-            found[f"{process.name}: {unit}", unit] = sum(_known(of, pid) for pid in pids)
-    found["worker: sandboxes", "rows"] = sum("bwrap" in command for _, command in descendants(cluster.started[-2].pid))
+    for program in programs:
+        pids = program.pids()
+        for unit, of in (("MiB", _own_mib), ("descriptors", _descriptors), ("threads", _threads)):
+            found[f"{program.name}: {unit}", unit] = sum(_known(of, pid) for pid in pids)
+    worker = next(program for program in programs if program.name == "worker")
+    found["worker: sandboxes", "rows"] = sum("bwrap" in command for _, command in descendants(worker.popen.pid))
     with redis.Redis.from_url(cluster.redis.client_url) as client:
         found["Redis: memory", "MiB"] = client.info("memory")["used_memory"] / 2**20
         found["Redis: keys", "keys"] = float(client.dbsize())
@@ -133,10 +193,14 @@ def _known(of: Callable[[int], float], pid: int) -> float:
         return 0.0  # it ended while we looked
 
 
-def _private_mib(pid: int) -> float:
-    """Return what the process has for itself: shared pages are counted by nobody."""
+def _own_mib(pid: int) -> float:
+    """Return the memory that is in no file, a page shared by n processes as its nth part.
+
+    Added up over a worker and what it forked, that is the family's: a page that one of them copies when it writes to
+    it would look like growth if only private pages counted.
+    """
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:")) / 1024
 
 
 def _descriptors(pid: int) -> float:

@@ -5,7 +5,6 @@ A metric is kept under the key of its id, parameters and version, so that it is 
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from lethe.benchmark.method_runs import stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import Json, Unit
-from lethe.competition.file import MetricRequest
+from lethe.competition.file import Metric as ScoreDefinition
+from lethe.competition.report_section import MetricRequest
 from lethe.errors import AppError
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.split_inputs import split_inputs
@@ -47,11 +47,11 @@ def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir:
 
 def _compute(requests: Iterable[MetricRequest], cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> None:
     kept = unit.read(metrics_file(subject))
-    kept["accuracies"] = _accuracies(inputs, subject)
+    kept["accuracies"] = accuracies(inputs, subject)
     scores: dict[str, Json] = {}
     for request in requests:
         if request.id in SCORES:
-            scores = scores or _scores(cell, unit, inputs, subject)
+            scores = scores or _stored_scores(cell, unit, inputs, subject)
             kept[request_key(request)] = scores[request.id]
         else:
             kept[request_key(request)] = _metric(request, inputs, subject)
@@ -69,21 +69,29 @@ def _metric(request: MetricRequest, inputs: Inputs, subject: Side) -> Json:
     return result_as_json(result, examples=False) or {}
 
 
-def _accuracies(inputs: Inputs, subject: Side) -> dict[str, Any]:
+def accuracies(inputs: Inputs, subject: Side) -> dict[str, float]:
     """Return mean accuracies of the subject on the three sets."""
     sets = ("retain", "forget", "test")
     return {name: float(np.mean(inputs.array(subject, f"{name}_accuracy"))) for name in sets}
 
 
-def _scores(cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> dict[str, Json]:
+def _stored_scores(cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> dict[str, Json]:
     """Return score and forgetting quality; epsilon of every forget example is kept beside them."""
     try:
-        found = score_outputs(
-            _outputs(inputs, subject), _outputs(inputs, Side.RETRAINED), metric=cell.competition.metric
-        )
+        found = subject_score(inputs, subject, cell.competition.metric)
     except (InvalidMetricInput, AppError, ValueError) as error:
         return {name: {"not_computed": str(error)} for name in SCORES}
     unit.write(f"epsilon-{subject.value}", {"epsilon": [float(value) for value in found.epsilon], "cap": found.cap})
+    return scores_as_json(found)
+
+
+def subject_score(inputs: Inputs, subject: Side, metric: ScoreDefinition) -> Score:
+    """Return the score of unlearned models, of exact retraining or of the original model against the retrained."""
+    return score_outputs(_outputs(inputs, subject), _outputs(inputs, Side.RETRAINED), metric=metric)
+
+
+def scores_as_json(found: Score) -> dict[str, Json]:
+    """Return the entries `score` and `f` as a benchmark keeps them."""
     return {"score": _score_json(found.headline, found.interval, found), "f": _score_json(
         found.forgetting_quality, found.forgetting_quality_interval, found)}  # fmt: skip
 

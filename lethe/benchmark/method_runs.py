@@ -36,9 +36,13 @@ class RunEnd:
 
 
 class MethodRuns(Protocol):
-    """A started process or sandbox that holds a split's data. backend: what it is called."""
+    """A started process or sandbox that holds a split's data and a method's code.
+
+    backend: what it is called. stage: a folder for originals that its runs can read.
+    """
 
     backend: str
+    stage: Path
 
     def run(self, index: int, *, seed: int, original: Path | None) -> RunEnd:
         """Run once, from `original` or else from the split's original model."""
@@ -46,10 +50,9 @@ class MethodRuns(Protocol):
 
 @dataclass(frozen=True)
 class RunPlace:
-    """Where runs happen. stage: a folder for code and originals that a sandbox can show to its runs."""
+    """What is run, and on which split."""
 
     split_dir: Path
-    stage: Path
     package: Package
     competition: CompetitionFile
 
@@ -62,6 +65,7 @@ class ChildMethodRuns:
     """Runs in a child process, without a sandbox."""
 
     child: ChildRuns
+    stage: Path
     backend: str = "none"
 
     def run(self, index: int, *, seed: int, original: Path | None) -> RunEnd:
@@ -74,11 +78,12 @@ class ChildMethodRuns:
 @contextmanager
 def child_runs(place: RunPlace) -> Iterator[MethodRuns]:
     """Open runs in a child process of their own."""
-    code_dir = stage_files(place.package, place.stage)
     limit_s = place.competition.limits.run_wall_time_s or place.competition.limits.wall_time_s
-    entry = place.package.entry_point
-    with ChildRuns(place.split_dir / "visible", code_dir, entry, wall_time_s=limit_s) as child:
-        yield ChildMethodRuns(child)
+    with tempfile.TemporaryDirectory(prefix="lethe-benchmark-") as name:
+        code_dir = stage_files(place.package, Path(name))
+        visible, entry = place.split_dir / "visible", place.package.entry_point
+        with ChildRuns(visible, code_dir, entry, wall_time_s=limit_s) as child:
+            yield ChildMethodRuns(child, Path(name))
 
 
 def stored_outputs(unit: Unit) -> ShardOutputs | None:
@@ -102,13 +107,9 @@ def run_method(
     except InvalidSubmission as error:
         _fail(unit, Failure(error.slug, error.detail), run=done)
         return
-    with tempfile.TemporaryDirectory(prefix="lethe-benchmark-") as name:
-        stage = Path(name)
-        stage.chmod(0o755)  # root drops to a user of its own, who must find its code
-        place = RunPlace(split_dir, stage / "stage", package, cell.competition)
-        place.stage.mkdir()
-        with open_runs(place) as runs:
-            _run_parts(range(done, wanted), runs, place, unit, until=until)
+    place = RunPlace(split_dir, package, cell.competition)
+    with open_runs(place) as runs:
+        _run_parts(range(done, wanted), runs, place, unit, until=until)
 
 
 def _run_parts(missing: range, runs: MethodRuns, place: RunPlace, unit: Unit, *, until: float | None) -> None:
@@ -138,7 +139,7 @@ class _Done:
 
 
 def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: SplitEvaluator) -> _Done | Failure:
-    with _own_original(place, run) as original:
+    with _own_original(place, run, stage=runs.stage) as original:
         numbers = None if original is None else read_whole_numbers(original)
         end = runs.run(run, seed=run, original=original)
         if end.weights is None:
@@ -152,13 +153,13 @@ def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: SplitEvalua
 
 
 @contextmanager
-def _own_original(place: RunPlace, run: int) -> Iterator[Path | None]:
+def _own_original(place: RunPlace, run: int, *, stage: Path) -> Iterator[Path | None]:
     """Yield a file with the run's own original model, or None where all runs start from one."""
     if place.competition.metric.setup == "reuse-n-1":
         yield None
         return
     name, position = find_place(Manifest.read(place.split_dir), run)
-    path = place.stage / f"original-{run}.safetensors"
+    path = stage / f"original-{run}.safetensors"
     try:
         path.write_bytes(read_original(place.split_dir, name, position))
         path.chmod(0o444)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import platform
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +19,10 @@ import lethe
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import BenchmarkFolder, Json, read_object
+from lethe.competition.file import CompetitionFile, MetricRequest
 from lethe.errors import InvalidInput
 from lethe.metrics import Side, metric
-from lethe.reports.benchmark_file import SCORES
+from lethe.reports.benchmark_file import SCORES, BenchmarkFile
 from lethe.reports.benchmark_results import BenchmarkResults
 
 FORMAT = "lethe-benchmark-1"
@@ -31,28 +33,38 @@ Z_95 = 1.959964  # half of a 95 % interval in standard errors
 
 def collect(plan: Plan, folder: BenchmarkFolder) -> Json:
     """Return the results that are there now; a method without all its runs has no entry in its cell."""
-    cells = {cell.name: _cell(plan, cell, folder) for cell in plan.cells}
     packages = ("torch", "numpy", "scipy", "scikit-learn")
-    content: Json = {
-        "format": FORMAT,
-        "slug": plan.file.slug,
-        "benchmark": plan.text,
-        "benchmark_sha256": plan.file_sha256,
-        "n_models": plan.file.n_models,
-        "tables": plan.file.tables.model_dump(mode="json"),
-        "metrics": [{"id": request.id, "parameters": request.parameters} for request in plan.file.metrics],
-        "methods": [
+    versions = {"lethe": lethe.__version__, "python": platform.python_version()}
+    return assemble(
+        plan.file,
+        plan.text,
+        methods=[
             {"name": method.label, "key": method.key, "id": method.method_id, "constants": dict(method.constants)}
             for method in plan.methods
         ],
+        cells={cell.name: _cell(plan, cell, folder) for cell in plan.cells},
+        versions=versions | {name: version(name) for name in packages},
+        machine=platform.machine(),
+    )
+
+
+def assemble(file: BenchmarkFile, text: str, *, methods: list[Json], cells: Json, versions: Json, machine: str) -> Json:
+    """Return results as one object. text: of the benchmark file. cells: by name, as `cell_results` makes them."""
+    return {
+        "format": FORMAT,
+        "slug": file.slug,
+        "benchmark": text,
+        "benchmark_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "n_models": file.n_models,
+        "tables": file.tables.model_dump(mode="json"),
+        "metrics": [{"id": request.id, "parameters": request.parameters} for request in file.metrics],
+        "methods": methods,
         "cells": cells,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"lethe": lethe.__version__, "python": platform.python_version()}
-        | {name: version(name) for name in packages},
-        "machine": platform.machine(),
+        "versions": versions,
+        "machine": machine,
+        "results_sha256": hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest(),
     }
-    results = json.dumps(content["cells"], sort_keys=True).encode()
-    return content | {"results_sha256": hashlib.sha256(results).hexdigest()}
 
 
 def read_results(path: Path) -> Json:
@@ -124,49 +136,57 @@ def _cell(plan: Plan, cell: CellPlan, folder: BenchmarkFolder) -> Json:
         if failure := unit.read("failure"):
             rows[method.label] = {"failure": failure["message"], "values": {}}
         elif unit.n_runs >= plan.file.n_models and (kept := unit.read(metrics_file(Side.UNLEARNED))):
-            rows[method.label] = _row(plan, kept, epsilon=unit.read(f"epsilon-{Side.UNLEARNED.value}"))
+            epsilon = unit.read(f"epsilon-{Side.UNLEARNED.value}").get("epsilon")
+            rows[method.label] = method_row(plan.file.metrics, kept, epsilon=epsilon)
             rows[method.label] |= {"times": unit.read("times"), "sandbox": unit.read("backend").get("sandbox", "")}
     references = folder.references(cell)
     for name, side in REFERENCES.items():
         if kept := references.read(metrics_file(side)):
-            rows[name] = _row(plan, kept, epsilon=references.read(f"epsilon-{side.value}"))
+            epsilon = references.read(f"epsilon-{side.value}").get("epsilon")
+            rows[name] = method_row(plan.file.metrics, kept, epsilon=epsilon)
     manifest = read_object(folder.split_dir(cell) / "manifest.json")
+    split = {name: manifest.get(name) for name in ("fingerprint", "retraining_time_s", "versions")}
+    made = cell_results(cell.key, cell.competition, failure=folder.cell_failure(cell), split=split, rows=rows)
+    return made | {"times": references.read("times")}
+
+
+def cell_results(key: str, competition: CompetitionFile, *, failure: str, split: Json, rows: Json) -> Json:
+    """Return a cell's results. failure: why it cannot be prepared, or nothing. rows: by method or reference."""
+    settings = {"dataset", "network", "training", "splits", "metric", "n_models"}
     return {
-        "key": cell.key,
-        "failure": folder.cell_failure(cell),
-        "settings": cell.competition.model_dump(
-            mode="json", include={"dataset", "network", "training", "splits", "metric", "n_models"}
-        ),
-        "split": {
-            "fingerprint": manifest.get("fingerprint"),
-            "retraining_time_s": manifest.get("retraining_time_s"),
-            "versions": manifest.get("versions"),
-        },
-        "times": references.read("times"),
+        "key": key,
+        "failure": failure,
+        "settings": competition.model_dump(mode="json", include=settings),
+        "split": split,
+        "times": {},
         "rows": rows,
     }
 
 
-def _row(plan: Plan, kept: Json, *, epsilon: Json) -> Json:
-    values = {}
+def method_row(requests: Iterable[MetricRequest], kept: Json, *, epsilon: list[float] | None) -> Json:
+    """Return the row of a method or reference.
+
+    kept: `accuracies` by set, and what is known of each request by its key: a metric as JSON, or why there is none.
+    """
+    requests, values = list(requests), {}
     for name in ACCURACIES:
-        values[f"{name}_accuracy"] = {"value": kept["accuracies"][name]}
+        values[f"{name}_accuracy"] = {"value": kept["accuracies"].get(name)}
     not_computed: dict[str, str] = {}
     notes: list[str] = []
-    for request in plan.file.metrics:
+    for request in requests:
         found = kept.get(request_key(request), {"not_computed": "not computed yet"})
         if "not_computed" in found:
             not_computed[request.id] = found["not_computed"]
             continue
         values[request.id] = {name: found.get(name) for name in ("value", "interval", "standard_deviation")}
         notes += [f"{request.id}: {note}" for note in found.get("notes", ())]
-        if request.id == "retdev":
+        if request.id == "retdev" and found.get("table"):
             values |= {f"{name}_retention": {"value": found["table"][f"{name}_retention"]} for name in ACCURACIES}
-    tables = {request.id: kept.get(request_key(request), {}).get("table", {}) for request in plan.file.metrics}
+    tables = {request.id: kept.get(request_key(request), {}).get("table", {}) for request in requests}
     return {
         "values": values,
         "tables": tables,
         "not_computed": not_computed,
         "notes": notes,
-        "epsilon": epsilon.get("epsilon"),
+        "epsilon": epsilon,
     }

@@ -109,10 +109,14 @@ class BenchmarkFolder:
         methods = {method.label: method.key for method in plan.methods}
         content = {"file": str(plan.path), "sha256": plan.file_sha256, "text": plan.text}
         write_object(path, content | {"cells": cells, "methods": methods})
-        return _difference(kept, cells, methods)
+        return describe_change(kept, cells, methods)
 
 
-def _difference(kept: Json, cells: Mapping[str, str], methods: Mapping[str, str]) -> str:
+def describe_change(kept: Mapping[str, Any], cells: Mapping[str, str], methods: Mapping[str, str]) -> str:
+    """Return a sentence on what is new in cells and methods, both key by name; nothing where nothing changed.
+
+    kept: the `cells` and `methods` of the time before, empty where there was none.
+    """
     if not kept or (kept["cells"] == cells and kept["methods"] == methods):
         return ""
     new_cells = [name for name, key in cells.items() if key not in kept["cells"].values()]

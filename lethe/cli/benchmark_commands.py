@@ -1,7 +1,8 @@
 """`lethe benchmark`: methods x cells, computed once, as tables and a report."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,7 +77,8 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
             for method in plan.methods:
                 folder.unit(cell, method).forget_failure()
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
-    Execution(plan, folder, _opener(sandbox), _say(), until=until, device=device).run()
+    with _opener(sandbox) as open_runs:
+        Execution(plan, folder, open_runs, _say(), until=until, device=device).run()
     _print_status(plan, out)
 
 
@@ -109,16 +111,18 @@ def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
     print_facts((("left", found.left_text),))
 
 
-def _opener(sandbox: str | None) -> "OpenRuns":
+@contextmanager
+def _opener(sandbox: str | None) -> "Iterator[OpenRuns]":
     from lethe.benchmark.method_runs import child_runs
 
     has_sandbox = "worker" in operator_packages()
     if sandbox == "none" or (sandbox is None and not has_sandbox):
-        return child_runs
+        yield child_runs
+        return
     if not has_sandbox:
         raise InvalidInput(f"--sandbox {sandbox} needs a checkout of Lethe; this installation has only: none")
-    opener: OpenRuns = import_module("worker.evaluation.benchmark_runs").sandbox_runs(sandbox or "bubblewrap")
-    return opener
+    with import_module("worker.evaluation.benchmark_runs").sandbox_runs(sandbox or "bubblewrap") as open_runs:
+        yield open_runs
 
 
 def _say() -> Callable[[str], None]:

@@ -4,16 +4,32 @@ from collections.abc import Callable
 
 import typer
 
-from lethe.cli import analysis_commands, list_commands, organiser_commands, overview_commands, rejudging_commands
+from lethe.cli import (
+    analysis_commands,
+    change_commands,
+    list_commands,
+    organiser_commands,
+    overview_commands,
+    rejudging_commands,
+)
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "validate": organiser_commands.validate,
     "create": organiser_commands.create,
+    "update": change_commands.update,
     "prepare": organiser_commands.prepare,
+    "cancel-preparation": organiser_commands.cancel_preparation,
+    "delete": organiser_commands.delete_draft,
     "status": organiser_commands.show_status,
     "open": organiser_commands.open_competition,
     "close": organiser_commands.close_competition,
     "reveal": organiser_commands.reveal,
+    "archive": change_commands.archive,
+    "extend": change_commands.extend,
+    "limits": change_commands.limits,
+    "announce": change_commands.announce,
+    "disqualify": change_commands.disqualify,
+    "restore": change_commands.restore,
     "overview": overview_commands.overview,
     "activity": overview_commands.activity,
     "people": list_commands.people,

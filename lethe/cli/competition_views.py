@@ -1,5 +1,6 @@
 """`lethe competitions`, `show`, `leaderboard`, `quota`, `use`: what anyone in a competition looks at."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -80,12 +81,15 @@ def leaderboard(
     if as_json:
         print_json(board)
         return
-    rows = (_board_row(row) for row in board["rows"])
-    columns = ("rank#", "team", "score#", "of exact retraining#", "entries#", "last", "")
+    extra = [column["id"] for column in board.get("columns", [])]
+    rows = (_board_row(row, extra) for row in board["rows"])
+    numbers = ("score#", "of exact retraining#", *(f"{name}#" for name in extra), "entries#")
+    columns = ("rank#", "team", *numbers, "last", "")
     print_table(f"{board['competition']}, {board['board']}", columns, rows, empty="Nobody has a score yet.")
 
 
-def _board_row(row: JsonObject) -> tuple[object, ...]:
+def _board_row(row: JsonObject, extra: Sequence[str]) -> tuple[object, ...]:
+    metrics = row.get("metrics") or {}
     share = row.get("share_of_oracle")
     marks = [mark for mark in ("" if row["kind"] == "team" else row["kind"], row.get("mode") or "") if mark]
     return (
@@ -93,6 +97,7 @@ def _board_row(row: JsonObject) -> tuple[object, ...]:
         row["team"],
         score_text(row["score"]),
         f"{100 * share:.1f} %" if share is not None else None,
+        *(f"{metrics[name]['value']:.4g}" if name in metrics else None for name in extra),
         row["entries"] or None,
         local_time(row.get("last_entry_at")),
         ", ".join(mark for mark in marks if mark != "function"),

@@ -4,8 +4,13 @@ The library's own commands are always there. Those that run a server or a worker
 this package lies in, and from nowhere else: a `server.py` in the current folder is never looked at.
 """
 
+import os
 import sys
 from importlib import import_module
+
+# Before NumPy is loaded. Metrics solve thousands of small problems: with OpenBLAS's threads each waits for all others,
+# on a busy machine up to a hundred times as long as it computes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
 from rich.console import Console
@@ -21,6 +26,7 @@ from lethe.cli import (
     kit_commands,
     methods_commands,
     metrics_commands,
+    prepare_command,
     receipt_commands,
     rejudging_commands,
     score_command,
@@ -98,6 +104,7 @@ def build_app() -> typer.Typer:
         submission_commands,
         check_command,
         score_command,
+        prepare_command,
         confidences_command,
         metrics_commands,
         methods_commands,

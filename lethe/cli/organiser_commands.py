@@ -29,13 +29,31 @@ AnyDevice = Annotated[
 ]
 
 
-def validate(file: File, as_json: Json = False) -> None:
-    """Check a competition file on this machine; nothing is sent."""
+def validate(
+    file: File,
+    file_only: Annotated[
+        bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a competition file as preparing does: data, network, both forget sets. Nothing is sent.
+
+    Relative paths are relative to the file.
+    """
     checked = read_competition_file(file)
+    sizes = {} if file_only else _set_sizes(file, checked)
     if as_json:
-        print_json(checked.model_dump(mode="json"))
+        print_json(checked.model_dump(mode="json") | {"set_sizes": sizes})
         return
-    _print_plan(checked)
+    _print_plan(checked, sizes)
+
+
+def _set_sizes(file: Path, checked: CompetitionFile) -> dict[str, dict[str, int]]:
+    from lethe.data.datasets.roots import datasets_beside
+    from lethe.preparation.file_check import check_preparation
+
+    with datasets_beside(file):
+        return {visibility.value: sizes for visibility, sizes in check_preparation(checked, hosted=True).items()}
 
 
 def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json = False) -> None:
@@ -46,7 +64,7 @@ def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json =
     if at_once:
         prepare(checked.slug, wait=True, url=url, as_json=as_json)
     else:
-        _print_organised(made, as_json=as_json)
+        print_organised(made, as_json=as_json)
 
 
 def prepare(
@@ -57,7 +75,7 @@ def prepare(
         found = client.prepare(competition, any_device=any_device)
         if wait:
             found = _prepared(client, competition, quiet=as_json)
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
     if any(split["state"] == "failed" for split in found["splits"]):
         raise typer.Exit(UNSUCCESSFUL)
 
@@ -66,7 +84,7 @@ def cancel_preparation(competition: Slug, url: Url = None, as_json: Json = False
     """Call the first preparation of the splits off. The competition is a draft again."""
     with connected(url) as client:
         found = client.act(competition, "cancel-preparation")
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
 
 
 def delete_draft(competition: Slug, url: Url = None) -> None:
@@ -80,7 +98,7 @@ def show_status(competition: Slug, url: Url = None, as_json: Json = False) -> No
     """Show a competition as its organisers see it."""
     with connected(url) as client:
         found = client.preparation(competition)
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
 
 
 def open_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
@@ -101,7 +119,7 @@ def reveal(competition: Slug, reason: Why = "", url: Url = None, as_json: Json =
 def _act(competition: str, action: str, reason: str, *, url: str | None, as_json: bool) -> None:
     with connected(url) as client:
         found = client.act(competition, action, {"reason": reason})
-    _print_organised(found, as_json=as_json)
+    print_organised(found, as_json=as_json)
 
 
 def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
@@ -125,7 +143,8 @@ def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
             time.sleep(EVERY_S)
 
 
-def _print_organised(found: JsonObject, *, as_json: bool) -> None:
+def print_organised(found: JsonObject, *, as_json: bool) -> None:
+    """Print a competition as its organisers see it."""
     if as_json:
         print_json(found)
         return
@@ -138,8 +157,9 @@ def _print_organised(found: JsonObject, *, as_json: bool) -> None:
     print_facts(facts)
 
 
-def _print_plan(file: CompetitionFile) -> None:
-    console.print(f"[bold]{file.slug}[/]: the file is in order.", highlight=False)
+def _print_plan(file: CompetitionFile, set_sizes: dict[str, dict[str, int]]) -> None:
+    looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
+    console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)
     print_facts(
         (
             ("title", file.title),
@@ -148,6 +168,10 @@ def _print_plan(file: CompetitionFile) -> None:
             ("dataset", file.dataset.name),
             ("network", file.network.name),
             ("runs", file.n_models),
+            *(
+                (f"{visibility} split", ", ".join(f"{n} {name}" for name, n in sizes.items()) + " images")
+                for visibility, sizes in set_sizes.items()
+            ),
             ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),
         )
     )

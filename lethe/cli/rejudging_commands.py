@@ -18,11 +18,12 @@ from lethe.cli.context import (
     print_table,
     score_text,
 )
-from lethe.client.api import JsonObject
+from lethe.cli.id_prefixes import the_only_match
+from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
 
 commands = typer.Typer(help="Score submissions again, beside the live results (for organisers).", no_args_is_help=True)
-Id = Annotated[str, typer.Argument(help="The re-judging's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="The re-judging's id, or its first characters.", metavar="ID")]
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
 
 
@@ -74,7 +75,8 @@ def list_rejudgings(competition: Competition = None, url: Url = None, as_json: J
 def show_status(rejudging: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
     """Show how far a re-judging is."""
     with connected(url) as client:
-        found = client.get(f"/competitions/{chosen_competition(client, competition)}/rejudgings/{rejudging}")
+        slug = chosen_competition(client, competition)
+        found = client.get(f"/competitions/{slug}/rejudgings/{_complete_id(client, slug, rejudging)}")
     _print(found, as_json=as_json)
 
 
@@ -138,8 +140,16 @@ def _act(
 ) -> JsonObject:
     with connected(url) as client:
         slug = chosen_competition(client, competition)
-        found: JsonObject = client.post(f"/competitions/{slug}/rejudgings/{rejudging}/{action}", body)
+        known = _complete_id(client, slug, rejudging)
+        found: JsonObject = client.post(f"/competitions/{slug}/rejudgings/{known}/{action}", body)
         return found
+
+
+def _complete_id(client: LetheClient, slug: str, given: str) -> str:
+    if len(given) == 16:
+        return given
+    known = [row["id"] for row in client.get(f"/competitions/{slug}/rejudgings")]
+    return the_only_match(given, known, what=f"re-judgings of {slug}")
 
 
 def _print(found: JsonObject, *, as_json: bool) -> None:

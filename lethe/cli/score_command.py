@@ -23,13 +23,20 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def score(  # noqa: PLR0917 - typer makes its options from these parameters
-    unlearned: Annotated[Path, typer.Option(help=".npz with the unlearned models' outputs.", dir_okay=False)],
-    retrained: Annotated[Path, typer.Option(help=".npz with the retrained models' outputs.", dir_okay=False)],
+    unlearned: Annotated[
+        Path, typer.Option(help=".npz or .safetensors with the unlearned models' outputs.", dir_okay=False)
+    ],
+    retrained: Annotated[
+        Path | None, typer.Option(help="The same of the retrained models. Default: the split's.", dir_okay=False)
+    ] = None,
+    split: Annotated[
+        Path | None, typer.Option(help="A prepared split: compare with its retrained models and its oracle.")
+    ] = None,
     attacks: Annotated[str, typer.Option(help="reference, exact or disentangled.")] = "reference",
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals over models; 0 for none.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Fixes resamples, draws and halves.", min=0)] = 0,
     oracle: Annotated[
-        Path | None, typer.Option(help=".npz with a second set of retrained models, to calibrate by.", dir_okay=False)
+        Path | None, typer.Option(help="A second set of retrained models, to calibrate by.", dir_okay=False)
     ] = None,
     setup: SetupName = "reuse-n-1",
     experiments: Annotated[int, typer.Option(help="E, the number of experiments in the files.", min=1)] = 1,
@@ -43,28 +50,32 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
 ) -> None:
     """Score unlearned models against retrained ones.
 
-    The files hold `confidences` [N, S] and, optionally, `retain_accuracy` [N] and `test_accuracy` [N]. Without
-    accuracies the result is forgetting quality alone.
+    The files hold `confidences` [N, S], logits of the right class, log(p / (1 - p)), and, optionally, `retain_accuracy`
+    [N] and `test_accuracy` [N]. Without accuracies the result is forgetting quality alone.
     """
+    from lethe.cli.score_inputs import read_outputs, split_outputs
     from lethe.metrics.epsilon.errors import InvalidScoreInput
-    from lethe.metrics.epsilon.npz_files import load_outputs
+    from lethe.metrics.epsilon.scale_check import scale_warnings
 
     try:
-        u, r = load_outputs(unlearned), load_outputs(retrained)
+        u = read_outputs(unlearned)
+        r, other = split_outputs(retrained, oracle, split)
         plan = _plan(setup, u, models=models, n_experiments=experiments)
         if plan is not None:
             _require_plain(bootstrap=bootstrap, oracle=oracle, plot=plot)
             report = _experiments_report(u, r, plan, attacks=_family(attacks), seed=seed)
         else:
-            other = None if oracle is None else load_outputs(oracle)
             report = _report(
                 u, r, attacks=_family(attacks), n_resamples=bootstrap, seed=seed, oracle=other, picture=plot
             )
     except InvalidScoreInput as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(code=1) from error
+    warnings = scale_warnings(u.confidences, r.confidences)
+    for warning in warnings:
+        Console(stderr=True).print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+        typer.echo(json.dumps(report | {"warnings": warnings}, indent=2, allow_nan=False))
     else:
         _print(report)
 
@@ -144,12 +155,15 @@ def _report(
 def _calibration_report(result: "Score", oracle: "Score") -> dict[str, Any]:
     from lethe.metrics.epsilon.calibration import calibrate
 
-    report: dict[str, Any] = {"oracle_forgetting_quality": oracle.forgetting_quality}
+    report: dict[str, Any] = {
+        "oracle_forgetting_quality": oracle.forgetting_quality,
+        "oracle_score": oracle.headline,
+        "share_of_oracle": result.headline / oracle.headline if oracle.headline > 0 else None,
+    }
     if result.replicates is None:
-        return report | {"oracle_score": oracle.headline}
+        return report
     found = calibrate(result, oracle)
     return report | {
-        "oracle_score": oracle.headline,
         "oracle_interval": None if oracle.interval is None else list(oracle.interval),
         "fraction_of_oracle": found.fraction,
         "fraction_interval": list(found.interval),

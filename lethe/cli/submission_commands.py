@@ -21,8 +21,10 @@ from lethe.cli.context import (
     print_table,
     score_text,
 )
+from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.left_out import print_left_out
 from lethe.cli.method_file import method_file
+from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
 
@@ -69,7 +71,8 @@ def submit(
         if not as_json:
             console.print(f"Received as [bold]{sent['id']}[/] in {slug}; {_left(sent['quota'])}.", highlight=False)
         ended = _followed(client, sent["id"], quiet=as_json) if wait else sent
-    _print_submission(ended, as_json=as_json)
+        placing = get_placing(client, ended)
+    _print_submission(ended, placing, as_json=as_json)
     if not as_json:
         print_left_out(sent.get("left_out", ()))
     if wait:
@@ -109,16 +112,17 @@ def status(
 ) -> None:
     """Show a submission's progress. Exit status: that of `submit --wait` once it has ended, else 0."""
     with connected(url) as client:
-        submission_id = _whole_id(client, submission, competition)
+        submission_id = complete_id(client, submission, competition)
         found = _followed(client, submission_id, quiet=as_json) if wait else client.submission(submission_id)
-    _print_submission(found, as_json=as_json)
+        placing = get_placing(client, found)
+    _print_submission(found, placing, as_json=as_json)
     raise typer.Exit(exit_status(found))
 
 
 def logs(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
     """Print the output of the run on the public sample. Output of runs on hidden data is not shown."""
     with connected(url) as client:
-        submission_id = _whole_id(client, submission, competition)
+        submission_id = complete_id(client, submission, competition)
         text = client.log(submission_id)
     if as_json:
         print_json({"id": submission_id, "log": text})
@@ -129,8 +133,8 @@ def logs(submission: Id, competition: Competition = None, url: Url = None, as_js
 def cancel(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
     """Cancel a submission. Before its first run it does not count against the quota."""
     with connected(url) as client:
-        found = client.cancel(_whole_id(client, submission, competition))
-    _print_submission(found, as_json=as_json)
+        found = client.cancel(complete_id(client, submission, competition))
+    _print_submission(found, {}, as_json=as_json)
 
 
 def select(
@@ -142,7 +146,7 @@ def select(
 ) -> None:
     """Choose a submission for the private leaderboard."""
     with connected(url) as client:
-        found = client.select(_whole_id(client, submission, competition), selected=not off)
+        found = client.select(complete_id(client, submission, competition), selected=not off)
     if as_json:
         print_json(found)
         return
@@ -158,7 +162,7 @@ def download(
 ) -> None:
     """Download a submission's file as the server received it."""
     with connected(url) as client:
-        found = client.submission(_whole_id(client, submission, competition))
+        found = client.submission(complete_id(client, submission, competition))
         path = into or Path(Path(found["filename"]).name)
         if path.exists():
             raise InvalidInput(f"{path} exists; name another file with --into")
@@ -177,15 +181,16 @@ def exit_status(submission: JsonObject) -> int:
     return CANCELLED if stage == "cancelled" else SCORED
 
 
-def _whole_id(client: LetheClient, given: str, competition: str | None) -> str:
-    """Return the id that `given` is, or the only one of the caller's that begins with it."""
+def complete_id(client: LetheClient, given: str, competition: str | None) -> str:
+    """Return the id that `given` is, or the only one of the caller's that begins with it.
+
+    Without `competition` those of every competition are looked through.
+    """
     if len(given) == 16:
         return given
-    known = [found["id"] for found in client.submissions(chosen_competition(client, competition))]
-    matching = [known_id for known_id in known if known_id.startswith(given)]
-    if len(matching) != 1:
-        raise InvalidInput(f"{given!r} begins {len(matching)} of your submissions; `lethe submissions` lists them")
-    return str(matching[0])
+    slugs = [competition] if competition else [found["slug"] for found in client.competitions()]
+    known = [found["id"] for slug in slugs for found in client.submissions(slug)]
+    return the_only_match(given, known, what="submissions of your teams")
 
 
 def _followed(client: LetheClient, submission_id: str, *, quiet: bool) -> JsonObject:
@@ -203,9 +208,9 @@ def _followed(client: LetheClient, submission_id: str, *, quiet: bool) -> JsonOb
         return client.wait(submission_id, on_change=show, every_s=EVERY_S)
 
 
-def _print_submission(submission: JsonObject, *, as_json: bool) -> None:
+def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: bool) -> None:
     if as_json:
-        print_json(submission)
+        print_json(submission | placing)
         return
     progress, score = submission["progress"] or {}, submission["score"] or {}
     failure = submission["failure"] or {}
@@ -218,6 +223,9 @@ def _print_submission(submission: JsonObject, *, as_json: bool) -> None:
             ("stage", submission["stage"]),
             ("runs", f"{progress['runs_done']} of {progress['runs_total']}" if progress else None),
             ("score", score_text(score.get("final_score"))),
+            ("share of the oracle", share_text(placing.get("share_of_oracle"))),
+            ("team's rank", rank_text(placing)),
+            ("time taken", duration_text(time_taken_s(submission))),
             ("error", failure.get("error_class")),
             ("fault", failure.get("fault")),
             ("exception", failure.get("exception_type")),

@@ -17,7 +17,7 @@ from lethe.cli.context import (
     print_table,
 )
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from lethe.errors import NotFound
+from lethe.errors import InvalidInput, NotFound
 
 commands = typer.Typer(help="Show, create, join or leave a team.", invoke_without_command=True)
 
@@ -28,7 +28,7 @@ def register_commands(app: typer.Typer) -> None:
 
 @commands.callback()
 def show(context: typer.Context, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
-    """Show your team, or with one of the commands below make, join or leave one."""
+    """Show your team, or with one of the commands below make, join, merge or leave one."""
     if context.invoked_subcommand is not None:
         return
     with connected(url) as client:
@@ -111,6 +111,60 @@ def leave(competition: Competition = None, url: Url = None, as_json: Json = Fals
         print_json({"competition": slug, "left": True})
         return
     console.print("Left.")
+
+
+@commands.command()
+def merge(
+    team: Annotated[
+        str | None, typer.Argument(help="The team that yours shall become part of. Without it: list the requests.")
+    ] = None,
+    *,
+    agree: Annotated[
+        str | None, typer.Option("--agree", help="Take this team, which asked, into yours.", metavar="TEAM")
+    ] = None,
+    refuse: Annotated[
+        str | None, typer.Option("--refuse", help="Turn this team's request down, or withdraw yours.", metavar="TEAM")
+    ] = None,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Ask that your team becomes part of another, or answer such a request (for leaders)."""
+    if sum(each is not None for each in (team, agree, refuse)) > 1:
+        raise InvalidInput("name a team to ask, or one of --agree and --refuse, not several")
+    with connected(url) as client:
+        base = f"/competitions/{chosen_competition(client, competition)}/team/merges"
+        if team is not None:
+            found = client.post(base, {"team": team})
+        elif agree is not None:
+            found = client.post(f"{base}/{_request_id(client, base, agree, side='team')}/agree")
+        elif refuse is not None:
+            client.delete(f"{base}/{_request_id(client, base, refuse, side='either')}")
+            found = {"refused": refuse}
+        else:
+            found = client.get(base)
+    if as_json:
+        print_json(found)
+    elif agree is not None:
+        _print(found, as_json=False)
+    elif team is not None:
+        console.print(f"Asked. The leader of {team} agrees with: lethe team merge --agree {found['team']!r}")
+    elif refuse is not None:
+        console.print("The request is gone.")
+    else:
+        rows = ((item["team"], item["into"], local_time(item["created_at"])) for item in found)
+        print_table("", ("team", "into", "asked"), rows, empty="There is no request to merge.")
+
+
+def _request_id(client: LetheClient, base: str, name: str, *, side: str) -> str:
+    """Return the request from the team called `name`, or with side="either" also the one to it."""
+    requests = client.get(base)
+    sides = ("team", "into") if side == "either" else (side,)
+    found = [item["id"] for item in requests if any(item[each].casefold() == name.casefold() for each in sides)]
+    if not found:
+        there = ", ".join(f"{item['team']} into {item['into']}" for item in requests) or "there is none"
+        raise NotFound(f"No such request to merge of {name!r}; requests: {there}")
+    return str(found[0])
 
 
 def _invitations(client: LetheClient, slug: str) -> list[JsonObject]:

@@ -17,6 +17,7 @@ from lethe.errors import AppError, HostFault
 
 JsonObject = dict[str, Any]
 ENDS = frozenset({"scored", "failed", "cancelled"})
+TOML = {"Content-Type": "application/toml"}
 WAIT_RETRIES = 30  # lost connections in a row that `wait` lives through
 
 
@@ -154,9 +155,11 @@ class LetheClient:
     # --- for organisers ---
 
     def create_competition(self, toml: str) -> JsonObject:
-        return self._object(
-            "POST", "/competitions", content=toml.encode(), headers={"Content-Type": "application/toml"}
-        )
+        return self._object("POST", "/competitions", content=toml.encode(), headers=TOML)
+
+    def replace_competition_file(self, slug: str, toml: str) -> JsonObject:
+        """Replace the file of a draft, or of a competition whose preparation has failed."""
+        return self._object("PUT", f"/competitions/{slug}/file", content=toml.encode(), headers=TOML)
 
     def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:
         return self._object("POST", f"/competitions/{slug}/prepare", params={"any_device": any_device})
@@ -179,6 +182,14 @@ class LetheClient:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer to a POST below /api/v1, for routes without their own method."""
         return self._call("POST", path, json=dict(body) if body is not None else None)
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the answer to a PUT below /api/v1, for routes without their own method."""
+        return self._call("PUT", path, json=dict(body))
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the answer to a PATCH below /api/v1, for routes without their own method."""
+        return self._call("PATCH", path, json=dict(body))
 
     def delete(self, path: str) -> None:
         """Send a DELETE below /api/v1, for routes without their own method."""

@@ -3,6 +3,7 @@
 The catalogue is loaded when a file names a method; most files do not.
 """
 
+from copy import deepcopy
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -33,7 +34,7 @@ class Baseline(BaseModel):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
+        return deepcopy(self.model_extra or {})
 
     @property
     def label(self) -> str:

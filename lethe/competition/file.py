@@ -8,13 +8,13 @@ import secrets
 import tomllib
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from lethe.competition.baseline_requests import Baseline, ids_as_tables
-from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.moment import Moment
+from lethe.competition.read_only import Options, Weights
+from lethe.competition.report_section import Report
 from lethe.errors import InvalidCompetitionFile, Violation
 
 WEAKEST_SEED_BITS = 64
@@ -53,14 +53,14 @@ class Dataset(_Section):
     """Where the images come from. `options` go to the adapter called `name`, which checks them."""
 
     name: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Options = Field(default={}, validate_default=True)
 
 
 class Network(_Section):
     """The architecture. `options` go to the builder called `name`."""
 
     name: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Options = Field(default={}, validate_default=True)
 
 
 class Training(_Section):
@@ -104,8 +104,8 @@ class ForgetSet(_Section):
 
     by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion"] = "person"
     fraction: Fraction = 0.02
-    class_skew: dict[str, float] = Field(
-        default_factory=dict, description="class -> relative weight in the draw; 1 if not named"
+    class_skew: Weights = Field(
+        default={}, validate_default=True, description="class -> relative weight in the draw; 1 if not named"
     )
     classes: tuple[int, ...] = Field(default=(), description="by class: what the public split forgets; confusion: two")
     private_classes: tuple[int, ...] = Field(default=(), description="by class: what the private split forgets")
@@ -199,59 +199,6 @@ class PublicBoard(_Section):
         default="best", description="ladder: the score changes only when a submission is better by more than a step"
     )
     step: float = Field(default=0.01, gt=0, lt=1, description="of the ladder")
-
-
-class MetricRequest(_Section):
-    """A metric beside the score. Every other key is one of its parameters."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    id: str
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-class Report(_Section):
-    """Metrics beside the score (docs/metrics): computed after it, never ranked by."""
-
-    metrics: tuple[MetricRequest, ...] = Field(default=(), description='ids, or tables as { id = "zrf", seeds = 5 }')
-    capture: int | None = Field(
-        default=None, ge=0, le=3, description="levels of arrays to store; default: what the metrics need"
-    )
-    visible_to_participants: Literal["none", "public", "all"] = Field(
-        default="none", description="public: a team sees the metrics of its own submissions on the public split"
-    )
-    baselines: tuple[Baseline, ...] = Field(
-        default=(), description='methods submitted as reference lines: ids, or tables as { id = "scrub", LR = 0.001 }'
-    )
-
-    @field_validator("metrics", "baselines", mode="before")
-    @classmethod
-    def _ids_as_tables(cls, value: Any) -> Any:
-        return ids_as_tables(value)
-
-    @field_validator("baselines")
-    @classmethod
-    def _baselines_differ(cls, value: tuple[Baseline, ...]) -> tuple[Baseline, ...]:
-        labels = [baseline.label for baseline in value]
-        if twice := [label for label in labels if labels.count(label) > 1]:
-            raise ValueError(f"names {twice[0]!r} twice")
-        return value
-
-    @model_validator(mode="after")
-    def _metrics_can_be_computed(self) -> Self:
-        for request in self.metrics:
-            check_request(request.id, request.parameters)
-        return self
-
-    @property
-    def capture_levels(self) -> tuple[int, ...]:
-        """Return the levels above 0 whose arrays every model's evaluation stores."""
-        needed = {level for request in self.metrics for level in levels_for_metric(request.id)}
-        given = set(range(1, self.capture + 1)) if self.capture is not None else set()
-        return tuple(sorted((needed | given) - {0}))
 
 
 class CompetitionFile(_Section):

@@ -12,6 +12,7 @@ import torch
 
 from lethe.competition.file import CompetitionFile
 from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.errors import InvalidSplit
 from lethe.data.files import write_json, write_tensors
 from lethe.data.partition import Cut, Indices
 from lethe.data.seeds import derive_seed, numpy_generator
@@ -40,7 +41,7 @@ def write_sample(
 ) -> None:
     """Write the five files of the sample; they are the same for the public and the private split."""
     folder = split_dir / "sample"
-    parts = _parts(cut.validation, derive_seed(competition.slug, "sample"), n_images=competition.splits.sample_images)
+    parts = sample_parts(cut.validation, competition)
     sets = {name: StoredSet.cut_from(dataset, part, dataset.labels) for name, part in parts.items()}
     for name, stored in sets.items():
         stored.write(folder / f"{name}.safetensors")
@@ -60,18 +61,24 @@ def write_sample(
     write_tensors(folder / ORIGINAL_MODEL, train_model(job, derive_seed(competition.slug, "sample", 0)))
 
 
-def _parts(validation: Indices, seed: int, *, n_images: int | None) -> dict[str, Indices]:
+def sample_parts(validation: Indices, competition: CompetitionFile) -> dict[str, Indices]:
     """Return images in three parts: an eighth to forget, a quarter for validation, the rest to retain.
 
-    n_images: of all parts; by default half of the validation set within bounds. Code written for the full data takes
-    many batches for granted, and a smoke run should not be what ends it.
+    They are `splits.sample_images`, by default half of the validation set within bounds: code written for the full
+    data takes many batches for granted, and a smoke run should not be what ends it. Raises InvalidSplit where a part
+    would be empty.
     """
-    wanted = n_images or min(max(FEWEST_IMAGES, len(validation) // 2), MOST_IMAGES)
-    order = numpy_generator(seed).permutation(validation)[:wanted]
+    wanted = competition.splits.sample_images or min(max(FEWEST_IMAGES, len(validation) // 2), MOST_IMAGES)
+    order = numpy_generator(derive_seed(competition.slug, "sample")).permutation(validation)[:wanted]
     n_forget, n_validation = max(1, len(order) // 8), max(1, len(order) // 4)
     cuts = {
         "forget": order[:n_forget],
         "validation": order[n_forget : n_forget + n_validation],
         "retain": order[n_forget + n_validation :],
     }
+    if len(cuts["retain"]) == 0:
+        raise InvalidSplit(
+            f"the validation set has {len(validation)} images, too few for the public sample that is made of it: "
+            "raise splits.validation_fraction"
+        )
     return {name: np.sort(cuts[name]) for name in SAMPLE_SETS}

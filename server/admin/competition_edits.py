@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile, Limits
 from lethe.errors import Conflict, InvalidInput, Violation, list_violations
 from server.admin import audit, repository
-from server.competitions import lifecycle, service
+from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
@@ -64,7 +65,7 @@ def extend(
 
 def preview_limits(session: Session, competition: Competition, values: Mapping[str, Any]) -> LimitsChange:
     """Return what other limits would mean. Raises InvalidInput naming each wrong value."""
-    before = service.stored_file(competition).limits
+    before = stored_file(competition).limits
     try:
         after = Limits.model_validate({**before.model_dump(), **values})
     except ValidationError as error:

@@ -87,7 +87,9 @@ def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _board(session: Session, competition: Competition, visibility: Visibility) -> Rows:
-    for row in boards.whole_board(session, competition, visibility).rows:
+    board = boards.whole_board(session, competition, visibility)
+    for row in board.rows:
+        values = ((column.id, column.get(row.entry)) for column in board.columns)
         yield {
             "rank": row.rank,
             "team": row.entry.team,
@@ -99,6 +101,7 @@ def _board(session: Session, competition: Competition, visibility: Visibility) -
             "submission": row.entry.submission_id,
             "received_at": row.entry.received_at,
             "entries": row.entry.entries,
+            **{name: found.value if found else None for name, found in values},
         }
 
 

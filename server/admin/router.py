@@ -34,6 +34,7 @@ from server.admin.schemas import (
     NewAnnouncement,
     NewEnd,
     NewLimits,
+    NewTexts,
     PeopleOut,
     SubmissionAct,
     TeamAct,
@@ -89,7 +90,8 @@ def submission_filter(
     team: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
     only: OnlyQuery = "",
     text: Annotated[
-        str, Query(max_length=64, description="an id, the start of a SHA-256, or part of a note, file or sender's name")
+        str,
+        Query(max_length=64, description="the start of an id or a SHA-256, or part of a note, file or sender's name"),
     ] = "",
     received_from: Moment | None = None,
     received_before: Moment | None = None,
@@ -182,6 +184,15 @@ def change_limits(
         return LimitsChangeOut.of(competition_edits.preview_limits(session, competition, body.limits), applied=False)
     change = competition_edits.change_limits(session, competition, body.limits, actor=account, reason=body.reason)
     return LimitsChangeOut.of(change, applied=True)
+
+
+@organisers.patch("", responses=problems(409))
+def change_texts(
+    body: NewTexts, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> CompetitionOut:
+    """Change title, summary or description, until the competition is archived."""
+    texts = body.model_dump(exclude={"reason"}, exclude_none=True)
+    return CompetitionOut.of(competition_edits.describe(session, competition, texts, actor=account, reason=body.reason))
 
 
 @organisers.post("/archive", responses=problems(409))

@@ -90,6 +90,15 @@ class LimitsChangeOut(BaseModel):
         )
 
 
+class NewTexts(_In):
+    """Texts to change; those not named stay."""
+
+    title: str | None = None
+    summary: str | None = None
+    description: str | None = Field(default=None, description="Markdown")
+    reason: Why
+
+
 class NewAnnouncement(_In):
     """Something that everybody should know."""
 

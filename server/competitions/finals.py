@@ -16,9 +16,10 @@ from sqlalchemy.orm import Session
 from lethe.errors import Conflict
 from server.admin import audit
 from server.competitions import finals_repository as repository
-from server.competitions import lifecycle, service
+from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions.finals_repository import Candidate
+from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import now
 from server.evaluations import rerun
@@ -60,7 +61,7 @@ def choose(session: Session, submission: Submission, *, selected: bool, actor: A
     _check_still_open(competition)
     if selected and not submission.selected:
         _check_may_be_final(submission)
-        limit = service.stored_file(competition).limits.final_selections
+        limit = stored_file(competition).limits.final_selections
         if len(repository.selected(session, submission.team_id)) >= limit:
             raise Conflict(f"A team chooses at most {limit} submissions; take one back first")
     if submission.selected != selected:
@@ -80,9 +81,9 @@ def would_count(session: Session, competition: Competition, team_id: str) -> lis
 
     On the ladder only those that it chose: which of the others is best is what the ladder hides.
     """
-    if service.stored_file(competition).board.mode == "ladder" and not lifecycle.is_revealed(competition):
+    if stored_file(competition).board.mode == "ladder" and not lifecycle.is_revealed(competition):
         return [submission.id for submission in repository.selected(session, team_id)]
-    limit = service.stored_file(competition).limits.final_selections
+    limit = stored_file(competition).limits.final_selections
     return [c.submission_id for c in pick(repository.candidates(session, competition.id, team_id=team_id), limit=limit)]
 
 
@@ -206,7 +207,7 @@ def reveal(session: Session, competition: Competition, *, actor: Account | None,
 
 
 def _freeze(session: Session, competition: Competition, *, at: datetime) -> None:
-    limit = service.stored_file(competition).limits.final_selections
+    limit = stored_file(competition).limits.final_selections
     candidates = repository.candidates(session, competition.id)
     chosen = {
         final.submission_id

@@ -16,6 +16,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from server.competitions import split_leases, stalled_preparations, stopped_preparations
 from server.competitions.split_leases import SplitWork
+from server.competitions.stored_file import stored_file
 from server.conditional_update import changes_one_row
 from server.db import moment
 from server.models.competition import Competition, Split, SplitState
@@ -186,7 +187,7 @@ def _work(session: Session, shard: ModelShard) -> ShardWork:
         attempt=shard.attempt,
         failed_attempts=shard.failed_attempts,
         visibility=split.visibility,
-        competition=CompetitionFile.model_validate(competition.config),
+        competition=stored_file(competition),
         shard=ShardToMake(shard.kind, shard.position, shard.first_model, shard.n_models),
     )
 

@@ -9,7 +9,7 @@ from lethe.competition.split_report import SplitReport
 from lethe.competition.visibility import Visibility
 from server.accounts.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
-from server.competitions import draft_deletion, finals, service, split_report, stopped_preparations
+from server.competitions import draft_deletion, finals, replace_config, service, split_report, stopped_preparations
 from server.competitions.schemas import (
     CompetitionOut,
     CompetitionPage,
@@ -105,6 +105,14 @@ def cancel_preparation(session: SessionDep, competition: Organised, account: Cur
 def delete_competition(session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
     """Delete a draft, for good. Its slug is free again. For organisers."""
     draft_deletion.delete_draft(session, competition, actor=account)
+
+
+@router.put("/{slug}/file", responses=problems(401, 403, 404, 409))
+def replace_file(
+    text: CompetitionToml, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> OrganisedCompetition:
+    """Replace the file of a draft, or of one whose preparation has failed; it is a draft then. For organisers."""
+    return _organised(session, replace_config.rewrite(session, competition, text, actor=account))
 
 
 @router.post("/{slug}/open", responses=problems(401, 403, 404, 409))

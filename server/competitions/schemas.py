@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.file import CompetitionFile, Limits
-from server.competitions import service
 from server.competitions.finals import Rescoring
+from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.model_shard import ModelShard
 from server.submissions.quota import Quota
@@ -74,7 +74,7 @@ class CompetitionOut(BaseModel):
 
     @classmethod
     def of(cls, competition: Competition) -> "CompetitionOut":
-        return cls(**_basics(competition, service.stored_file(competition)))
+        return cls(**_basics(competition, stored_file(competition)))
 
 
 class CompetitionPage(CompetitionOut):
@@ -88,7 +88,7 @@ class CompetitionPage(CompetitionOut):
 
     @classmethod
     def whole(cls, competition: Competition, quota: Quota | None) -> "CompetitionPage":
-        file = service.stored_file(competition)
+        file = stored_file(competition)
         return cls(
             **_basics(competition, file),
             description=file.description,
@@ -152,7 +152,7 @@ class OrganisedCompetition(CompetitionOut):
         cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
     ) -> "OrganisedCompetition":
         shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
-        return cls(**_basics(competition, service.stored_file(competition)), splits=shown)
+        return cls(**_basics(competition, stored_file(competition)), splits=shown)
 
 
 class FailedFinal(BaseModel):

@@ -1,8 +1,6 @@
 """Competitions: finding, creating, preparing, opening, closing."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from json import dumps, loads
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -14,6 +12,7 @@ from server import queue
 from server.admin import audit
 from server.competitions import lifecycle, repository, stalled_preparations
 from server.competitions.read_file import read_file
+from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import clock, now
 from server.models.account import Account, Role
@@ -57,16 +56,6 @@ def is_organiser(session: Session, competition: Competition, account: Account | 
     if account.role == Role.ADMINISTRATOR:
         return True
     return repository.organises(session, competition_id=competition.id, account_id=account.id)
-
-
-def stored_file(competition: Competition) -> CompetitionFile:
-    """Return the organiser's decisions, as the checked model."""
-    return _file(dumps(competition.config, sort_keys=True))
-
-
-@lru_cache(maxsize=256)
-def _file(config: str) -> CompetitionFile:
-    return CompetitionFile.model_validate(loads(config))
 
 
 def create(session: Session, text: str, *, organiser: Account, source: str = "competition file") -> Competition:

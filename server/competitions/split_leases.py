@@ -9,6 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
 from server.competitions import service, stopped_preparations
+from server.competitions.stored_file import stored_file
 from server.conditional_update import changes_one_row
 from server.db import clock, moment, now
 from server.models.competition import Competition, CompetitionState, Split, SplitState
@@ -59,7 +60,7 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
     split = session.get_one(Split, split_id, populate_existing=True)
     competition = session.get_one(Competition, split.competition_id)
     is_divided = session.scalar(select(exists().where(ModelShard.split_id == split_id)))
-    file = CompetitionFile.model_validate(competition.config)
+    file = stored_file(competition)
     return SplitWork(split.id, split.attempt, split.visibility, file, is_divided=bool(is_divided))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, RunRules
+from lethe.competition.file import RunRules
+from server.competitions.stored_file import stored_file
 from server.db import moment, now
 from server.evaluations import lease_repository, queue_repository, repository, service
 from server.evaluations.seeds import run_seed
@@ -100,7 +101,7 @@ def claimed_shard(
     shard: Shard, evaluation: Evaluation, submission: Submission, split: Split, competition: Competition
 ) -> ClaimedShard:
     """Return what a worker is told of a shard. Of the competition's file that is never the seed of its splits."""
-    config = CompetitionFile.model_validate(competition.config)
+    config = stored_file(competition)
     return ClaimedShard(
         shard_id=shard.id,
         attempt=shard.attempt,

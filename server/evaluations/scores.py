@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.evaluations import repository
 from server.metric_results import service as metric_results
@@ -66,7 +66,7 @@ def record(session: Session, evaluation_id: str, score: ScoreRecord) -> bool:
         submission.finished_at = now()
         dispatch.notify(session, submission.competition_id, "submission.scored", {"submission": submission.id})
     competition = session.get_one(Competition, split.competition_id)
-    metric_results.request(session, evaluation, CompetitionFile.model_validate(competition.config))
+    metric_results.request(session, evaluation, stored_file(competition))
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)
     return True

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
+from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
 from server.evaluations import leak_budget, repository
 from server.evaluations.progress import AttemptEntry, Progress, remaining_s
@@ -127,7 +128,7 @@ def ask_for_score(session: Session, evaluation_id: str) -> None:
 
 def competition_config(session: Session, split: Split) -> CompetitionFile:
     """Return the competition file that the split belongs to."""
-    return CompetitionFile.model_validate(session.get_one(Competition, split.competition_id).config)
+    return stored_file(session.get_one(Competition, split.competition_id))
 
 
 def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, Progress]:

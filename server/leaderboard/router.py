@@ -8,7 +8,7 @@ from lethe.competition.visibility import Visibility
 from server.accounts.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.deps import SessionDep
 from server.leaderboard import service
-from server.leaderboard.schemas import LeaderboardPage, LeaderboardRow, OracleScore
+from server.leaderboard.schemas import ColumnOut, LeaderboardPage, LeaderboardRow, OracleScore
 from server.problem_details import problems
 
 router = APIRouter(prefix="/competitions", tags=["leaderboard"])
@@ -38,5 +38,6 @@ def show_leaderboard(
         teams=shown.teams,
         total=len(rows),
         offset=offset,
-        rows=[LeaderboardRow.of(row) for row in rows[offset : offset + limit]],
+        columns=[ColumnOut.of(column) for column in shown.columns],
+        rows=[LeaderboardRow.of(row, shown.columns) for row in rows[offset : offset + limit]],
     )

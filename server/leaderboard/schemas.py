@@ -1,11 +1,43 @@
 """The leaderboard as JSON."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
+from server.leaderboard.columns import BoardColumn
 from server.leaderboard.ranking import Row, RowKind
+
+
+class ColumnOut(BaseModel):
+    """A metric beside the score, and what it is of exact retraining and of the original model."""
+
+    id: str = Field(examples=["klom"])
+    title: str
+    unit: str
+    direction: str = Field(description="higher, lower, towards retrained, none")
+    oracle: float | None
+    original: float | None
+
+    @classmethod
+    def of(cls, column: BoardColumn) -> "ColumnOut":
+        return cls(
+            id=column.id,
+            title=column.title,
+            unit=column.unit,
+            direction=column.direction,
+            oracle=column.oracle,
+            original=column.original,
+        )
+
+
+class ColumnValueOut(BaseModel):
+    """A metric of one line, with its 95 % interval."""
+
+    value: float
+    interval_low: float | None = None
+    interval_high: float | None = None
 
 
 class LeaderboardRow(BaseModel):
@@ -25,10 +57,12 @@ class LeaderboardRow(BaseModel):
     entries: int
     last_entry_at: datetime | None
     mode: str = Field(default="function", description="notebook: run once as it is, its runs not independent")
+    metrics: dict[str, ColumnValueOut] = Field(default={}, description="by the id of a column; no entry: not computed")
 
     @classmethod
-    def of(cls, row: Row) -> "LeaderboardRow":
+    def of(cls, row: Row, columns: Sequence[BoardColumn] = ()) -> "LeaderboardRow":
         entry = row.entry
+        values = ((column.id, column.get(entry)) for column in columns)
         return cls(
             rank=row.rank,
             kind=entry.kind,
@@ -42,6 +76,13 @@ class LeaderboardRow(BaseModel):
             entries=entry.entries,
             last_entry_at=entry.last_entry_at,
             mode=entry.mode,
+            metrics={
+                name: ColumnValueOut(
+                    value=found.value, interval_low=found.interval_low, interval_high=found.interval_high
+                )
+                for name, found in values
+                if found is not None
+            },
         )
 
 
@@ -89,6 +130,7 @@ class LeaderboardPage(BaseModel):
     teams: int = Field(description="ranked teams on the whole board")
     total: int = Field(description="lines that match, references included")
     offset: int
+    columns: list[ColumnOut] = Field(default=[], description="metrics that the organiser shows beside the score")
     rows: list[LeaderboardRow]
 
 

@@ -12,8 +12,10 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
+from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.leaderboard import repository
+from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.ladder import Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
@@ -30,6 +32,7 @@ class Board:
     visibility: Visibility
     oracle: float | None
     rows: tuple[Row, ...]
+    columns: tuple[BoardColumn, ...] = ()
     version: int = field(default_factory=count().__next__, compare=False)  # tells boards of one process apart
 
     @cached_property
@@ -62,10 +65,12 @@ class Board:
             getattr(self, name)
         return self
 
-    def for_participants(self) -> "Board":
-        """Return the board without what only organisers see."""
+    def for_participants(self, columns: tuple[BoardColumn, ...] = ()) -> "Board":
+        """Return the board without what only organisers see. columns: those that everybody may see."""
         rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
-        return self if len(rows) == len(self.rows) else Board(self.visibility, self.oracle, rows)
+        if len(rows) == len(self.rows) and columns == self.columns:
+            return self
+        return Board(self.visibility, self.oracle, rows, columns)
 
     def get_row(self, team_id: str) -> Row | None:
         place = self.places.get(team_id)
@@ -105,12 +110,14 @@ def board_for(session: Session, competition: Competition, visibility: Visibility
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
     """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
-    show_ties = competitions.stored_file(competition).metric.show_intervals
+    show_ties = stored_file(competition).metric.show_intervals
     oracle = get_oracle_score(competitions.get_split(session, competition, visibility))
     entries = _entries(session, competition, visibility)
     if oracle is not None:
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
-    return Board(visibility, oracle, tuple(rank(entries, oracle=oracle, show_ties=show_ties)))
+    rows = tuple(rank(entries, oracle=oracle, show_ties=show_ties))
+    submissions = [row.entry.submission_id for row in rows if row.entry.submission_id]
+    return Board(visibility, oracle, rows, board_columns(session, competition, visibility, submissions))
 
 
 def may_see_private(competition: Competition, *, organiser: bool) -> bool:
@@ -143,17 +150,18 @@ def get_oracle_score(split: Split) -> float | None:
 
 def _both_views(session: Session, competition: Competition, visibility: Visibility) -> tuple[Board, Board]:
     whole = whole_board(session, competition, visibility)
-    return whole.worked_out(), whole.for_participants().worked_out()
+    public = whole.for_participants(columns_for_participants(competition, visibility, whole.columns))
+    return whole.worked_out(), public.worked_out()
 
 
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
     if not shows_ladder(competition, visibility):
-        intervals = competitions.stored_file(competition).metric.show_intervals
+        intervals = stored_file(competition).metric.show_intervals
         return repository.entries(session, competition.id, visibility, with_intervals=intervals)
     entries = repository.entries(session, competition.id, visibility, with_intervals=False)
     tries = repository.tries(session, competition.id)
-    step = competitions.stored_file(competition).board.step
+    step = stored_file(competition).board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
 
@@ -171,13 +179,13 @@ def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
 
 def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
     """Return whether public scores of this competition are shown on the ladder only: until the reveal."""
-    on_ladder = competitions.stored_file(competition).board.mode == "ladder"
+    on_ladder = stored_file(competition).board.mode == "ladder"
     return visibility is Visibility.PUBLIC and on_ladder and not is_revealed(competition)
 
 
 def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:
     """Return what a team is shown as its score after each submission, by submission id."""
-    step = competitions.stored_file(competition).board.step
+    step = stored_file(competition).board.step
     tries = repository.tries(session, competition.id, team_ids=team_ids)
     return {
         submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()

@@ -10,6 +10,8 @@ from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.metric_result import MetricResult
 
+PORTION = 1000  # ids in one statement
+
 
 def of_evaluation(session: Session, evaluation_id: str) -> Sequence[MetricResult]:
     """Return an evaluation's metrics, in the order in which they were asked for."""
@@ -80,3 +82,26 @@ def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequ
         MetricResult.computed_at.is_not(None),
     )
     return session.scalars(statement).all()
+
+
+def of_submissions(
+    session: Session, visibility: str, submission_ids: Sequence[str], *, metric_id: str, parameters_sha256: str
+) -> list[tuple[str, MetricResult]]:
+    """Return submission id and result of one computed metric, of evaluations that count; the newest result last."""
+    statement = (
+        select(Evaluation.submission_id, MetricResult)
+        .join(Evaluation, Evaluation.id == MetricResult.evaluation_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(
+            Split.visibility == visibility,
+            Evaluation.is_current.is_(True),
+            MetricResult.metric_id == metric_id,
+            MetricResult.parameters_sha256 == parameters_sha256,
+            MetricResult.computed_at.is_not(None),
+        )
+    )
+    found: list[tuple[str, MetricResult]] = []
+    for first in range(0, len(submission_ids), PORTION):
+        some = submission_ids[first : first + PORTION]
+        found += [(sid, row) for sid, row in session.execute(statement.where(Evaluation.submission_id.in_(some)))]
+    return sorted(found, key=lambda pair: (pair[1].computed_at, pair[1].id))

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.metrics.registry import metrics
 from server.accounts.auth_dependencies import CurrentAccount, OrganisedCompetition
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.metric_results import service
 from server.metric_results.schemas import (
@@ -54,7 +54,7 @@ def show_metrics_of_competition(
     ids: Annotated[list[str] | None, Query(description="metrics; all of the report by default")] = None,
 ) -> CompetitionMetrics:
     """Show metrics of every scored submission of the competition. For organisers."""
-    file = CompetitionFile.model_validate(competition.config)
+    file = stored_file(competition)
     wanted = ids or [request.id for request in file.report.metrics]
     found = service.of_competition(session, competition, split, wanted)
     values = {sid: {name: row.value for name, row in rows.items()} for sid, rows in found.items()}
@@ -64,5 +64,5 @@ def show_metrics_of_competition(
 @router.post("/competitions/{slug}/metrics/recompute", responses=problems(401, 403, 404))
 def recompute_metrics(session: SessionDep, competition: OrganisedCompetition, body: Recompute) -> Recomputed:
     """Compute metrics again: after a metric's version rose, or where they were never asked for. For organisers."""
-    file = CompetitionFile.model_validate(competition.config)
+    file = stored_file(competition)
     return Recomputed(evaluations=service.recompute(session, competition, file, only_stale=body.only_stale))

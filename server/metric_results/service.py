@@ -14,11 +14,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, MetricRequest
+from lethe.competition.file import CompetitionFile
+from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.registry import metric
 from server.competitions import lifecycle
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.metric_results import repository
 from server.models.competition import Competition, Split
@@ -98,7 +100,7 @@ def _count_disclosed(session: Session, evaluation_id: str, n_values: int) -> Non
     evaluation = session.get_one(Evaluation, evaluation_id)
     split = session.get_one(Split, evaluation.split_id)
     competition = session.get_one(Competition, split.competition_id)
-    file, visibility = CompetitionFile.model_validate(competition.config), Visibility(split.visibility)
+    file, visibility = stored_file(competition), Visibility(split.visibility)
     if n_values and visibility == Visibility.PUBLIC and shown_to_team(file, competition, visibility):
         bits = BITS_OF_A_VALUE * n_values
         session.add(Disclosure(submission_id=evaluation.submission_id, evaluation_id=evaluation_id, bits=bits))
@@ -130,7 +132,7 @@ def of_submission(
     session: Session, submission: Submission, visibility: Visibility, *, is_organiser: bool
 ) -> Sequence[MetricResult]:
     """Return a submission's metrics on a split, as the caller may see them. Raises NotFound where they may not."""
-    file = CompetitionFile.model_validate(submission.competition.config)
+    file = stored_file(submission.competition)
     if not is_organiser and not shown_to_team(file, submission.competition, visibility):
         raise NotFound(f"The metrics of the {visibility.value} split are not shown to teams")
     evaluation = repository.current_evaluation(session, submission.id, visibility.value)
@@ -155,6 +157,19 @@ def of_competition(
     for row in repository.get_values(session, list(submission_of), metric_ids):
         found.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
     return found
+
+
+def of_submissions(
+    session: Session, visibility: Visibility, submission_ids: Sequence[str], asked: MetricRequest
+) -> list[tuple[str, MetricResult]]:
+    """Return submission id and result of one metric, of those that have it computed; the newest result last."""
+    return repository.of_submissions(
+        session,
+        visibility.value,
+        submission_ids,
+        metric_id=asked.id,
+        parameters_sha256=hash_parameters(asked.parameters),
+    )
 
 
 def rounded(value: float | None) -> float | None:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.baseline_requests import Baseline
 from lethe.submission.package import load_package
 from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import Database
 from server.models.account import Account
 from server.models.competition import Competition
@@ -39,7 +39,7 @@ def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int
 
 
 def _missing(session: Session, competition: Competition) -> list[Baseline]:
-    wanted = competitions.stored_file(competition).report.baselines
+    wanted = stored_file(competition).report.baselines
     known = repository.baseline_messages(session, competition.id) if wanted else frozenset()
     return [baseline for baseline in wanted if baseline.label not in known]
 

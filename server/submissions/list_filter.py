@@ -19,7 +19,7 @@ class SubmissionFilter:
     """Which of all teams' submissions an organiser asks for. Empty means any.
 
     only: selected, disqualified, refunded, flagged, or repeated (a file that was sent more than once).
-    text: an id, the beginning of a file's SHA-256, or part of a note, a file's name or the sender's name.
+    text: the beginning of an id or of a file's SHA-256, or part of a note, a file's name or the sender's name.
     """
 
     stage: str = ""

@@ -16,6 +16,7 @@ from server.submissions.list_filter import SubmissionFilter
 
 Columns = TypeVarTuple("Columns")
 SHORTEST_HASH = 8
+SHORTEST_ID = 4
 SHOWN = (  # of a submission on a line: a hundred of them with every column take twice as long to read
     Submission.id,
     Submission.message,
@@ -111,7 +112,7 @@ def _conditions(wanted: SubmissionFilter) -> list[ColumnElement[bool]]:
 def _holds(text: str) -> ColumnElement[bool]:
     same_file = Submission.content_sha256.startswith(text.lower(), autoescape=True)
     return or_(
-        Submission.id == text,
+        Submission.id.startswith(text.lower(), autoescape=True) if len(text) >= SHORTEST_ID else false(),
         same_file if len(text) >= SHORTEST_HASH else false(),
         *(
             func.lower(column).contains(text.lower(), autoescape=True)

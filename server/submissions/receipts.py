@@ -24,7 +24,7 @@ from lethe.client.receipts import FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.competitions import finals_repository, lifecycle
-from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.evaluations import repository as evaluation_repository
 from server.evaluations.progress import to_minute
@@ -97,7 +97,7 @@ def _body(
         },
         "evaluation": {
             "id": evaluation.id,
-            "setup": competitions.stored_file(submission.competition).metric.setup,
+            "setup": stored_file(submission.competition).metric.setup,
             "runs": evaluation.n_runs,
             "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
             "results": [_shard(shard) for shard in shards],
@@ -136,7 +136,7 @@ def _attempt(attempt: ShardAttempt, shard: Shard) -> dict[str, Any]:
 
 def _seeds(settings: Settings, submission: Submission, split: Split, *, runs: int) -> str:
     slug = submission.competition.slug
-    split_seed = competitions.stored_file(submission.competition).splits.seed
+    split_seed = stored_file(submission.competition).splits.seed
     seeds: Sequence[int] = [run_seed(slug, split.visibility, split_seed=split_seed, run=run) for run in range(runs)]
     message = ",".join(str(seed) for seed in seeds).encode()
     return hmac.new(_derive(settings, b"lethe receipt seeds"), message, hashlib.sha256).hexdigest()

@@ -10,6 +10,7 @@ from server.accounts.auth_dependencies import Credentials, CurrentAccount, Visib
 from server.admission import AdmissionDep
 from server.competitions import finals
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
@@ -77,7 +78,7 @@ async def submit(
     """
     account, competition = await admission.run(_admit, database, credentials, slug)
     upload_rate.take(settings, account.id)
-    file = competitions.stored_file(competition)
+    file = stored_file(competition)
     upload = await receive(request, limit_mib=file.limits.upload_mib)
     checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
     view, quota = await admission.run(_take, database, competition, account, checked)

@@ -12,6 +12,7 @@ from server.admin import audit
 from server.competitions import finals, lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.datetime_format import duration, in_words
 from server.db import now
 from server.evaluations import service as evaluations
@@ -88,7 +89,7 @@ def accept(session: Session, competition: Competition, account: Account, checked
     check_open(competition, upload.received_at)
     team = team_repository.locked(session, teams.ensure(session, competition, account).id)
     _check_team(team)
-    limits = competitions.stored_file(competition).limits
+    limits = stored_file(competition).limits
     quota.check(quota.of(session, team, limits=limits, at=upload.received_at), at=upload.received_at)
     submission = enter(session, competition, team, account, checked)
     return view(session, [_whole(session, submission.id)])[0]
@@ -140,7 +141,7 @@ def get_quota(session: Session, competition: Competition, account: Account, *, a
 
 def quota_of_team(session: Session, competition: Competition, team: Team | None, *, at: datetime) -> Quota:
     """Return what a team has left, or one that has submitted nothing yet."""
-    return quota.of(session, team, limits=competitions.stored_file(competition).limits, at=at)
+    return quota.of(session, team, limits=stored_file(competition).limits, at=at)
 
 
 def get_own(session: Session, submission_id: str, account: Account) -> Submission:
@@ -266,7 +267,7 @@ def _may_take_back(session: Session, submission: Submission) -> bool:
     day = quota.start_of_day(now())
     taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + quota.DAY)
     competition = competition_repository.held(session, submission.competition_id)
-    return taken_back < competitions.stored_file(competition).limits.submissions_per_day
+    return taken_back < stored_file(competition).limits.submissions_per_day
 
 
 def read_code(storage: Storage, submission: Submission) -> bytes:
@@ -313,7 +314,7 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
 
 
 def _shown(score: PublicScore | PrivateScore, submission: Submission) -> ShownScore:
-    show_intervals = competitions.stored_file(submission.competition).metric.show_intervals
+    show_intervals = stored_file(submission.competition).metric.show_intervals
     return ShownScore(
         final_score=score.final_score,
         interval_low=score.interval_low if show_intervals else None,

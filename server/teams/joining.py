@@ -15,6 +15,7 @@ from server.accounts import service as accounts
 from server.accounts.secrets import digest, new_token
 from server.admin import audit
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import now
 from server.models.account import Account
@@ -154,7 +155,7 @@ def may_leave(session: Session, team: Team) -> bool:
 
 def _last_change(competition: Competition) -> datetime:
     """Return the end of changes: the file's, or the competition's where that came first."""
-    return min(competitions.stored_file(competition).merge_deadline or competition.closes_at, competition.closes_at)
+    return min(stored_file(competition).merge_deadline or competition.closes_at, competition.closes_at)
 
 
 def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:
@@ -165,7 +166,7 @@ def _join(session: Session, competition: Competition, row: Invitation, *, accoun
         raise NotFound(UNUSABLE)
     if team.disqualified_at is not None:
         raise Conflict(f"The team {team.name!r} was disqualified")
-    limit = competitions.stored_file(competition).limits.team_size
+    limit = stored_file(competition).limits.team_size
     if repository.size(session, team.id) >= limit:
         raise Conflict(f"The team is full: it has {limit} people")
     _give_up_present_team(session, competition, account, joining=team)

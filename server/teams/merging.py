@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import Limits
 from lethe.errors import Conflict, NotFound
 from server.admin import audit
-from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -86,7 +86,7 @@ UNKNOWN = "No such merge request"
 
 def check_fits(session: Session, competition: Competition, teams: tuple[Team, Team], *, at: datetime) -> None:
     """Raise Conflict unless the two together are small enough, and have sent no more than one team could have."""
-    limits = competitions.stored_file(competition).limits
+    limits = stored_file(competition).limits
     if any(team.disqualified_at is not None for team in teams):
         raise Conflict("A disqualified team cannot merge")
     people = sum(repository.size(session, team.id) for team in teams)

@@ -10,6 +10,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.errors import NotAllowed, NotAuthenticated
 from server.accounts import sessions
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep
 from server.models.account import Account, Role
@@ -86,7 +87,7 @@ def get_place(slug: str, session: SessionDep, viewer: ViewerDep) -> Place:
 def find_place(session: Session, competition: Competition, viewer: Account | None) -> Place:
     return Place(
         competition=competition,
-        file=competitions.stored_file(competition),
+        file=stored_file(competition),
         is_organiser=competitions.is_organiser(session, competition, viewer),
         team=teams.get_team(session, competition, viewer) if viewer else None,
     )

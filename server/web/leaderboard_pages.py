@@ -14,6 +14,7 @@ from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
 from server.web import leaderboard_view, vega_charts
 from server.web.deps import Place, PlaceDep
+from server.web.metric_view import BETTER_IN_WORDS
 from server.web.page_router import page_router
 from server.web.rendering import figure, page
 
@@ -68,6 +69,7 @@ def leaderboard_page(
         may_see_private=leaderboards.may_see_private(place.competition, organiser=place.is_organiser),
         leader=shown.leader,
         has_moves=moves is not None,
+        better=BETTER_IN_WORDS,
         has_intervals=shown.interval_scale is not None,
         strip=leaderboard_view.make_strip(shown, shown.get_row(own_id) if own_id else None),
         pages=pages,

@@ -15,6 +15,7 @@ LINES = 100
 STRIP_WIDTH = 1000
 STRIP_HEADROOM = 1.05
 MOST_STRIPS = 64
+MOST_KEPT = 4 << 20  # characters of pages of lines: every search makes its own
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Strip:
     label: str
 
 
-_fragments: CostCache[Markup] = CostCache()
+_fragments: CostCache[Markup] = CostCache(size=len, most=MOST_KEPT)
 _strips: dict[int, Strip | None] = {}  # by version: a board does not change
 
 
@@ -46,18 +47,19 @@ def rows_html(
     lines = board_lines(rows, number)
     if not lines:
         return Markup("")
-    scale = board.interval_scale
     key = (board.version, tuple(row.entry.team_id for row in lines), number, next_url)
-    html = _fragments.get(key, lambda: _render(lines, scale=scale, next_url=next_url, moves=moves))
+    html = _fragments.get(key, lambda: _render(board, lines, next_url=next_url, moves=moves))
     if own_team_id is None:
         return html
     mark = f'id="team-{own_team_id}"'
     return Markup(str(html).replace(mark, f'{mark} data-own aria-current="true"', 1))  # noqa: S704 (our own markup)
 
 
-def _render(lines: tuple[Row, ...], *, scale: float | None, next_url: str, moves: dict[str, int] | None) -> Markup:
+def _render(board: Board, lines: tuple[Row, ...], *, next_url: str, moves: dict[str, int] | None) -> Markup:
     template = environment().get_template("_board_rows.html")
-    html = template.render(rows=lines, scale=scale, next_url=next_url, moves=moves)
+    html = template.render(
+        rows=lines, scale=board.interval_scale, columns=board.columns, next_url=next_url, moves=moves
+    )
     return Markup(html)  # noqa: S704 (rendered with autoescape)
 
 

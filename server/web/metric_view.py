@@ -12,6 +12,12 @@ from server.metric_results.schemas import MetricValue
 from server.models.submission import Submission
 
 BETTER = {"higher": "↑ higher", "lower": "↓ lower", "towards retrained": "→ as retrained", "none": "–"}
+BETTER_IN_WORDS = {
+    "higher": "higher is better",
+    "lower": "lower is better",
+    "towards retrained": "best as retrained",
+    "none": "",
+}
 
 
 @dataclass(frozen=True)

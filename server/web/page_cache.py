@@ -4,9 +4,9 @@ A page that took t seconds to make is shown for 20 t seconds, at most ten. One r
 meanwhile get the old one. Nothing that was made for somebody, or that sets a cookie, is kept.
 """
 
+import gzip
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from server.cost_cache import LONGEST_S, lifetime_s
 from server.web.compression import compress
 from server.web.cookies import FLASH_COOKIE, SESSION_COOKIE, theme
 
-MOST_PAGES = 500
+MOST_KEPT = 8 << 20  # bytes, compressed: every query makes a page of its own
 LONGEST_QUERY = 200
 HEADERS = {"Cache-Control": "private, no-cache", "Vary": "Cookie, Accept-Encoding"}
 
@@ -27,7 +27,6 @@ Key = tuple[str, str, str]
 
 @dataclass
 class _Kept:
-    body: bytes
     compressed: bytes
     media_type: str
     etag: str
@@ -38,10 +37,11 @@ class _Kept:
 class AnonymousPages:
     """Kept pages by address and theme. Used from the event loop only."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, most: int = MOST_KEPT) -> None:
+        self._clock, self._most = clock, most
+        self._kept: dict[Key, _Kept] = {}
         self._paths: set[str] = set()
+        self._total = 0
 
     def key(self, request: Request) -> Key | None:
         """Return what the page is kept under, or None if it is not the same for everybody."""
@@ -66,7 +66,7 @@ class AnonymousPages:
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"
             return Response(kept.compressed, media_type=kept.media_type, headers=headers)
-        return Response(kept.body, media_type=kept.media_type, headers=headers)
+        return Response(gzip.decompress(kept.compressed), media_type=kept.media_type, headers=headers)
 
     def holds(self, path: str) -> bool:
         """Return whether a page of this address may be kept: a quick no for nearly all requests."""
@@ -75,26 +75,35 @@ class AnonymousPages:
     def keep(self, key: Key, response: Response, *, path_params: dict[str, Any], cost_s: float) -> None:
         """Keep a page that was just made, if it may be shown to others."""
         if response.status_code != 200 or "set-cookie" in response.headers or not isinstance(response.body, bytes):
-            self._kept.pop(key, None)
+            self._drop(key)
             return
         etag = f'W/"{hashlib.sha256(response.body).hexdigest()[:24]}"'  # weak: the same for both encodings
         response.headers["ETag"] = etag
+        compressed = compress(response.body)
+        self._drop(key)
         self._paths.add(key[0])
+        self._total += len(compressed)
         self._kept[key] = _Kept(
-            body=response.body,
-            compressed=compress(response.body),
+            compressed=compressed,
             media_type=response.media_type or "text/html",
             etag=etag,
             path_params=path_params,
             until=self._clock() + lifetime_s(cost_s),
         )
-        while len(self._kept) > MOST_PAGES:
-            self._kept.popitem(last=False)
-            self._paths = {path for path, _, _ in self._kept}
+        while self._total > self._most:
+            self._drop(next(iter(self._kept)))
 
     def clear(self) -> None:
         self._kept.clear()
         self._paths.clear()
+        self._total = 0
+
+    def _drop(self, key: Key) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped:
+            self._total -= len(dropped.compressed)
+            if not any(path == key[0] for path, _, _ in self._kept):
+                self._paths.discard(key[0])
 
 
 anonymous_pages = AnonymousPages()

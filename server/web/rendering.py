@@ -51,6 +51,7 @@ def environment() -> Environment:
     assets = get_assets()
     made.filters.update(
         score=template_filters.score,
+        metric=template_filters.metric,
         share=template_filters.share,
         fraction=template_filters.fraction,
         duration=duration,

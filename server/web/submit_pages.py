@@ -21,6 +21,7 @@ from server.accounts import sessions
 from server.admission import AdmissionDep
 from server.competitions import lifecycle
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
@@ -103,7 +104,7 @@ def _admit(database: Database, slug: str, request: Request) -> tuple[Account, Co
             raise NotAuthenticated("Log in to send a submission")
         request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
         competition = competitions.get(session, slug, account=viewer)
-        return viewer, competitions.stored_file(competition)
+        return viewer, stored_file(competition)
 
 
 def _check_announced(request: Request, *, limit_mib: int) -> None:

@@ -13,6 +13,11 @@ def score(value: float | None) -> str:
     return "–" if value is None else f"{value:.5f}"
 
 
+def metric(value: float | None) -> str:
+    """Write a metric's value with four digits."""
+    return "–" if value is None else f"{value:.4g}"
+
+
 def share(value: float | None) -> str:
     """Write a share as per cent."""
     return "–" if value is None else f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %"

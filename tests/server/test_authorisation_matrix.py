@@ -79,6 +79,8 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {C}/prepare",
         f"POST {C}/cancel-preparation",
         f"DELETE {C}",
+        f"PATCH {C}",
+        f"PUT {C}/file",
         f"POST {C}/open",
         f"POST {C}/close",
         f"GET {C}/rescoring",

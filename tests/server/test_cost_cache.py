@@ -123,3 +123,31 @@ def test_keys_that_are_gone_leave_nothing_behind() -> None:
         cache.get(key, lambda: 0)
     assert len(cache._kept) <= MAX_KEYS
     assert len(cache._computing) <= MAX_KEYS
+
+
+def test_large_values_push_the_oldest_out() -> None:
+    cache: CostCache[str] = CostCache(lambda: 0.0, size=len, most=100)
+    for key in range(5):
+        cache.get(key, lambda: "x" * 30)
+    assert list(cache._kept) == [2, 3, 4]
+    assert cache._total == 90
+    cache.get("large", lambda: "x" * 101)
+    assert "large" not in cache._kept, "alone it would be too much"
+    assert cache._total == 0
+
+
+def test_a_value_made_again_counts_once() -> None:
+    clock = Clock()
+    cache: CostCache[str] = CostCache(clock, size=len, most=100)
+    for _ in range(20):
+        cache.get("k", lambda: "x" * 30)
+        clock.now += 100
+    assert cache._total == 30
+
+
+def test_keys_that_cannot_be_computed_leave_nothing_behind() -> None:
+    cache: CostCache[int] = CostCache()
+    for key in range(10):
+        with pytest.raises(ZeroDivisionError):
+            cache.get(key, lambda: 1 // 0)
+    assert cache._computing == {}

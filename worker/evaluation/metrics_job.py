@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import structlog
 
-from lethe.competition.file import CompetitionFile
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.result import MetricResult
+from server.competitions.stored_file import stored_file
 from server.evaluations import repository as evaluation_repository
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
@@ -40,7 +40,7 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
             shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
-            metric=CompetitionFile.model_validate(competition.config).metric,
+            metric=stored_file(competition).metric,
         )
     unlearned = join([_outputs(context, shard) for shard in work.shards])
     inputs = split_inputs(local_split(context, work), unlearned.arrays(), scored_by=work.metric)

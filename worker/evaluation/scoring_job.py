@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import structlog
 
-from lethe.competition.file import CompetitionFile, Metric
+from lethe.competition.file import Metric
 from lethe.errors import HostFault
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.model_outputs import Kind, read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.epsilon.calibration import calibrate, suspicion
 from lethe.metrics.epsilon.score import ModelOutputs, Score
+from server.competitions.stored_file import stored_file
 from server.evaluations import scores
 from server.evaluations.scores import ScoreRecord
 from server.models.competition import Competition, Split
@@ -108,7 +109,7 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
             shards=tuple(shards),
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
-            metric=CompetitionFile.model_validate(competition.config).metric,
+            metric=stored_file(competition).metric,
         )
 
 

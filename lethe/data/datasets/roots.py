@@ -13,12 +13,16 @@ from typing import Any
 
 from lethe.data.errors import InvalidDataset
 
+PATHS = ("root", "cache")  # options that name a place on the host
+
+_base: ContextVar[Path | None] = ContextVar("dataset_base", default=None)
 _roots: ContextVar[tuple[Path, ...] | None] = ContextVar("dataset_roots", default=None)
 
 
 @contextmanager
 def datasets_below(roots: Sequence[Path]) -> Iterator[None]:
-    """Look relative roots up in these folders. Outside of this, they are relative to the current folder."""
+    """Look relative roots up in these folders. Outside of this, they are relative to the current folder, or to that of
+    a competition file (`datasets_beside`)."""
     token = _roots.set(tuple(root.resolve() for root in roots))
     try:
         yield
@@ -26,9 +30,23 @@ def datasets_below(roots: Sequence[Path]) -> Iterator[None]:
         _roots.reset(token)
 
 
+@contextmanager
+def datasets_beside(file: Path) -> Iterator[None]:
+    """Take relative paths as relative to the folder of this competition file: on the organiser's own machine."""
+    token = _base.set(file.resolve().parent)
+    try:
+        yield
+    finally:
+        _base.reset(token)
+
+
 def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options with `root` as the folder that it stands for. Raises InvalidDataset if it is in none."""
     roots, root = _roots.get(), options.get("root")
+    base = _base.get()
+    if roots is None and base is not None:
+        given = {name: options[name] for name in PATHS if isinstance(options.get(name), str)}
+        return {**options, **{name: str(base / Path(path).expanduser()) for name, path in given.items()}}
     if roots is None or not isinstance(root, str) or Path(root).is_absolute():
         return options
     _check_relative(options)

@@ -37,6 +37,10 @@ class _Counted:
     inner: object
     backend: str = "counted"
 
+    @property
+    def stage(self):
+        return self.inner.stage
+
     def run(self, index, *, seed, original):
         if len(self.counts.runs) == self.counts.killed_at:
             raise Killed

@@ -38,3 +38,20 @@ def test_metric_of_several_submissions_is_refused() -> None:
 
 def test_metric_that_needs_a_probe_is_refused() -> None:
     assert "level 4" in refusal(metrics=["relearn_time"])
+
+
+def test_column_must_be_a_metric_of_the_report() -> None:
+    assert "columns: 'umia' is not among the metrics" in refusal(metrics=["klom"], columns=["umia"])
+
+
+def test_column_with_several_parameters_is_refused() -> None:
+    assert "several parameters" in refusal(metrics=["klom", {"id": "klom", "bins": 10}], columns=["klom"])
+
+
+def test_column_named_twice_is_refused() -> None:
+    assert "columns names 'klom' twice" in refusal(metrics=["klom"], columns=["klom", "klom"])
+
+
+def test_at_most_three_columns_are_taken() -> None:
+    four = ["klom", "retdev", "umia", "accuracy_gap"]
+    assert "at most 3" in refusal(metrics=four, columns=four)

@@ -99,7 +99,7 @@ def test_the_beginning_of_an_id_is_enough(server: Instance, lethe: Run, ada: dic
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
     assert answer(lethe("status", sent["id"][:8], "--json"))["id"] == sent["id"]
-    assert "begins 0 of your submissions" in told(lethe("status", "zzz"))
+    assert "begins with 'zzz'" in told(lethe("status", "zzz"))
 
 
 def test_download_gives_the_same_bytes_and_overwrites_nothing(

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import secrets
 from collections import Counter
 
 from fastapi import Request, Response
@@ -13,9 +14,9 @@ from tests.support.instance import Instance
 from tests.support.web import Visitor, counted_queries
 
 
-def request(*, path: str = "/", cookie: str = "", accept: str = "") -> Request:
+def request(*, path: str = "/", query: str = "", cookie: str = "", accept: str = "") -> Request:
     headers = [(b"cookie", cookie.encode()), (b"accept-encoding", accept.encode())]
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": headers}
     return Request({**scope, "server": ("localhost", 80), "scheme": "http"})
 
 
@@ -54,6 +55,26 @@ def test_the_kept_page_is_compressed_for_those_who_take_that() -> None:
     answer = pages.get(key, request(accept="gzip"))
     assert answer is not None
     assert gzip.decompress(bytes(answer.body)) == b"hello"
+    plain = pages.get(key, request())
+    assert plain is not None
+    assert bytes(plain.body) == b"hello"
+    assert "content-encoding" not in plain.headers
+
+
+def test_pages_of_many_queries_have_a_bound_in_bytes() -> None:
+    pages = AnonymousPages(most=2000)
+    for number in range(200):
+        asked = request(path=f"/{number % 2}", query=f"q={number}")
+        key = pages.key(asked)
+        assert key
+        pages.keep(key, HTMLResponse(secrets.token_hex(200)), path_params={}, cost_s=1.0)
+    assert 0 < pages._total <= 2000
+    assert pages._total == sum(len(kept.compressed) for kept in pages._kept.values())
+    assert pages.get(key, asked) is not None, "the newest is kept"
+    assert pages.holds("/0")
+    for number in range(10):
+        pages.keep(("/2", str(number), ""), HTMLResponse(secrets.token_hex(200)), path_params={}, cost_s=1.0)
+    assert not pages.holds("/0")
 
 
 def test_who_is_logged_in_gets_no_kept_page() -> None:

@@ -1,0 +1,222 @@
+"""One-line faults in the rules that a competition stands on, and whether the tests notice each.
+
+    python -m benchmarks.suite.mutations [--count 50] [--seed 1] [--rule quota]
+
+The same seed draws the same faults. Each is put into a copy of the commit that is checked out, and the tests of its
+rule run until one fails. Prints a line for each fault, then a summary as JSON; ends with 1 if a fault was not noticed.
+"""
+
+import argparse
+import ast
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_S = 1800
+MOST_CONSTANT = 10  # one more than 600 seconds is no mistake that a test should find
+SKIPPED_CALLS = ("log", "warnings", "logger")  # what is only told is not a rule
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Modules that hold one rule, and the tests that must notice a fault in them."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+RULES = {
+    "quota": Rule(
+        ("server/submissions/quota.py", "server/submissions/upload_rate.py", "server/accounts/rate_limit.py"),
+        ("tests/server/submissions/test_submissions_api.py", "tests/server/accounts", "tests/server/teams"),
+    ),
+    "leases": Rule(
+        ("server/evaluations/leases.py", "server/evaluations/lease_repository.py", "server/conditional_update.py"),
+        (
+            "tests/server/evaluations",
+            "tests/server/workers/test_http_leases.py",
+            "tests/server/competitions/test_model_shard_leases.py",
+        ),
+    ),
+    "finals": Rule(
+        ("server/competitions/finals.py", "server/competitions/lifecycle.py"),
+        ("tests/server/competitions", "tests/server/test_sealed.py", "tests/server/rejudging"),
+    ),
+    "sealed scores": Rule(
+        ("server/leaderboard/service.py", "server/leaderboard/ladder.py", "server/leaderboard/ranking.py"),
+        ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/competitions/test_finals.py"),
+    ),
+    "attacks": Rule(
+        ("lethe/metrics/epsilon/epsilon.py", "lethe/metrics/epsilon/rates.py", "lethe/metrics/epsilon/score.py"),
+        ("tests/lethe/metrics/epsilon",),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One changed line: where, what was there, and what is there now."""
+
+    rule: str
+    module: str
+    line: int
+    column: int
+    before: str
+    after: str
+
+
+class _Changes(ast.NodeVisitor):
+    """Collects (node, changed node) of everything on one line that can be turned into a plausible mistake."""
+
+    COMPARISONS = {  # noqa: RUF012 (a constant table)
+        ast.Lt: ast.LtE,
+        ast.LtE: ast.Lt,
+        ast.Gt: ast.GtE,
+        ast.GtE: ast.Gt,
+        ast.Eq: ast.NotEq,
+        ast.NotEq: ast.Eq,
+        ast.In: ast.NotIn,
+        ast.NotIn: ast.In,
+        ast.Is: ast.IsNot,
+        ast.IsNot: ast.Is,
+    }
+    ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}  # noqa: RUF012 (likewise)
+
+    def __init__(self) -> None:
+        self.found: list[tuple[ast.expr, ast.expr]] = []
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if not ast.unparse(node.func).startswith(SKIPPED_CALLS):
+            self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        other = self.COMPARISONS[type(node.ops[0])]
+        changed = deepcopy(node)
+        changed.ops[0] = other()
+        self.found.append((node, changed))
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        changed = deepcopy(node)
+        changed.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        self.found.append((node, changed))
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if type(node.op) in self.ARITHMETIC:
+            changed = deepcopy(node)
+            changed.op = self.ARITHMETIC[type(node.op)]()
+            self.found.append((node, changed))
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not | ast.Invert):
+            self.found.append((node, node.operand))
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self.found.append((node, ast.Constant(not node.value)))
+        elif isinstance(node.value, int | float) and abs(node.value) < MOST_CONSTANT:
+            self.found.append((node, ast.Constant(node.value + 1)))
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Texts are left as they are."""
+
+
+def faults_in(rule: str, module: str) -> Iterator[Fault]:
+    """Yield every one-line fault of a module."""
+    source = (ROOT / module).read_text()
+    lines = source.splitlines()
+    changes = _Changes()
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):  # its body alone: decorators and annotations hold no rule
+            for statement in function.body:
+                changes.visit(statement)
+    for node, changed in changes.found:
+        if node.lineno == node.end_lineno and lines[node.lineno - 1].isascii():
+            line = lines[node.lineno - 1]
+            text = f"({ast.unparse(changed)})"
+            after = line[: node.col_offset] + text + line[node.end_col_offset :]
+            yield Fault(rule, module, node.lineno, node.col_offset, line.strip(), after)
+
+
+def draw(count: int, seed: int, rules: list[str]) -> list[Fault]:
+    """Return `count` faults, as many of each rule as can be, in an order that the seed gives."""
+    dice = random.Random(seed)
+    of_rules = [[fault for module in RULES[rule].modules for fault in faults_in(rule, module)] for rule in rules]
+    for found in of_rules:
+        dice.shuffle(found)
+    return [found[i] for i in range(max(map(len, of_rules))) for found in of_rules if i < len(found)][:count]
+
+
+def is_noticed(fault: Fault, copy: Path) -> bool:
+    """Return whether a test of the fault's rule fails with it."""
+    path = copy / fault.module
+    whole = path.read_text()
+    lines = whole.split("\n")
+    lines[fault.line - 1] = fault.after
+    path.write_text("\n".join(lines))
+    try:
+        return fails(fault.rule, copy)
+    finally:
+        path.write_text(whole)
+
+
+def fails(rule: str, copy: Path) -> bool:
+    """Return whether a test of the rule fails, or never ends."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *RULES[rule].tests]
+    try:
+        ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MOST_S, check=False)
+    except subprocess.TimeoutExpired:
+        return True
+    if ended.returncode not in (0, 1, 2):
+        raise RuntimeError(f"pytest ended with {ended.returncode}: {ended.stdout.decode()[-500:]}")
+    return ended.returncode != 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rule", action="append", choices=RULES, help="only faults of this rule; may be repeated")
+    options = parser.parse_args()
+    drawn = draw(options.count, options.seed, options.rule or list(RULES))
+    missed: list[Fault] = []
+    with tempfile.TemporaryDirectory(prefix="lethe-mutations-") as folder:
+        copy = Path(folder) / "copy"
+        subprocess.run(["git", "clone", "-q", "--shared", ROOT, copy], check=True)
+        for rule in {fault.rule for fault in drawn}:
+            if fails(rule, copy):
+                raise RuntimeError(f"the tests of {rule} fail without any fault")
+        for fault in drawn:
+            started = time.monotonic()
+            noticed = is_noticed(fault, copy)
+            missed += [] if noticed else [fault]
+            said = "noticed" if noticed else "MISSED "
+            took = f"{time.monotonic() - started:5.0f} s"
+            print(f"{said} {took} {fault.module}:{fault.line} {fault.before} -> {fault.after.strip()}", flush=True)
+    summary = {
+        "seed": options.seed,
+        "faults": len(drawn),
+        "noticed": len(drawn) - len(missed),
+        "missed": [f"{fault.module}:{fault.line}:{fault.column}" for fault in missed],
+    }
+    print(json.dumps(summary))
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

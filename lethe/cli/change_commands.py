@@ -1,0 +1,221 @@
+"""`lethe competition update|archive|extend|limits|announce|disqualify|restore`: changing one that exists."""
+
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lethe.cli.context import Json, Slug, Url, connected, console, local_time, print_facts, print_json, print_table
+from lethe.cli.id_prefixes import the_only_match
+from lethe.cli.organiser_commands import File, print_organised
+from lethe.client.api import JsonObject, LetheClient
+from lethe.competition.file import read_competition_file
+from lethe.errors import InvalidInput, NotFound
+
+Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
+WhyOrNot = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
+Team = Annotated[str | None, typer.Option("--team", help="A team by its name, instead of a submission.")]
+SubmissionId = Annotated[str | None, typer.Argument(help="A submission's id, or its first characters.", metavar="[ID]")]
+
+
+def update(
+    file: File,
+    *,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="Only title, summary and description: possible until it is archived.")
+    ] = False,
+    reason: WhyOrNot = "",
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Replace the file of a draft; with --texts, change what a competition says of itself."""
+    checked = read_competition_file(file)
+    with connected(url) as client:
+        if texts:
+            body = {"title": checked.title, "summary": checked.summary, "description": checked.description}
+            found = client.patch(f"/competitions/{checked.slug}", body | {"reason": _needed(reason)})
+        else:
+            found = client.replace_competition_file(checked.slug, file.read_text(encoding="utf-8"))
+    print_organised(found, as_json=as_json)
+
+
+def archive(competition: Slug, reason: WhyOrNot = "", url: Url = None, as_json: Json = False) -> None:
+    """Archive a competition: everything can still be read, nothing changes any more."""
+    with connected(url) as client:
+        found = client.act(competition, "archive", {"reason": reason})
+    print_organised(found, as_json=as_json)
+
+
+def extend(
+    competition: Slug,
+    until: Annotated[str, typer.Argument(help="The new end, such as 2030-03-01T12:00; UTC without a zone.")],
+    *,
+    reason: Why,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Set another end. A closed competition opens again, unless its finals are already being scored."""
+    body = {"closes_at": _moment(until).isoformat(), "reason": reason}
+    with connected(url) as client:
+        found = client.put(f"/competitions/{competition}/deadline", body)
+    if as_json:
+        print_json(found)
+        return
+    print_facts((("competition", competition), ("state", found["state"]), ("closes", local_time(found["closes_at"]))))
+
+
+def limits(
+    competition: Slug,
+    *,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE, such as submissions_per_day=3. May be repeated.")
+    ] = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Only say whom it would affect.")] = False,
+    reason: WhyOrNot = "",
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show the limits; with --set, change them."""
+    with connected(url) as client:
+        if not settings:
+            found = client.competition(competition)["limits"]
+        else:
+            changed = dict(_setting(each) for each in settings)
+            why = reason if preview and reason else "preview" if preview else _needed(reason)
+            body = {"limits": changed, "preview": preview, "reason": why}
+            found = client.put(f"/competitions/{competition}/limits", body)
+    if as_json:
+        print_json(found)
+    elif not settings:
+        print_facts((name, "no limit" if value is None else value) for name, value in found.items())
+    else:
+        _print_change(found)
+
+
+def announce(
+    competition: Slug,
+    *,
+    title: Annotated[str, typer.Option("--title", help="Its heading.")],
+    text: Annotated[str | None, typer.Option("--text", help="Markdown.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A file with the text instead.", exists=True, dir_okay=False)
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Publish an announcement; everybody who takes part is notified."""
+    if (text is None) == (file is None):
+        raise InvalidInput("give the text with --text, or a file with --file, not both")
+    shown = file.read_text(encoding="utf-8") if file is not None else text
+    with connected(url) as client:
+        found = client.post(f"/competitions/{competition}/announcements", {"title": title, "text": shown})
+    if as_json:
+        print_json(found)
+        return
+    console.print(f"Announced: {title}", highlight=False, markup=False)
+
+
+def disqualify(
+    competition: Slug,
+    submission: SubmissionId = None,
+    *,
+    reason: Why,
+    team: Team = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Disqualify a submission, or with --team a team: neither is on a leaderboard then."""
+    _moderate(competition, submission, team, "disqualify", reason=reason, url=url, as_json=as_json)
+
+
+def restore(
+    competition: Slug,
+    submission: SubmissionId = None,
+    *,
+    reason: Why,
+    team: Team = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Take the disqualification of a submission, or with --team of a team, back."""
+    _moderate(competition, submission, team, "restore", reason=reason, url=url, as_json=as_json)
+
+
+def _moderate(
+    slug: str, submission: str | None, team: str | None, act: str, *, reason: str, url: str | None, as_json: bool
+) -> None:
+    if (submission is None) == (team is None):
+        raise InvalidInput("name a submission, or a team with --team, not both")
+    with connected(url) as client:
+        if team is not None:
+            subject = _team_id(client, slug, team)
+            client.post(f"/competitions/{slug}/teams/{subject}/acts", {"act": act, "reason": reason})
+            found: JsonObject = {"team": team, "id": subject, "act": act}
+        else:
+            subject = organised_submission(client, slug, submission or "")
+            body = {"act": act, "reason": reason}
+            found = client.post(f"/competitions/{slug}/submissions/{subject}/acts", body)
+    if as_json:
+        print_json(found)
+        return
+    done = "Disqualified" if act == "disqualify" else "Restored"
+    console.print(f"{done}: {f'team {team}' if team else f'submission {subject}'}", highlight=False, markup=False)
+
+
+def organised_submission(client: LetheClient, slug: str, given: str) -> str:
+    """Return the id of the competition's only submission whose id begins with `given`. Raises InvalidInput."""
+    if len(given) == 16:
+        return given
+    known = [row["id"] for row in client.get(f"/competitions/{slug}/all-submissions", text=given, page=1)]
+    return the_only_match(given, known, what=f"submissions of {slug}")
+
+
+def _team_id(client: LetheClient, slug: str, name: str) -> str:
+    listed = client.get(f"/competitions/{slug}/people", team=name)["teams"]
+    same = [team for team in listed if team["name"].casefold() == name.casefold()]
+    if not same:
+        near = ", ".join(team["name"] for team in listed[:5])
+        raise NotFound(f"{slug} has no team called {name!r}" + (f"; there are: {near}" if near else ""))
+    return str(same[0]["id"])
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Return name and value; the value is read as TOML, `none` means: no limit."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InvalidInput(f"--set {text!r} needs the form NAME=VALUE")
+    if value.strip().lower() in ("none", "null"):
+        return name.strip(), None
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value.strip()
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput(f"{text!r} is no date with a time, such as 2030-03-01T12:00") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _needed(reason: str) -> str:
+    if not reason.strip():
+        raise InvalidInput("--reason is needed for a change: it is recorded in the audit log")
+    return reason
+
+
+def _print_change(found: JsonObject) -> None:
+    rows = [(name, old, new) for name, (old, new) in found["changed"].items()]
+    print_table("", ("limit", "before#", "after#"), rows, empty="Nothing differs.")
+    affected = ("over_daily_quota", "over_total_quota", "too_large", "too_many_finals")
+    print_facts(
+        [
+            ("applied", "yes" if found["applied"] else "no, only previewed"),
+            *((name.replace("_", " "), ", ".join(found[name])) for name in affected),
+            ("submissions still running", found["unfinished"] or None),
+        ]
+    )

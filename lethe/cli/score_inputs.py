@@ -1,0 +1,52 @@
+"""The arrays that `lethe score` compares: .npz files, or the outputs of a prepared split."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lethe.metrics.epsilon.score import ModelOutputs
+
+STORED = "outputs.safetensors"
+RETRAINED, ORACLE = Path("hidden/retrained") / STORED, Path("hidden/oracle") / STORED
+
+
+def read_outputs(path: Path) -> "ModelOutputs":
+    """Return the outputs in a .npz file, or in a prepared split's outputs.safetensors. Raises InvalidScoreInput."""
+    from lethe.metrics.epsilon.npz_files import load_outputs
+
+    return _from_safetensors(path) if path.suffix == ".safetensors" else load_outputs(path)
+
+
+def split_outputs(
+    retrained: Path | None, oracle: Path | None, split: Path | None
+) -> tuple["ModelOutputs", "ModelOutputs | None"]:
+    """Return what is compared with, and the oracle's: the files named, else those of the split.
+
+    Raises InvalidScoreInput where neither is given.
+    """
+    from lethe.metrics.epsilon.errors import InvalidScoreInput
+
+    if split is not None:
+        if not (split / RETRAINED).is_file():
+            raise InvalidScoreInput(f"{split} is no prepared split: it has no {RETRAINED}")
+        retrained = retrained or split / RETRAINED
+        oracle = oracle or split / ORACLE
+    if retrained is None:
+        raise InvalidScoreInput("name what to compare with: --retrained FILE, or --split DIR of a prepared split")
+    return read_outputs(retrained), None if oracle is None else read_outputs(oracle)
+
+
+def _from_safetensors(path: Path) -> "ModelOutputs":
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    from lethe.metrics.epsilon.errors import InvalidScoreInput
+    from lethe.metrics.epsilon.score import ModelOutputs
+
+    try:
+        arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InvalidScoreInput(f"{path} cannot be read as a safetensors file: {error}") from error
+    if "confidences" not in arrays:
+        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
+    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))

@@ -1,0 +1,37 @@
+"""Dictionaries and lists that cannot be changed, for values that many callers share."""
+
+from typing import Annotated, Any, NoReturn
+
+from pydantic import AfterValidator
+
+
+def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
+    raise TypeError(f"this {type(self).__mro__[1].__name__} is shared and cannot be changed; change a copy")
+
+
+class ReadOnlyDict(dict[str, Any]):
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadOnlyDict, (dict(self),)
+
+
+class ReadOnlyList(list[Any]):
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuse  # type: ignore[assignment]
+    reverse = sort = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadOnlyList, (list(self),)
+
+
+def read_only(value: Any) -> Any:
+    """Return a value of JSON or TOML with every dictionary and list in it read-only."""
+    if isinstance(value, dict):
+        return ReadOnlyDict({name: read_only(each) for name, each in value.items()})
+    if isinstance(value, list):
+        return ReadOnlyList(read_only(each) for each in value)
+    return value
+
+
+Options = Annotated[dict[str, Any], AfterValidator(read_only)]
+Weights = Annotated[dict[str, float], AfterValidator(read_only)]

@@ -1,0 +1,86 @@
+"""[report] of the competition file: metrics beside the score, who sees them, and what they need stored."""
+
+from copy import deepcopy
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from lethe.competition.baseline_requests import Baseline, ids_as_tables
+from lethe.competition.metric_requests import check_request, levels_for_metric
+
+MOST_COLUMNS = 3
+
+
+class MetricRequest(BaseModel):
+    """A metric beside the score. Every other key is one of its parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    id: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return deepcopy(self.model_extra or {})
+
+
+class Report(BaseModel):
+    """Metrics beside the score (docs/metrics): computed after it, never ranked by."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    metrics: tuple[MetricRequest, ...] = Field(default=(), description='ids, or tables as { id = "zrf", seeds = 5 }')
+    columns: tuple[str, ...] = Field(
+        default=(), max_length=MOST_COLUMNS, description="ids out of `metrics` that the leaderboard shows as columns"
+    )
+    capture: int | None = Field(
+        default=None, ge=0, le=3, description="levels of arrays to store; default: what the metrics need"
+    )
+    visible_to_participants: Literal["none", "public", "all"] = Field(
+        default="none", description="public: a team sees the metrics of its own submissions on the public split"
+    )
+    baselines: tuple[Baseline, ...] = Field(
+        default=(), description='methods submitted as reference lines: ids, or tables as { id = "scrub", LR = 0.001 }'
+    )
+
+    @field_validator("metrics", "baselines", mode="before")
+    @classmethod
+    def _ids_as_tables(cls, value: Any) -> Any:
+        return ids_as_tables(value)
+
+    @field_validator("baselines")
+    @classmethod
+    def _baselines_differ(cls, value: tuple[Baseline, ...]) -> tuple[Baseline, ...]:
+        labels = [baseline.label for baseline in value]
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise ValueError(f"names {twice[0]!r} twice")
+        return value
+
+    @model_validator(mode="after")
+    def _metrics_can_be_computed(self) -> Self:
+        for request in self.metrics:
+            check_request(request.id, request.parameters)
+        return self
+
+    @model_validator(mode="after")
+    def _columns_are_metrics(self) -> Self:
+        asked = [request.id for request in self.metrics]
+        for name in self.columns:
+            if asked.count(name) != 1:
+                found = "is not among the metrics" if name not in asked else "is asked for with several parameters"
+                raise ValueError(f"columns: {name!r} {found}; a column is a metric that `metrics` names once")
+            if self.columns.count(name) > 1:
+                raise ValueError(f"columns names {name!r} twice")
+        return self
+
+    @property
+    def column_requests(self) -> tuple[MetricRequest, ...]:
+        """Return the metrics that the leaderboard shows, in the order of its columns."""
+        by_id = {request.id: request for request in self.metrics}
+        return tuple(by_id[name] for name in self.columns)
+
+    @property
+    def capture_levels(self) -> tuple[int, ...]:
+        """Return the levels above 0 whose arrays every model's evaluation stores."""
+        needed = {level for request in self.metrics for level in levels_for_metric(request.id)}
+        given = set(range(1, self.capture + 1)) if self.capture is not None else set()
+        return tuple(sorted((needed | given) - {0}))

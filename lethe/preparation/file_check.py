@@ -1,0 +1,43 @@
+"""Whether a split can be prepared from a competition file: what preparing finds before it trains anything."""
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.seed_strength import check_seed
+from lethe.competition.visibility import Visibility
+from lethe.data.datasets.registry import open_dataset
+from lethe.data.errors import InvalidSplit
+from lethe.data.partition import cut_dataset
+from lethe.errors import InvalidCompetitionFile
+from lethe.preparation.fingerprint import network_description
+from lethe.preparation.public_sample import sample_parts
+
+SetSizes = dict[str, int]  # images in retain, forget, validation and test
+
+
+def check_preparation(competition: CompetitionFile, *, hosted: bool = False) -> dict[Visibility, SetSizes]:
+    """Open the dataset, build the network, cut both splits. Return the size of every set.
+
+    hosted: a server is to hold it, which refuses seeds that can be guessed.
+    Raises InvalidDataset where the data cannot be read, else InvalidSplit with everything that is wrong.
+    """
+    dataset = open_dataset(competition.dataset)
+    wrong: list[str] = []
+    sizes: dict[Visibility, SetSizes] = {}
+    try:
+        network_description(competition, dataset)
+    except InvalidSplit as error:
+        wrong.append(error.detail)
+    for visibility in Visibility:
+        try:
+            cut = cut_dataset(dataset, competition, visibility)
+            sample_parts(cut.validation, competition)
+            sizes[visibility] = {name: len(indices) for name, indices in cut.sets()}
+        except InvalidSplit as error:
+            wrong.append(error.detail)
+    if hosted:
+        try:
+            check_seed(competition)
+        except InvalidCompetitionFile as error:
+            wrong.append(error.detail)
+    if wrong:
+        raise InvalidSplit("\n".join(dict.fromkeys(wrong)))
+    return sizes
