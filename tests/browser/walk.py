@@ -55,6 +55,7 @@ PARTICIPANT = (
     Visit(f"{SLUG}/leaderboard/charts", f"Charts · {DIGITS}"),
     Visit(f"{SLUG}/submit", f"Submit · {DIGITS}"),
     Visit(f"{SLUG}/submissions", rf"My submissions \(1 in progress\) · {DIGITS}"),
+    Visit(f"{SLUG}/submissions/compare", f"Two of my submissions · {DIGITS}"),
     Visit(f"{SLUG}/team", f"Team · {DIGITS}"),
     Visit(f"{SLUG}/team/join", f"Team · {DIGITS}", query="?token={invitation_token}"),
     Visit("/account", "Account · Lethe"),
