@@ -7,6 +7,7 @@ from fastapi import APIRouter
 
 from server.web import (
     account_pages,
+    api_pages,
     auth_pages,
     competition_pages,
     leaderboard_pages,
@@ -33,6 +34,7 @@ from server.web.organiser import submission_pages as organised_submission_pages
 router = APIRouter()
 for pages in (
     static_files,
+    api_pages,
     account_pages,
     auth_pages,
     password_reset_pages,
