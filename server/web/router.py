@@ -24,6 +24,7 @@ from server.web.organiser import (
     edit_pages,
     export_pages,
     moderation_pages,
+    new_competition_pages,
     people_pages,
     rejudging_pages,
     split_pages,
@@ -43,6 +44,7 @@ for pages in (
     submit_pages,
     team_pages,
     dashboard_pages,  # before what takes any word for a competition's name
+    new_competition_pages,
     organising_pages,
     organised_submission_pages,
     submission_analysis_pages,

@@ -11,6 +11,7 @@ from tests.browser.conftest import Person
 from tests.browser.walk import NO_PAGES, WALK, Visit, prepare
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+MIDDLE = {"width": 768, "height": 1024}
 
 
 def test_no_page_is_left_out_of_the_walk() -> None:
@@ -46,7 +47,7 @@ def test_every_page_is_accessible_quiet_and_fits(person: Callable[..., Person], 
 
 
 def found_on(somebody: Person, visit: Visit, path: str) -> list[str]:
-    """Return what is wrong with one page, wide and narrow."""
+    """Return what is wrong with one page, wide, on a tablet and on a telephone."""
     page = somebody.page
     page.set_viewport_size(WIDE)
     somebody.complaints.clear()
@@ -55,10 +56,11 @@ def found_on(somebody: Person, visit: Visit, path: str) -> list[str]:
     if not re.fullmatch(visit.title, page.title()):
         faults.append(f"is called {page.title()!r}")
     faults += somebody.accessibility_faults()
-    page.set_viewport_size(NARROW)
-    faults += [f"{fault} (narrow)" for fault in somebody.accessibility_faults()]
-    if (width := page.evaluate("document.documentElement.scrollWidth")) > NARROW["width"]:
-        faults.append(f"scrolls sideways: {width}")
+    for size in (MIDDLE, NARROW):
+        page.set_viewport_size(size)
+        faults += [f"{fault} ({size['width']} wide)" for fault in somebody.accessibility_faults()]
+        if (width := page.evaluate("document.documentElement.scrollWidth")) > size["width"]:
+            faults.append(f"scrolls sideways: {width} of {size['width']}")
     refusal = f"status of {visit.status} "  # the browser notes that the page itself is a refusal, which was meant
     return faults + [complaint for complaint in somebody.complaints if visit.status == 200 or refusal not in complaint]
 

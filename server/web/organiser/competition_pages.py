@@ -2,16 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Form, Query, Request, Response
+from fastapi import Form, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import AppError, InvalidInput, NotFound
+from lethe.errors import InvalidInput, NotFound
 from server.admin import audit, competition_edits
 from server.admin.event_filter import EventFilter
 from server.competitions import draft_deletion, finals, organisers, replace_config, stopped_preparations
 from server.competitions import service as competitions
-from server.competitions.read_file import read_file
 from server.dashboard import service as dashboard
 from server.deps import DatabaseDep, SessionDep
 from server.leaderboard import service as leaderboards
@@ -20,9 +19,8 @@ from server.models.competition import Competition
 from server.submissions import service as submissions
 from server.teams import service as teams
 from server.web import sse
-from server.web.competition_pages import STARTER_TOML, competition_timeline
 from server.web.cookies import Flash
-from server.web.deps import MemberDep, OrganiserPlaceDep, Place, StaffDep, require_staff
+from server.web.deps import MemberDep, OrganiserPlaceDep, Place
 from server.web.organiser import audit_sentences
 from server.web.organiser.checklist import ON_ANY_DEVICE, checklist
 from server.web.organiser.forms import needed
@@ -31,34 +29,8 @@ from server.web.rendering import page, part, redirect, render
 
 router = page_router()
 
-LongText = Annotated[str, Form(max_length=100_000)]
 Reason = Annotated[str, Form(max_length=500)]
 Short = Annotated[str, Query(max_length=60)]
-
-
-@router.get("/organise/new", dependencies=[Depends(require_staff)])
-def new_page(request: Request) -> Response:
-    return page(request, "organise/new.html", text=STARTER_TOML.read_text(), error=None, preview=None)
-
-
-@router.post("/organise/new")
-def create(
-    request: Request, session: SessionDep, viewer: StaffDep, *, text: LongText = "", act: Reason = "preview"
-) -> Response:
-    """Check a competition file and show what participants will see, or make a draft of it."""
-    text = text.replace("\r\n", "\n")
-    try:
-        file = read_file(text)
-        if act == "preview":
-            return page(
-                request, "organise/new.html", text=text, error=None, preview=file, timeline=competition_timeline(file)
-            )
-        competition = competitions.create(session, text, organiser=viewer)
-    except AppError as error:
-        return page(request, "organise/new.html", status=error.status, text=text, error=error, preview=None)
-    session.flush()
-    done = Flash("good", "The draft is made. Only its organisers see it.")
-    return redirect(request, f"/organise/{competition.slug}", flash=done)
 
 
 @router.get("/organise/{slug}")

@@ -15,6 +15,7 @@ from server.deps import SessionDep
 from server.web.competition_pages import competition_timeline
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.organiser import file_editor
 from server.web.organiser.forms import needed
 from server.web.page_router import page_router
 from server.web.rendering import page, redirect
@@ -192,6 +193,10 @@ def _words(
 
 def _edit(request: Request, place: Place, *, text: str, status: int = 200, **context: Any) -> Response:
     shown = {"error": None, "preview": None, "timeline": None, **context}
+    shown |= {
+        "mistakes": file_editor.mistakes(shown["error"], text),
+        "cost": file_editor.estimate_cost(shown["preview"]) if shown["preview"] else None,
+    }
     return page(request, "organise/edit.html", status=status, place=place, tab="control", text=text, **shown)
 
 

@@ -1,0 +1,174 @@
+"""What helps with writing a competition file: examples, fields for what everybody changes, mistakes at their lines."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from lethe.competition.file import CompetitionFile, parse_competition
+from lethe.errors import AppError, Violation
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "competitions"
+HEADER = re.compile(r"\s*\[\[?\s*([\w.\-]+)\s*\]\]?")
+FIELDS = (  # name, label, kind, help
+    ("slug", "Address", "text", "lower-case letters, digits and hyphens; it cannot be changed later"),
+    ("title", "Title", "text", ""),
+    ("summary", "Summary", "text", "one sentence for the list of competitions"),
+    ("opens_at", "Opens, UTC", "datetime-local", ""),
+    ("closes_at", "Closes, UTC", "datetime-local", "finals are then re-scored on the private split"),
+    ("n_models", "Runs of a submission", "number", "and as many retrained models: 512 in the published competition"),
+)
+WITHOUT_QUOTES = ("datetime-local", "number")
+
+
+@dataclass(frozen=True)
+class Template:
+    """One example to begin with. notes: what its author says at its head."""
+
+    name: str
+    title: str
+    summary: str
+    dataset: str
+    network: str
+    forget: str
+    n_models: int
+    notes: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong value. line: where it stands in the file, from 1; 0 where it is missing. text: of that line."""
+
+    violation: Violation
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a competition takes. models: trained for both splits. device_s: of one submission, at most."""
+
+    models: int
+    epochs: int
+    runs: int
+    submission_s: float
+    finals_runs: int
+
+
+@lru_cache
+def templates() -> tuple[Template, ...]:
+    """Return the example competitions by title; none where this server came without them."""
+    found = [_template(path) for path in sorted(EXAMPLES.glob("*.toml"))]
+    return tuple(sorted(found, key=lambda template: (template.dataset != "digits", template.title)))
+
+
+def get_template(name: str) -> Template | None:
+    return next((template for template in templates() if template.name == name), None)
+
+
+def field_values(text: str) -> dict[str, str]:
+    """Return what the file says for each field of the form, as the form shows it; nothing for what it does not say."""
+    values = {}
+    for name, _, kind, _ in FIELDS:
+        line = _top_level_line(text.splitlines(), name)
+        written = text.splitlines()[line].partition("=")[2].strip() if line is not None else ""
+        values[name] = written[:16] if kind == "datetime-local" else written.strip("\"'")
+    return values
+
+
+def with_fields(text: str, values: Mapping[str, str]) -> str:
+    """Return the file with these values in the place of its own; an empty one changes nothing."""
+    lines = text.splitlines()
+    for name, _, kind, _ in FIELDS:
+        if not (value := values.get(name, "").strip()):
+            continue
+        written = f"{name} = {_toml(value, kind)}"
+        at = _top_level_line(lines, name)
+        if at is None:
+            lines.insert(0, written)
+        else:
+            lines[at] = written
+    return "\n".join(lines) + "\n"
+
+
+def mistakes(error: AppError | None, text: str) -> list[Mistake]:
+    """Return each wrong value with its line."""
+    lines = text.splitlines()
+    found = []
+    for violation in error.violations if error else ():
+        line = violation.line or find_line(text, violation.field)
+        found.append(Mistake(violation, line, lines[line - 1].strip() if 0 < line <= len(lines) else ""))
+    return found
+
+
+def find_line(text: str, field: str) -> int:
+    """Return the line (from 1) of a value such as `training.epochs`; of its table if it is missing there; else 0."""
+    *tables, key = re.sub(r"\[\d+\]|\.\d+", "", field).split(".")
+    table, best = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := HEADER.match(line):
+            table = header[1]
+            if table == ".".join([*tables, key]):
+                return number
+            if tables and table == ".".join(tables):
+                best = number
+        elif table == ".".join(tables) and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", line):
+            return number
+        elif tables and not table and re.match(rf"\s*{re.escape(tables[0])}\s*[=.]", line):
+            best = number
+    return best
+
+
+def estimate_cost(file: CompetitionFile) -> Cost:
+    """Return what both splits' preparation and a submission take at most."""
+    n = file.n_models
+    return Cost(
+        models=2 * (1 + 2 * n),  # on either split: the original, N retrained, N of the oracle
+        epochs=file.training.epochs,
+        runs=n,
+        submission_s=file.limits.wall_time_s,
+        finals_runs=file.limits.final_selections * n,
+    )
+
+
+def _template(path: Path) -> Template:
+    text = path.read_text(encoding="utf-8")
+    file = parse_competition(text, source=path.name)
+    notes = [line.lstrip("# ").rstrip() for line in _head(text.splitlines())]
+    return Template(
+        name=path.stem,
+        title=file.title,
+        summary=file.summary,
+        dataset=file.dataset.name,
+        network=file.network.name,
+        forget=file.splits.forget.by,
+        n_models=file.n_models,
+        notes=" ".join(notes),
+        text=text,
+    )
+
+
+def _head(lines: Sequence[str]) -> list[str]:
+    first = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return list(lines[:first])
+
+
+def _top_level_line(lines: Sequence[str], name: str) -> int | None:
+    """Return the place of a key before the first table."""
+    for number, line in enumerate(lines):
+        if HEADER.match(line):
+            return None
+        if re.match(rf"\s*{name}\s*=", line):
+            return number
+    return None
+
+
+def _toml(value: str, kind: str) -> str:
+    if kind == "datetime-local":
+        return value + (":00Z" if len(value) == len("2026-01-01T00:00") else "Z")
+    if kind in WITHOUT_QUOTES:
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
