@@ -83,7 +83,7 @@ def board_columns(
                 values=values,
             )
         )
-    return tuple(column.as_shown() for column in columns)
+    return tuple(columns)
 
 
 def columns_for_participants(

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from server.web import (
     account_pages,
     auth_pages,
+    comparison_pages,
     competition_pages,
     leaderboard_pages,
     password_reset_pages,
@@ -37,6 +38,7 @@ for pages in (
     password_reset_pages,
     competition_pages,
     leaderboard_pages,
+    comparison_pages,
     submit_pages,
     team_pages,
     dashboard_pages,  # before what takes any word for a competition's name

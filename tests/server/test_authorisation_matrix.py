@@ -43,6 +43,7 @@ FOR: dict[str, tuple[str, ...]] = {
         "DELETE /api/v1/tokens/{token_id}",
         f"GET {C}/quota",
         f"GET {C}/finals",
+        f"GET {C}/metrics/comparison",
         f"GET {C}/submissions",
         f"POST {C}/submissions",
         f"GET {C}/team",
