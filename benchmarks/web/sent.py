@@ -167,7 +167,10 @@ class Sent:
     def _details(self, value: float) -> Row:
         median = 5.0 * (0.25 - value)
         return {
-            "epsilon_percentiles": {"5": 0.1 * median, "50": median, "95": 3.0 * median},
+            "epsilon_percentiles": {
+                str(level): factor * median
+                for level, factor in ((0, 0.02), (5, 0.1), (25, 0.5), (50, 1.0), (75, 1.7), (95, 3.0), (100, 5.0))
+            },
             "n_forget": N_FORGET,
             "run_wall_time_s": 0.31,
             "flags": {"deterministic": False, "copied": False, "leaked": value > ORACLE_SCORE},

@@ -40,6 +40,10 @@ class Metric(_Section):
     )
     bootstrap_resamples: int = Field(default=100, ge=0, le=10_000, description="for intervals and ties; 0 or >= 20")
     show_intervals: bool = False
+    show_breakdown: bool = Field(
+        default=False,
+        description="a team sees its scores' three factors and spread of epsilon beside exact retraining's",
+    )
 
     @field_validator("bootstrap_resamples")
     @classmethod

@@ -27,7 +27,7 @@ from server.migrate import alembic_config
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard
 from server.models.submission import Submission
-from server.starter_kit.service import kit_key
+from server.starter_kit import service as starter_kit
 from server.storage import Storage, content_key, split_key
 from server.submissions import receipts
 
@@ -151,8 +151,7 @@ def _keys(session: Session, storage: Storage, competition: Competition) -> Itera
         yield str(key)
     for visibility in Visibility:
         yield from sorted(storage.keys(split_key(competition.slug, visibility.value)))
-    if storage.exists(kit_key(competition.slug)):
-        yield kit_key(competition.slug)
+    yield from starter_kit.stored_keys(storage, competition.slug)
 
 
 def _receipts(session: Session, settings: Settings, competition: Competition) -> Iterator[tuple[str, dict[str, Any]]]:

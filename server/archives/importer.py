@@ -27,7 +27,7 @@ from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
 from server.competitions import repository as competitions
 from server.db import Database, now
 from server.models.account import Account
-from server.starter_kit.service import kit_key
+from server.starter_kit import service as starter_kit
 from server.storage import CHUNK as PIECE
 from server.storage import Storage, content_key, split_key
 
@@ -135,8 +135,9 @@ class _Checked:
             ]:
                 own.add(str(row["result_key"]))
         folders = tuple(f"{split_key(self.slug, visibility.value)}/" for visibility in Visibility)
+        own.update(starter_kit.possible_keys(self.slug))
         for key in self.keys():
-            if ".." in key.split("/") or not (key in own or key == kit_key(self.slug) or key.startswith(folders)):
+            if ".." in key.split("/") or not (key in own or key.startswith(folders)):
                 raise _invalid(f"holds {key}, which is no file of {self.slug}")
             if key.startswith("submissions/") and not key.endswith(self._entries[f"{FILES}{key}"]["sha256"]):
                 raise _invalid(f"holds {key} with another content than its name says")

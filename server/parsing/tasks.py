@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -12,6 +13,7 @@ from lethe.competition.file import parse_competition
 from lethe.submission import notebook
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
+from server.parsing.mathematics import formula
 
 
 def check_package(data: bytes, *, filename: str, modes: Sequence[Mode]) -> dict[str, Any]:
@@ -45,8 +47,12 @@ def read_competition(data: bytes, *, source: str) -> dict[str, Any]:
 
 
 def render_markdown(data: bytes) -> str:
-    """Return Markdown as HTML. Raw HTML in it is shown, not obeyed."""
-    return str(MarkdownIt("js-default", {"html": False, "linkify": False}).render(data.decode()))
+    """Return Markdown as HTML, `$...$` and `$$...$$` as MathML. Raw HTML in it is shown, not obeyed."""
+    reader = MarkdownIt("js-default", {"html": False, "linkify": False})
+    dollarmath_plugin(  # "$5 and $10" is money
+        reader, allow_labels=False, allow_space=False, allow_digits=False, renderer=formula
+    )
+    return str(reader.render(data.decode()))
 
 
 def _sources(data: bytes, *, kind: str, filename: str) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, defer, joinedload
 from lethe.competition.visibility import Visibility
 from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Evaluation, PublicScore, RunLog
-from server.models.submission import Stage, Submission
+from server.models.submission import ENDED, Stage, Submission
 from server.submissions.list_filter import Show
 
 
@@ -57,6 +57,18 @@ def is_member(session: Session, *, team_id: str, account_id: str) -> bool:
 def of_team(session: Session, team_id: str) -> Sequence[Submission]:
     """Return a team's submissions, the newest first."""
     return session.scalars(_of_team(team_id).order_by(Submission.received_at.desc(), Submission.id)).all()
+
+
+def unfinished_of_account(session: Session, account_id: str, *, limit: int) -> Sequence[Submission]:
+    """Return what of the account's teams has not ended, the newest first."""
+    open_stages = [stage.value for stage in Stage if stage.value not in ENDED]
+    mine = select(Membership.team_id).where(Membership.account_id == account_id)
+    statement = (
+        select(Submission)
+        .options(joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account))
+        .where(Submission.team_id.in_(mine), Submission.stage.in_(open_stages))
+    )
+    return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id).limit(limit)).all()
 
 
 def page_of_team(

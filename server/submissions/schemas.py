@@ -2,13 +2,14 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from server.competitions.schemas import QuotaOut
 from server.evaluations.progress import AttemptEntry, Progress
 from server.models.submission import Submission
 from server.submissions.quota import Quota
-from server.submissions.service import ShownScore, SubmissionView
+from server.submissions.service import SubmissionView
+from server.submissions.shown_score import ShownScore
 
 
 class AttemptOut(BaseModel):
@@ -47,6 +48,17 @@ class ProgressOut(BaseModel):
         )
 
 
+class BreakdownOut(BaseModel):
+    """The three factors of a score, and how the epsilons of the forget examples are spread."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    forgetting_quality: float
+    retain_ratio: float
+    test_ratio: float
+    epsilon_percentiles: dict[str, float] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
+
+
 class ScoreOut(BaseModel):
     """A score on one split."""
 
@@ -55,10 +67,12 @@ class ScoreOut(BaseModel):
     interval_high: float | None
     scorer_version: str = Field(examples=["1"])
     computed_at: datetime
+    run_time_s: float | None = Field(default=None, description="median time of a run, to two digits", examples=[0.31])
+    breakdown: BreakdownOut | None = Field(default=None, description="where the organiser shows it")
 
     @classmethod
     def of(cls, result: ShownScore) -> "ScoreOut":
-        return cls(**vars(result))
+        return cls.model_validate(result, from_attributes=True)
 
 
 class FailureOut(BaseModel):

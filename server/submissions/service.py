@@ -15,31 +15,24 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.datetime_format import duration, in_words
 from server.db import now
+from server.evaluations import paired_test
 from server.evaluations import service as evaluations
+from server.evaluations.paired_test import Paired
 from server.evaluations.progress import Progress, shown_to_team
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team
-from server.models.evaluation import PrivateScore, PublicScore
 from server.models.submission import ENDED, Submission
 from server.storage import Storage, content_key
 from server.submissions import quota, repository
 from server.submissions.list_filter import Show
 from server.submissions.quota import Quota
+from server.submissions.shown_score import ShownScore, shown_score
 from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, CheckedUpload
 from server.teams import repository as team_repository
 from server.teams import service as teams
 
-
-@dataclass(frozen=True)
-class ShownScore:
-    """What a team may know of its score: not how it came about."""
-
-    final_score: float
-    interval_low: float | None
-    interval_high: float | None
-    scorer_version: str
-    computed_at: datetime
+MOST_UNFINISHED = 10
 
 
 @dataclass(frozen=True)
@@ -179,6 +172,11 @@ def list_of_team(session: Session, team: Team | None) -> Sequence[Submission]:
     return repository.of_team(session, team.id) if team else []
 
 
+def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
+    """Return what of the account's teams has not ended, in all competitions, the newest first; at most ten."""
+    return view(session, repository.unfinished_of_account(session, account.id, limit=MOST_UNFINISHED))
+
+
 def page_of_team(
     session: Session,
     competition: Competition,
@@ -226,10 +224,28 @@ def view(
             progress=progress.get(submission.id),
             score=scores.get(submission.id),
             can_cancel=submission.stage not in ENDED,
-            private_score=_shown(revealed[submission.id], submission) if submission.id in revealed else None,
+            private_score=shown_score(revealed[submission.id], submission) if submission.id in revealed else None,
         )
         for submission in submissions
     ]
+
+
+def compare_own(session: Session, first: Submission, second: Submission) -> Paired | None:
+    """Compare two public scores of one team by the paired test; None where intervals are not shown, or there is none.
+
+    Raises NotFound for submissions of two teams.
+    """
+    if first.team_id != second.team_id:
+        raise NotFound("The two submissions are of two teams")
+    metric = stored_file(first.competition).metric
+    found = repository.public_scores(session, [first.id, second.id])
+    if not metric.show_intervals or boards.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
+        return None
+    a, b = found[first.id], found[second.id]
+    try:
+        return paired_test.compare(a.final_score, b.final_score, replicates=(a.replicates, b.replicates))
+    except Conflict:  # no replicates, or of another kind
+        return None
 
 
 def cancel(session: Session, submission: Submission, *, actor: Account) -> Submission:
@@ -294,7 +310,7 @@ def _whole(session: Session, submission_id: str) -> Submission:
 def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, ShownScore]:
     """Return the public score of each submission as its team may see it, by submission id."""
     found = repository.public_scores(session, [submission.id for submission in submissions])
-    shown = {s.id: _shown(found[s.id], s) for s in submissions if s.id in found}
+    shown = {s.id: shown_score(found[s.id], s) for s in submissions if s.id in found}
     on_ladder = [s for s in submissions if s.id in shown and boards.shows_ladder(s.competition)]
     for competition in {s.competition_id: s.competition for s in on_ladder}.values():
         get_teams = {s.team_id for s in on_ladder if s.competition_id == competition.id}
@@ -304,14 +320,3 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
                     shown[submission_id], final_score=rung, interval_low=None, interval_high=None
                 )
     return shown
-
-
-def _shown(score: PublicScore | PrivateScore, submission: Submission) -> ShownScore:
-    show_intervals = stored_file(submission.competition).metric.show_intervals
-    return ShownScore(
-        final_score=score.final_score,
-        interval_low=score.interval_low if show_intervals else None,
-        interval_high=score.interval_high if show_intervals else None,
-        scorer_version=score.scorer_version,
-        computed_at=score.computed_at,
-    )

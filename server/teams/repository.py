@@ -144,3 +144,8 @@ def move_everything(session: Session, *, team_id: str, into_id: str) -> None:
         .values(team_id=into_id)
     )
     session.execute(update(Submission).where(Submission.team_id == into_id).values(selected=False))
+
+
+def competitions_of(session: Session, account_id: str) -> frozenset[str]:
+    """Return the ids of the competitions in which the account is in a team."""
+    return frozenset(session.scalars(select(Membership.competition_id).where(Membership.account_id == account_id)))

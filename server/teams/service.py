@@ -27,6 +27,11 @@ def get_team(session: Session, competition: Competition, account: Account) -> Te
     return repository.get_team(session, competition_id=competition.id, account_id=account.id)
 
 
+def competitions_of(session: Session, account: Account) -> frozenset[str]:
+    """Return the ids of the competitions in which the account is in a team."""
+    return repository.competitions_of(session, account.id)
+
+
 def own_team(session: Session, competition: Competition, account: Account) -> Team:
     """Return the team that `account` is in. Raises NotFound."""
     team = get_team(session, competition, account)

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import mimetypes
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,6 +18,22 @@ STATIC = Path(__file__).parents[1] / "static"
 HASH_LENGTH = 16
 SERVED = frozenset({".css", ".js", ".svg", ".woff2", ".png", ".ico", ".txt"})
 COMPRESSIBLE = frozenset({".css", ".js", ".svg", ".txt"})
+SHEET = "css/lethe.css"
+SHEETS = (
+    "vendor/modern-normalize/modern-normalize.css",
+    "css/theme.css",
+    "css/base.css",
+    "css/components.css",
+    "css/forms.css",
+    "css/tables.css",
+    "css/pages.css",
+    "css/explained.css",
+    "css/board.css",
+    "css/submissions.css",
+    "css/organise.css",
+    "css/lists.css",
+    "css/print.css",
+)
 CSS_URL = re.compile(r'url\("(/?[^":]+)"\)')
 
 mimetypes.add_type("font/woff2", ".woff2")
@@ -53,9 +70,9 @@ class Asset:
 
 
 class Assets:
-    """Every file below a folder, by its path in it."""
+    """Every file below a folder, by its path in it. bundles: files that are served as one, under a name of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bundles: Mapping[str, Sequence[str]] | None = None) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.suffix in SERVED and path.is_file())
         plain = [path for path in paths if path.suffix != ".css"]
         sheets = [path for path in paths if path.suffix == ".css"]
@@ -64,6 +81,8 @@ class Assets:
             name = path.relative_to(folder).as_posix()
             body = path.read_bytes()
             self._assets[name] = Asset(name, self._with_hashed_urls(body) if path.suffix == ".css" else body)
+        for name, parts in (bundles or {}).items():
+            self._assets[name] = Asset(name, b"\n".join(self._assets.pop(part).body for part in parts))
 
     def get(self, path: str) -> Asset | None:
         return self._assets.get(path)
@@ -85,4 +104,4 @@ class Assets:
 @lru_cache
 def get_assets() -> Assets:
     """Return the server's own static files."""
-    return Assets(STATIC)
+    return Assets(STATIC, {SHEET: SHEETS})

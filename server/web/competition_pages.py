@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from fastapi import Request, Response
 
@@ -11,9 +12,13 @@ from lethe.competition.visibility import Visibility
 from server.admin import competition_edits
 from server.competitions import service as competitions
 from server.db import now
-from server.deps import SessionDep
+from server.deps import SessionDep, StorageDep
 from server.leaderboard import service as leaderboards
 from server.models.competition import Competition, CompetitionState, Split
+from server.starter_kit import service as starter_kit
+from server.submissions import service as submissions
+from server.teams import service as teams
+from server.web import competition_cards, epsilon_picture
 from server.web.deps import PlaceDep, ViewerDep
 from server.web.page_router import page_router
 from server.web.rendering import page
@@ -27,12 +32,20 @@ STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competiti
 
 @router.get("/")
 def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) -> Response:
+    mine = teams.competitions_of(session, viewer) if viewer else frozenset()
     visible = competitions.list_visible(session, account=viewer)
-    return page(request, "competitions.html", competitions=visible, at=now())
+    return page(
+        request,
+        "competitions.html",
+        groups=competition_cards.grouped([competition_cards.make_card(session, c, mine=mine) for c in visible]),
+        ends_next=competition_cards.ends_next([c for c in visible if c.id in mine]),
+        unfinished=submissions.list_unfinished(session, viewer) if viewer else [],
+        at=now(),
+    )
 
 
 @router.get("/competitions/{slug}")
-def overview_page(request: Request, session: SessionDep, place: PlaceDep) -> Response:
+def overview_page(request: Request, session: SessionDep, place: PlaceDep, storage: StorageDep) -> Response:
     split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
@@ -43,7 +56,9 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep) -> Res
         announcements=competition_edits.announcements(session, place.competition),
         oracle=leaderboards.get_oracle_score(split),
         n_forget=split.n_forget,
+        has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
         run_limit_s=run_limit_s(place.file, split),
+        **_epsilon_picture(place.file),
     )
 
 
@@ -52,6 +67,23 @@ def starter_file(place: PlaceDep) -> Response:
     """Send an example to begin with."""
     name = f'attachment; filename="{place.competition.slug}_starter.py"'
     return Response(STARTER.read_bytes(), media_type="text/x-python", headers={"Content-Disposition": name})
+
+
+@router.get("/competitions/{slug}/pictures/{name}.png")
+def sample_pictures(name: str, place: PlaceDep, storage: StorageDep) -> Response:
+    """Send pictures of the public sample's forget or retain set."""
+    picture = starter_kit.read_picture(storage, place.competition.slug, name)
+    return Response(picture, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+def _epsilon_picture(file: CompetitionFile) -> dict[str, Any]:
+    separations = epsilon_picture.separations(file.n_models, file.metric.delta)
+    return {
+        "separations": separations,
+        "separations_json": epsilon_picture.as_json(separations),
+        "shown_first": epsilon_picture.SHOWN_FIRST,
+        "curve": epsilon_picture.curve(),
+    }
 
 
 def competition_timeline(file: CompetitionFile, competition: Competition | None = None) -> list[tuple[str, datetime]]:

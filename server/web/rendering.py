@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from lethe.errors import AppError
+from server.config import get_settings
 from server.datetime_format import duration
 from server.db import now
 from server.models.account import Role
@@ -102,6 +103,7 @@ def render(request: Request, template: str, **context: Any) -> str:
         "csrf": lambda: csrf_token(request),
         "theme": theme(request),
         "flash": read_flash(request),
+        "public_url": get_settings().public_url.rstrip("/"),
     }
     return environment().get_template(template).render(common | context)
 

@@ -11,6 +11,7 @@ from server.web import (
     comparison_pages,
     competition_pages,
     leaderboard_pages,
+    own_comparison_pages,
     password_reset_pages,
     static_files,
     submission_pages,
@@ -51,6 +52,7 @@ for pages in (
     rejudging_pages,
     split_pages,
     moderation_pages,
+    own_comparison_pages,
     submission_pages,
 ):
     router.include_router(pages.router)

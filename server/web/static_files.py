@@ -6,6 +6,7 @@ An address with an old hash gives today's file, but is not kept.
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from lethe.errors import NotFound
 from server.web.assets import get_assets
@@ -14,6 +15,31 @@ from server.web.rendering import page
 router = APIRouter(include_in_schema=False)
 
 FOR_EVER = "public, max-age=31536000, immutable"
+
+
+ROBOTS = """\
+User-agent: *
+Disallow: /account
+Disallow: /organise
+Disallow: /submissions
+Disallow: /reset
+Disallow: /api/v1/
+"""
+
+
+@router.get("/robots.txt")
+async def robots() -> PlainTextResponse:
+    """Send what search engines are asked to leave alone: what is nobody's but its reader's."""
+    return PlainTextResponse(ROBOTS, headers={"Cache-Control": "public, max-age=86400"})
+
+
+@router.get("/favicon.ico")
+async def favicon() -> Response:
+    """Send the icon to what looks for it at its usual address: pages name the drawn one."""
+    icon = get_assets().get("img/favicon.ico")
+    if icon is None:
+        raise NotFound("There is no icon")
+    return Response(icon.body, media_type="image/x-icon", headers={"Cache-Control": "public, max-age=86400"})
 
 
 @router.get("/api/docs")

@@ -16,6 +16,7 @@ from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
 from server.submissions.list_filter import Show
+from server.web import own_scores
 from server.web.deps import Place
 
 LINES = 100
@@ -73,13 +74,15 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         limit=LINES + 1,
     )
     views = submissions.view(session, found[:LINES], ended_in_full=False)
+    oracle = leaderboards.get_oracle_score(competitions.get_split(session, competition, Visibility.PUBLIC))
     return {
         "place": place,
         "asked": asked,
         "views": views,
         "has_more": len(found) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
-        "oracle": leaderboards.get_oracle_score(competitions.get_split(session, competition, Visibility.PUBLIC)),
+        "oracle": oracle,
+        "over_time": own_scores.draw(views, oracle=oracle),
         "can_choose": can_choose(place),
         "is_revealed": is_revealed(competition),
         "is_ladder": leaderboards.shows_ladder(competition),

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.competitions import finals
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.leaderboard import service as leaderboards
@@ -30,6 +31,7 @@ from server.web.metric_view import metric_tables
 from server.web.organiser.code_view import highlighted_files
 from server.web.page_router import page_router
 from server.web.rendering import page, part, redirect, render
+from server.web.score_view import find_breakdown, find_standing
 from server.web.submission_lists import AskedDep, listed, may_be_chosen
 from server.web.timeline import timeline_events, timeline_steps
 
@@ -219,6 +221,9 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
     return {
         "view": view,
         "oracle": leaderboards.get_oracle_score(split),
+        "standing": find_standing(session, submission.competition, submission.team_id) if view.score else None,
+        "breakdown": find_breakdown(view, split, n_models=stored_file(submission.competition).n_models),
+        "is_ladder": leaderboards.shows_ladder(submission.competition),
         "steps": timeline_steps(view),
         "events": timeline_events(view),
         "failure": failure,

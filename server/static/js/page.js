@@ -65,7 +65,7 @@
 
   // What scrolls by itself must be reachable with the keyboard.
   const letScrollersBeReached = () => {
-    for (const box of document.querySelectorAll(".table-wrap, pre")) {
+    for (const box of document.querySelectorAll(".table-wrap, pre, .math.block")) {
       if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
     }
   };

@@ -2,6 +2,7 @@
 
 import pytest
 
+from server.leaderboard import summaries
 from server.models.account import Role
 from server.models.competition import Competition
 from server.web.page_cache import anonymous_pages
@@ -27,3 +28,4 @@ def digits(server: Instance, visitor: Visitor) -> Competition:
 def _no_kept_pages() -> None:
     """What one test's instance showed is nothing to the next one's."""
     anonymous_pages.clear()
+    summaries._kept.clear()

@@ -7,7 +7,11 @@ import json
 import re
 from pathlib import Path
 
-from server.web.assets import STATIC, Assets, get_assets
+import pytest
+
+from server.config import get_settings
+from server.web import rendering
+from server.web.assets import SHEET, SHEETS, STATIC, Assets, get_assets
 from server.web.rendering import TEMPLATES
 from tests.support.instance import Instance
 
@@ -15,7 +19,7 @@ VENDOR = STATIC / "vendor"
 
 
 def test_an_asset_is_served_under_its_hash_and_kept_for_ever(server: Instance) -> None:
-    answer = server.client.get(get_assets().url("css/theme.css"))
+    answer = server.client.get(get_assets().url(SHEET))
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/css")
     assert "immutable" in answer.headers["cache-control"]
@@ -23,7 +27,7 @@ def test_an_asset_is_served_under_its_hash_and_kept_for_ever(server: Instance) -
 
 
 def test_an_address_with_an_old_hash_still_works_but_is_not_kept(server: Instance) -> None:
-    answer = server.client.get("/static/0000000000000000/css/theme.css")
+    answer = server.client.get("/static/0000000000000000/css/lethe.css")
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-cache"
 
@@ -86,3 +90,37 @@ def test_every_icon_that_is_named_is_in_the_sprite() -> None:
         name for path in TEMPLATES.rglob("*.html") for name in re.findall(r'icon\("([a-z0-9-]+)"', path.read_text())
     }
     assert named <= known
+
+
+def test_all_sheets_are_one_file_in_their_order(server: Instance) -> None:
+    assert {path.name for path in (STATIC / "css").iterdir()} == {name.split("/")[-1] for name in SHEETS[1:]}
+    page = server.client.get("/").text
+    assert page.count('rel="stylesheet"') == 1
+    body = server.client.get(get_assets().url(SHEET)).text
+    assert body.index("--accent-wash") < body.index(".task-steps") < body.index("@media print")
+    assert get_assets().get("css/theme.css") is None
+
+
+def test_search_engines_are_kept_from_what_is_private(server: Instance) -> None:
+    robots = server.client.get("/robots.txt").text
+    for path in ("/account", "/organise", "/submissions", "/api/v1/"):
+        assert f"Disallow: {path}\n" in robots
+    assert "Disallow: /\n" not in robots
+
+
+def test_the_icon_is_at_its_usual_address(server: Instance) -> None:
+    answer = server.client.get("/favicon.ico")
+    assert answer.headers["content-type"] == "image/x-icon"
+    assert answer.content[:4] == b"\0\0\1\0"
+
+
+def test_shared_links_name_the_configured_address_never_the_requests(
+    server: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 'property="og:image"' not in server.client.get("/login", headers={"Host": "evil.example"}).text
+    configured = get_settings().model_copy(update={"public_url": "https://lethe.example/"})
+    monkeypatch.setattr(rendering, "get_settings", lambda: configured)
+    page = server.client.get("/login", headers={"Host": "evil.example"}).text
+    assert 'content="https://lethe.example/login"' in page
+    assert f'content="https://lethe.example{get_assets().url("img/share.png")}"' in page
+    assert "evil.example" not in page

@@ -9,11 +9,14 @@ from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.datetime_format import in_words
 from server.db import now
+from server.leaderboard import summaries
 from server.models.account import Role
 from server.models.competition import Competition, Split
+from server.starter_kit import service as starter_kit
 from server.web.competition_pages import run_limit_s
 from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance, competition_toml
+from tests.support.scores import add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
 
 BOARD = "/competitions/digits/leaderboard"
@@ -29,6 +32,102 @@ def test_the_list_shows_every_visible_competition(server: Instance, visitor: Vis
     page = plain_text(visitor.get("/").text)
     assert "Forgetting digits" in page
     assert "Forgetting faces" not in page
+
+
+def test_the_list_is_grouped_by_what_one_can_do(server: Instance, visitor: Visitor) -> None:
+    later = {"opens_at": now() + timedelta(days=1), "closes_at": now() + timedelta(days=2)}
+    over = {"opens_at": now() - timedelta(days=2), "closes_at": now() - timedelta(days=1)}
+    server.competition("late", closes_at=now() + timedelta(days=9))
+    server.competition("soon", closes_at=now() + timedelta(days=2))
+    server.competition("next", state="ready", **later)
+    server.competition("judged", state="provisional", **over)
+    server.competition("done", state="archived", **over)
+    page = plain_text(visitor.get("/").text)
+    order = ["Open ", "Forgetting soon", "Forgetting late", "Opening soon", "Forgetting next"]
+    order += ["Closed, being decided", "Forgetting judged", "Finished", "Forgetting done"]
+    places = [page.index(words) for words in order]
+    assert places == sorted(places)
+    assert "Not public yet" not in page
+
+
+def test_a_card_tells_teams_and_the_best_share_of_retraining(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        split.oracle = {"final_score": 0.2}
+        scored(session, add_team(session, competition, "ada"), split, 0.1)
+        scored(session, add_team(session, competition, "mary"), split, 0.05)
+        scored(session, add_team(session, competition, "reference", is_baseline=True), split, 0.19)
+    page = plain_text(visitor.get("/").text)
+    assert "Best score 0.10000 50 % of exact retraining" in page
+    assert "2 teams" in page
+
+
+def test_sealed_scores_are_not_on_the_card_and_revealed_ones_are(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(state="provisional")
+    with server.database.write() as session:
+        for visibility, score in ((Visibility.PUBLIC, 0.1), (Visibility.PRIVATE, 0.3)):
+            split = competitions.get_split(session, competition, visibility)
+            name = f"best-{visibility.value}"
+            scored(session, add_team(session, competition, name), split, score)
+    page = plain_text(visitor.get("/").text)
+    assert "Best score 0.10000" in page
+    assert "0.30000" not in page
+    with server.database.write() as session:
+        competitions.get(session, "digits", account=None).state = "final"
+    anonymous_pages.clear()
+    summaries._kept.clear()
+    assert "Winning score 0.30000" in plain_text(visitor.get("/").text)
+
+
+def test_a_card_does_not_tell_what_a_ladder_hides(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(extra='[board]\nmode = "ladder"\nstep = 0.05')
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        scored(session, add_team(session, competition, "ada"), split, 0.1234)
+    page = plain_text(visitor.get("/").text)
+    assert "1 team" in page
+    assert "Best score" not in page
+
+
+def test_members_see_what_runs_and_what_ends_next(server: Instance, visitor: Visitor) -> None:
+    server.competition("digits", closes_at=now() + timedelta(days=3))
+    server.competition("faces", closes_at=now() + timedelta(days=1))
+    server.competition("sooner", closes_at=now() + timedelta(hours=1))  # ada is not in it
+    ada, mary = server.participant("ada"), server.participant("mary")
+    for slug, headers, message in (("digits", ada, "mine"), ("faces", ada, "done"), ("digits", mary, "hers")):
+        assert server.submit(headers, slug=slug, message=message).status_code == 201
+        if message == "done":
+            server.score(
+                server.client.get(f"/api/v1/competitions/{slug}/submissions", headers=ada).json()[0]["id"], 0.1
+            )
+    visitor.log_in("ada")
+    page = plain_text(visitor.get("/").text)
+    assert "Ends next: Forgetting faces" in page
+    yours = page[page.index("Your work") : page.index("Forgetting sooner")]
+    assert "mine" in yours
+    assert "done" not in yours
+    assert "hers" not in yours
+
+
+def test_pictures_of_the_sample_are_shown_once_there_are_some(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    assert "/pictures/" not in visitor.get("/competitions/digits").text
+    assert visitor.get("/competitions/digits/pictures/forget.png").status_code == 404
+    for name in starter_kit.PICTURED_SETS:
+        server.storage.write(starter_kit.picture_key("digits", name), b"\x89PNG " + name.encode())
+    starter_kit._has_pictures.clear()
+    anonymous_pages.clear()
+    assert 'src="/competitions/digits/pictures/forget.png"' in visitor.get("/competitions/digits").text
+    answer = visitor.get("/competitions/digits/pictures/retain.png")
+    assert (answer.headers["content-type"], answer.content) == ("image/png", b"\x89PNG retain")
+    assert visitor.get("/competitions/digits/pictures/test.png").status_code == 404
+
+
+def test_pictures_of_a_draft_are_its_organisers(server: Instance, visitor: Visitor) -> None:
+    server.competition(state="draft")
+    server.storage.write(starter_kit.picture_key("digits", "forget"), b"PNG")
+    assert visitor.get("/competitions/digits/pictures/forget.png").status_code == 404
 
 
 def test_a_draft_is_not_found_by_others_and_seen_by_its_organiser(server: Instance, visitor: Visitor) -> None:

@@ -22,6 +22,7 @@ from lethe.preparation.sample_models import SampleModels, retrain_on_sample
 from server.starter_kit.service import kit_key
 from server.storage import Storage
 from worker.preparation.starter_kit.readme import readme
+from worker.preparation.starter_kit.sample_pictures import store_pictures
 
 KIT_SOURCES = Path(next(iter(examples.__path__))) / "starter_kit"
 LIBRARY = Path(next(iter(lethe.__path__)))
@@ -39,7 +40,11 @@ WRITTEN_AT = (2026, 1, 1, 0, 0, 0)  # the same content gives the same bytes
 def store_kit(
     storage: Storage, split_dir: Path, competition: CompetitionFile, *, url: str, retraining_time_s: float, device: str
 ) -> None:
-    """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage."""
+    """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage.
+
+    The pictures of the sample that the overview page shows are kept beside it.
+    """
+    store_pictures(storage, split_dir / "sample", competition.slug)
     kit = build_kit(split_dir, competition, url=url, retraining_time_s=retraining_time_s, device=device)
     storage.write(kit_key(competition.slug), kit)
 

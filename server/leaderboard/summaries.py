@@ -1,0 +1,53 @@
+"""What the list of competitions tells of each board: teams, best score, and how that compares with the oracle."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from server.competitions.lifecycle import is_revealed
+from server.cost_cache import CostCache
+from server.leaderboard import service as leaderboards
+from server.leaderboard import summary_repository
+from server.models.competition import Competition
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One board in short. best: None where the board is a ladder, which hides it."""
+
+    teams: int
+    best: float | None
+    share_of_oracle: float | None
+
+
+NOTHING = Summary(0, None, None)
+_Summaries = dict[tuple[str, Visibility], Summary]
+_kept: CostCache[_Summaries] = CostCache()
+
+
+def summary(session: Session, competition: Competition) -> Summary:
+    """Return the board that everybody may see: the private one once it is revealed."""
+    bind = session.get_bind()
+
+    def again() -> _Summaries:
+        with Session(bind) as own:
+            return _every(own)
+
+    every = _kept.get(id(bind.engine), lambda: _every(session), in_background=again)
+    visibility = Visibility.PRIVATE if is_revealed(competition) else Visibility.PUBLIC
+    found = every.get((competition.id, visibility), NOTHING)
+    return Summary(found.teams, None, None) if leaderboards.shows_ladder(competition, visibility) else found
+
+
+def _every(session: Session) -> _Summaries:
+    marks = {
+        (competition_id, Visibility(visibility)): float((oracle or {}).get("final_score", 0.0))
+        for competition_id, visibility, oracle in summary_repository.oracles(session)
+    }
+    return {
+        (competition_id, visibility): Summary(teams, best, best / mark if mark else None)
+        for visibility in Visibility
+        for competition_id, teams, best in summary_repository.best_scores(session, visibility)
+        for mark in (marks.get((competition_id, visibility), 0.0),)
+    }

@@ -1,0 +1,35 @@
+"""Queries behind the list of competitions: how many teams each has, and the best of their scores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from server.leaderboard.repository import TABLES
+from server.models.competition import Split, Team
+from server.models.evaluation import Evaluation, PrivateScore
+from server.models.submission import Submission
+
+
+def best_scores(session: Session, visibility: Visibility) -> Sequence[tuple[str, int, float]]:
+    """Return competition id, number of ranked teams and best score, of all competitions with scores."""
+    table = TABLES[visibility]
+    counts = [Submission.disqualified_at.is_(None), Evaluation.is_current.is_(True)]
+    if table is PrivateScore:
+        counts += [Submission.selected.is_(True), Submission.excluded_at.is_(None)]
+    rows = session.execute(
+        select(Submission.competition_id, func.count(Submission.team_id.distinct()), func.max(table.final_score))
+        .join(table, table.submission_id == Submission.id)
+        .join(Evaluation, Evaluation.id == table.evaluation_id)
+        .join(Team, Team.id == Submission.team_id)
+        .where(*counts, Team.is_baseline.is_(False), Team.disqualified_at.is_(None))
+        .group_by(Submission.competition_id)
+    )
+    return rows.all()
+
+
+def oracles(session: Session) -> Sequence[tuple[str, str, dict[str, Any] | None]]:
+    """Return competition id, visibility and the oracle's score, as data, of every split."""
+    return session.execute(select(Split.competition_id, Split.visibility, Split.oracle)).all()

@@ -1,0 +1,93 @@
+"""What a submission's page tells of its score: its team's rank, its best one, its factors beside exact retraining's."""
+
+from dataclasses import dataclass
+from math import ceil, log
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from server.leaderboard import service as leaderboards
+from server.models.competition import Competition, Split
+from server.submissions.service import SubmissionView
+from server.submissions.shown_score import Breakdown
+
+WIDTH = 600  # of the drawing of epsilons
+FACTORS = (
+    ("forgetting_quality", "Forgetting quality"),
+    ("retain_ratio", "Accuracy on the retain set, of retraining's"),
+    ("test_ratio", "Accuracy on the test set, of retraining's"),
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the team stands on the public board. best_id: of the submission that it is ranked by."""
+
+    rank: int | None
+    teams: int
+    best_id: str | None
+    best_score: float | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How epsilons are spread: positions in the drawing, 0..WIDTH, and the values as text."""
+
+    name: str
+    css: str
+    low: float
+    lower: float
+    middle: float
+    upper: float
+    high: float
+    label: str
+
+
+@dataclass(frozen=True)
+class BreakdownView:
+    """The factors of a score beside exact retraining's: label, own, the oracle's. end: of the axis, nats."""
+
+    factors: list[tuple[str, float, float | None]]
+    spreads: list[Spread]
+    ticks: list[tuple[int, float]]
+    end: float
+
+
+def find_standing(session: Session, competition: Competition, team_id: str) -> Standing | None:
+    """Return where the team stands, or None where it is on no board."""
+    board = leaderboards.board_for(session, competition, Visibility.PUBLIC, organiser=False)
+    row = board.get_row(team_id)
+    return Standing(row.rank, board.teams, row.entry.submission_id, row.entry.score) if row else None
+
+
+def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> BreakdownView | None:
+    """Return the public score's factors and epsilons beside exact retraining's; None where they are not shown."""
+    own = view.score.breakdown if view.score else None
+    if own is None:
+        return None
+    oracle = Breakdown.of_oracle(split.oracle)
+    end = float(max(1, ceil(log(n_models - 1)))) if n_models > 2 else 1.0  # beyond it no example earns points
+    given = [("Your models", "spread-own", own), ("Exact retraining", "spread-oracle", oracle)]
+    return BreakdownView(
+        factors=[(label, getattr(own, name), getattr(oracle, name, None)) for name, label in FACTORS],
+        spreads=[_spread(name, css, one.epsilon_percentiles, end) for name, css, one in given if _has_spread(one)],
+        ticks=[(tick, _x(tick, end)) for tick in range(0, int(end) + 1, max(1, int(end) // 7))],
+        end=end,
+    )
+
+
+def _has_spread(breakdown: Any) -> bool:
+    return breakdown is not None and {"5", "25", "50", "75", "95"} <= set(breakdown.epsilon_percentiles)
+
+
+def _spread(name: str, css: str, percentiles: dict[str, float], end: float) -> Spread:
+    low, lower, middle, upper, high = (_x(percentiles[level], end) for level in ("5", "25", "50", "75", "95"))
+    values = ", ".join(f"{level} %: {percentiles[level]:.2f}" for level in ("5", "25", "50", "75", "95"))
+    return Spread(name, css, low, lower, middle, upper, high, f"{name}: epsilon by share of examples, {values}")
+
+
+def _x(epsilon: float, end: float) -> float:
+    """Return where a value stands; all beyond the end stand in a part of their own, a twelfth wide."""
+    inner = WIDTH * 11 / 12
+    return round(min(epsilon / end, 1.0) * inner if epsilon <= end else (WIDTH + inner) / 2, 1)

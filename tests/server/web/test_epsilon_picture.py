@@ -1,0 +1,50 @@
+"""The picture of epsilon: drawn without the metrics' dependencies, and true to them."""
+
+import json
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from lethe.metrics.epsilon.epsilon import per_example_epsilon
+from lethe.metrics.epsilon.forgetting_quality import bucket_points
+from server.web.epsilon_picture import MOST_DRAWN, as_json, points, separation, separations
+
+DELTA = 1e-5
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 2.4])
+def test_the_pictures_epsilon_is_the_metrics(shift: float) -> None:
+    retrained = np.array([[NormalDist().inv_cdf((index + 0.5) / 64)] for index in range(64)])
+    exact = per_example_epsilon(retrained + shift, retrained, attacks="exact", delta=DELTA)  # type: ignore[arg-type]
+    assert separation(shift, 64, delta=DELTA).epsilon == pytest.approx(exact[0], abs=0.02)
+
+
+def test_one_threshold_tells_no_more_than_all_attacks_do() -> None:
+    retrained = np.array([[NormalDist().inv_cdf((index + 0.5) / 64)] for index in range(64)])
+    exact = per_example_epsilon(retrained + 0.3, retrained, attacks="exact", delta=DELTA)  # type: ignore[arg-type]
+    assert 0.9 < separation(0.3, 64, delta=DELTA).epsilon < exact[0]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.49, 0.5, 2.3, 6.9, 7.0, 50.0])
+@pytest.mark.parametrize("n_models", [4, 512])
+def test_the_pictures_points_are_the_metrics(epsilon: float, n_models: int) -> None:
+    assert points(epsilon, n_models) == bucket_points([epsilon], n_models=n_models)[0]
+
+
+def test_further_apart_is_worse() -> None:
+    shown = separations(512, DELTA)
+    epsilons = [one.epsilon for one in shown]
+    assert epsilons == sorted(epsilons)
+    assert shown[0].points == 1.0
+    assert shown[-1].points < 0.01
+
+
+def test_a_huge_competition_is_drawn_as_quickly_as_a_usual_one() -> None:
+    assert separations(65_536, DELTA) == separations(MOST_DRAWN, DELTA)
+
+
+def test_the_script_gets_what_each_step_shows() -> None:
+    steps = json.loads(as_json(separations(16, DELTA)))
+    assert len(steps) == 31
+    assert steps[0] == [0.0, 210.0, "0.00", "1.000"]

@@ -1,0 +1,135 @@
+"""A submission's score on its page, and a team's scores over time: rank, best, factors, two compared."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from lethe.competition.visibility import Visibility
+from server.accounts import service as accounts
+from server.competitions import service as competitions
+from server.db import now
+from server.models.competition import Competition
+from server.models.evaluation import PublicScore
+from server.submissions import service as submissions
+from server.teams import service as teams
+from server.web.score_view import WIDTH, find_breakdown
+from tests.support.instance import Instance
+from tests.support.scores import add_submission, add_team, scored
+from tests.support.web import Visitor, plain_text
+
+OPEN_METRIC = "[metric]\nshow_breakdown = true\nshow_intervals = true\n"
+PERCENTILES = {"0": 0.0, "5": 0.1, "25": 0.2, "50": 0.4, "75": 0.9, "95": 60.0, "100": 60.0}
+Make = Callable[..., tuple[Competition, list[str]]]
+OWN = "/competitions/digits/submissions"
+
+
+@pytest.fixture
+def make(server: Instance, visitor: Visitor) -> Make:
+    """Make a competition in which ada, who is logged in, has the scores given."""
+
+    def made(*values: float, extra: str = "") -> tuple[Competition, list[str]]:
+        competition = server.competition(extra=extra)
+        ada = server.account("ada")
+        with server.database.write() as session:
+            split = competitions.get_split(session, competition, Visibility.PUBLIC)
+            split.oracle = {
+                "final_score": 0.2,
+                "forgetting_quality": 0.21,
+                "retain_ratio": 0.97,
+                "test_ratio": 0.98,
+                "epsilon_percentiles": PERCENTILES,
+            }
+            team = teams.ensure(session, competition, ada)
+            rival = add_team(session, competition, "mary")
+            scored(session, rival, split, 0.15)
+            ids = [scored(session, team, split, value, hours_ago=9.0 - n).id for n, value in enumerate(values)]
+            for found in session.query(PublicScore):
+                found.details = {"run_wall_time_s": 0.31415, "epsilon_percentiles": PERCENTILES}
+                replicates = np.random.default_rng(7).normal(found.final_score, 0.01, 20)
+                found.replicates = {"seed": 1, "n_models": 4, "factor": 1.0, "headline": replicates.tolist()}
+        visitor.log_in("ada")
+        return competition, ids
+
+    return made
+
+
+def test_a_scored_submission_tells_rank_best_and_time_of_a_run(make: Make, visitor: Visitor) -> None:
+    _, (worse, better) = make(0.05, 0.1)
+    page = plain_text(visitor.get(f"/submissions/{worse}").text)
+    assert "Rank 2 of 2 teams, by another submission" in page
+    assert "Your best 0.10000 , 0.05000 more" in page
+    assert "One run about 0.31 s (median)" in page
+    assert "Your best this one" in plain_text(visitor.get(f"/submissions/{better}").text)
+
+
+def test_the_factors_are_shown_only_where_they_are_opened(make: Make, server: Instance, visitor: Visitor) -> None:
+    _, (own,) = make(0.05)
+    page = plain_text(visitor.get(f"/submissions/{own}").text)
+    assert "What it is made of" not in page
+    assert "0.2100" not in page
+    with server.database.read() as session:
+        ada = accounts.find(session, "ada")
+    answer = server.client.get(f"/api/v1/submissions/{own}", headers=server.headers(ada))
+    assert answer.json()["score"]["breakdown"] is None
+    assert answer.json()["score"]["run_time_s"] == 0.31
+
+
+def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visitor) -> None:
+    _, (own,) = make(0.05, extra=OPEN_METRIC)
+    page = plain_text(visitor.get(f"/submissions/{own}").text)
+    assert "Forgetting quality 0.0500 0.2100" in page
+    assert "Exact retraining: epsilon" not in page  # said to screen readers only
+    assert "Exact retraining: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
+
+
+def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:
+    _, (own,) = make(0.05, extra=OPEN_METRIC + '[board]\nmode = "ladder"\nstep = 0.01\n')
+    assert "What it is made of" not in visitor.get(f"/submissions/{own}").text
+
+
+def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server: Instance) -> None:
+    competition, (own,) = make(0.05, extra=OPEN_METRIC)
+    with server.database.read() as session:
+        view = submissions.view(session, [submissions.of_competition(session, competition, own)])[0]
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        shown = find_breakdown(view, split, n_models=512)
+    assert shown is not None
+    assert shown.end == 7.0
+    assert shown.spreads[0].high > shown.ticks[-1][1]
+    assert shown.spreads[0].high < WIDTH
+
+
+def test_scores_over_time_are_drawn_once_there_are_two(make: Make, visitor: Visitor) -> None:
+    make(0.05, 0.1, 0.02)
+    page = visitor.get(OWN).text
+    assert 'aria-label="3 scores over time, the best 0.10000, the latest 0.02000"' in page
+    assert page.count('class="scores-point"') == 3
+
+
+def test_one_score_is_not_drawn(make: Make, visitor: Visitor) -> None:
+    make(0.05)
+    assert "scores over time" not in visitor.get(OWN).text
+
+
+def test_two_of_ones_own_are_compared_by_the_paired_test(make: Make, visitor: Visitor) -> None:
+    _, (first, second) = make(0.05, 0.1, extra=OPEN_METRIC)
+    page = plain_text(visitor.get(f"{OWN}/compare?first={first}&second={second}").text)
+    assert "The second scores 0.05000 higher" in page
+    assert "The paired test finds a difference" in page
+
+
+def test_the_paired_test_is_shown_only_where_intervals_are(make: Make, visitor: Visitor) -> None:
+    _, (first, second) = make(0.05, 0.1)
+    page = plain_text(visitor.get(f"{OWN}/compare?first={first}&second={second}").text)
+    assert "The second scores 0.05000 higher" in page
+    assert "paired test" not in page
+
+
+def test_another_teams_submission_is_not_compared(make: Make, server: Instance, visitor: Visitor) -> None:
+    competition, (own,) = make(0.05)
+    with server.database.write() as session:
+        theirs = add_submission(session, add_team(session, competition, "eve"), received_at=now() - timedelta(hours=1))
+        other = theirs.id
+    assert visitor.get(f"{OWN}/compare?first={own}&second={other}").status_code == 404
