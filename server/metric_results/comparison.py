@@ -14,6 +14,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from lethe.metrics.registry import Metric, metric
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.leaderboard import service as leaderboards
 from server.metric_results import agreement, repository
 from server.metric_results.agreement import HardExample, Matrix
@@ -78,7 +79,7 @@ def check_visible(competition: Competition, visibility: Visibility, *, is_organi
     if is_organiser:
         if visibility is Visibility.PRIVATE and not leaderboards.may_see_private(competition, organiser=True):
             raise NotFound(f"{competition.slug} has no private scores before it closes")
-    elif not shown_to_team(competitions.stored_file(competition), competition, visibility):
+    elif not shown_to_team(stored_file(competition), competition, visibility):
         raise NotFound(f"The metrics of the {visibility.value} split are not shown to teams")
 
 
@@ -117,7 +118,7 @@ def compare(
         if submission_id not in found or own not in (None, found[submission_id].submission.team_id):
             raise NotFound(f"{competition.slug} has no submission {submission_id!r} with a score on this split")
     rows = [found[submission_id] for submission_id in wanted]
-    requests = competitions.stored_file(competition).report.metrics
+    requests = stored_file(competition).report.metrics
     results = _results(session, [row.evaluation_id for row in rows])
     scores = _scores(session, rows, visibility, is_organiser=is_organiser)
     lines = [
@@ -141,7 +142,7 @@ def compare(
     epsilons = [None if row.epsilon is None else decode_epsilons(row.epsilon) for row in rows]
     names = [f"{place} {line.team}" for place, line in enumerate(lines, start=1)]
     known = {name: values for name, values in zip(names, epsilons, strict=True) if values is not None}
-    n_models = competitions.stored_file(competition).n_models
+    n_models = stored_file(competition).n_models
     return Comparison(
         visibility,
         columns,
@@ -185,7 +186,8 @@ def _value(row: MetricResult | None, *, exact: bool) -> ComparedValue:
     if row is None or row.computed_at is None:
         return ComparedValue(None)
     numbers = (row.value, row.interval_low, row.interval_high)
-    return ComparedValue(*(numbers if exact else map(rounded, numbers)), not_computed=row.not_computed)
+    value, low, high = numbers if exact else map(rounded, numbers)
+    return ComparedValue(value, low, high, not_computed=row.not_computed)
 
 
 def _score_column(oracle: float | None) -> ComparedMetric:
