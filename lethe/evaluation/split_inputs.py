@@ -12,7 +12,7 @@ from lethe.data.errors import SplitNotPrepared
 from lethe.data.files import read_tensors
 from lethe.data.stored_sets import SET_PATHS, StoredSet
 from lethe.evaluation.capture import retain_subset
-from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.manifest import Manifest, require_whole
 from lethe.evaluation.model_outputs import (
     ORIGINAL_OUTPUTS,
     OUTPUT_PATHS,
@@ -24,13 +24,19 @@ from lethe.metrics.epsilon.attacks.family import AttackFamily
 from lethe.metrics.epsilon.epsilon import per_example_epsilon
 
 Arrays = dict[str, NDArray[Any]]
+LABELLED_SETS = ("forget", "retain", "test")
+FILES_READ = frozenset(
+    {*OUTPUT_PATHS.values(), ORIGINAL_OUTPUTS, RANDOM_OUTPUTS, *(SET_PATHS[name] for name in LABELLED_SETS)}
+)
 
 
 def split_inputs(split_dir: Path, unlearned: Mapping[str, NDArray[Any]] | None, *, scored_by: Metric) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
 
     scored_by: how the competition's score computes the epsilon of each forget example.
+    Raises DamagedSplit if a file that is read is not what was prepared.
     """
+    require_whole(split_dir, only=FILES_READ)
     retrained = _stored(split_dir / OUTPUT_PATHS["retrained"])
     if retrained is None:
         raise SplitNotPrepared(f"{split_dir} has no outputs of retrained models; prepare the split again")
@@ -68,7 +74,7 @@ def _stored(path: Path) -> Arrays | None:
 
 
 def _shared(split_dir: Path) -> Arrays:
-    sets = {name: StoredSet.read(split_dir / SET_PATHS[name]) for name in ("forget", "retain", "test")}
+    sets = {name: StoredSet.read(split_dir / SET_PATHS[name]) for name in LABELLED_SETS}
     labels = {name: stored.labels.numpy() for name, stored in sets.items()}
     sizes = {name: len(values) for name, values in labels.items()}
     kept = retain_subset(sizes["retain"], n_forget=sizes["forget"], n_test=sizes["test"])

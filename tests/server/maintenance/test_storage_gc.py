@@ -29,6 +29,7 @@ from server.submissions import service as submissions
 from server.submissions.upload_check import Upload, check_and_store
 from tests.server.evaluations.conftest import Submit, competition, database, sent, submit
 from tests.support.instance import GOOD_CODE, Instance
+from tests.support.web import Visitor
 
 __all__ = ["competition", "database", "sent", "submit"]
 
@@ -92,6 +93,50 @@ def test_delete_looks_again_before_it_removes(
     monkeypatch.setattr(storage_gc, "find_garbage", then_sent)
     assert found(database, storage, delete=True) == GARBAGE - {content_key("f" * 64)}
     assert storage.exists(content_key("f" * 64))
+
+
+def test_content_sent_during_its_removal_is_put_back(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row commits after the last look at the rows, and before the file is removed."""
+    remove = Storage.remove
+
+    def sent_meanwhile(self: Storage, key: str) -> None:
+        if key == content_key("f" * 64):
+            with database.write() as other:
+                other.query(Submission).update({Submission.content_sha256: "f" * 64})
+        remove(self, key)
+
+    monkeypatch.setattr(Storage, "remove", sent_meanwhile)
+    assert found(database, storage, delete=True) == GARBAGE - {content_key("f" * 64)}
+    assert storage.read(content_key("f" * 64)) == b"123"
+
+
+@pytest.mark.parametrize("way", ["api", "page"])
+def test_content_removed_before_its_row_committed_is_stored_again(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, *, way: str
+) -> None:
+    """The removal began before the upload wrote its file, and ends after that."""
+    accept = submissions.accept
+
+    def removed_meanwhile(session: Session, *arguments: Any) -> Any:
+        for key in list(server.storage.keys("submissions")):
+            server.storage.remove(key)
+        return accept(session, *arguments)
+
+    monkeypatch.setattr(submissions, "accept", removed_meanwhile)
+    server.competition()
+    account = server.account("ada")
+    if way == "api":
+        answer = server.submit(server.headers(account))
+        assert answer.status_code == 201
+    else:
+        visitor = Visitor(server)
+        visitor.log_in("ada")
+        visitor.post("/competitions/digits/submit", {"code": GOOD_CODE.decode(), "message": ""})
+    with server.database.read() as session:
+        sha256 = session.scalars(select(Submission.content_sha256)).one()
+    assert hashlib.sha256(server.storage.read(content_key(sha256))).hexdigest() == sha256
 
 
 def test_young_files_are_left_alone(database: Database, storage: Storage) -> None:
