@@ -185,7 +185,8 @@ def _value(row: MetricResult | None, *, exact: bool) -> ComparedValue:
     if row is None or row.computed_at is None:
         return ComparedValue(None)
     numbers = (row.value, row.interval_low, row.interval_high)
-    return ComparedValue(*(numbers if exact else map(rounded, numbers)), not_computed=row.not_computed)
+    value, low, high = numbers if exact else map(rounded, numbers)
+    return ComparedValue(value, low, high, row.not_computed)
 
 
 def _score_column(oracle: float | None) -> ComparedMetric:
