@@ -113,7 +113,7 @@ def discard(
 def export_table(
     table: Annotated[
         str,
-        typer.Argument(help="public-leaderboard, private-leaderboard, submissions, evaluations or audit."),
+        typer.Argument(help="public-leaderboard, private-leaderboard, submissions, evaluations, metrics or audit."),
     ],
     *,
     into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write.", dir_okay=False)] = None,
