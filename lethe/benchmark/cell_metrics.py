@@ -13,7 +13,7 @@ from lethe.benchmark.method_runs import stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import Json, Unit
-from lethe.competition.file import MetricRequest
+from lethe.competition.report import MetricRequest
 from lethe.errors import AppError
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.split_inputs import split_inputs

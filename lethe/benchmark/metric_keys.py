@@ -2,7 +2,7 @@
 
 from lethe.benchmark.plan import Plan, content_key
 from lethe.benchmark.store import Unit
-from lethe.competition.file import MetricRequest
+from lethe.competition.report import MetricRequest
 from lethe.metrics import Side, metric
 from lethe.metrics.epsilon.scorer_version import SCORER_VERSION
 from lethe.reports.benchmark_file import SCORES

@@ -9,8 +9,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from lethe.competition.file import MetricRequest, Slug
+from lethe.competition.file import Slug
 from lethe.competition.metric_requests import check_request, levels_for_metric
+from lethe.competition.report import MetricRequest
 from lethe.errors import InvalidInput, list_violations
 from lethe.methods.rendering import render
 

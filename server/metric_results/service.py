@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, MetricRequest
+from lethe.competition.file import CompetitionFile
+from lethe.competition.report import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.registry import metric
