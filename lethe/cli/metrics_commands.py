@@ -145,14 +145,14 @@ def _file_inputs(**files: Path | None) -> "Inputs":
 def _split_inputs(split: Path, models: Path | None) -> "Inputs":
     from lethe.competition.file import Metric
     from lethe.evaluation.checkpoint_files import evaluate_folder
-    from lethe.evaluation.inference import SplitEvaluator
+    from lethe.evaluation.evaluators import load_evaluator
     from lethe.evaluation.model_outputs import StoredOutputs
     from lethe.evaluation.split_inputs import split_inputs
     from lethe.metrics import InvalidMetricInput
 
     if models is None:
         raise InvalidMetricInput("--split evaluates checkpoints: give their folder with --models")
-    outputs = StoredOutputs.of_runs(evaluate_folder(SplitEvaluator.load(split), models))
+    outputs = StoredOutputs.of_runs(evaluate_folder(load_evaluator(split), models))
     return split_inputs(split, outputs.arrays(), scored_by=Metric())
 
 
