@@ -32,6 +32,7 @@ from server.starter_kit.router import router as starter_kit_router
 from server.submission_analysis.router import router as submission_analysis_router
 from server.submissions.router import router as submissions_router
 from server.teams.router import router as teams_router
+from server.web.api_reference import first_sentence
 from server.web.page_cache import KeptPages
 from server.web.page_router import error_page
 from server.web.router import router as pages_router
@@ -145,6 +146,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
+        for operation in (one for path in document["paths"].values() for one in path.values()):
+            if text := operation.get("description"):
+                operation["summary"] = first_sentence(text)
         problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(problem.pop("$defs", {}))
         schemas["Problem"] = problem

@@ -3,24 +3,33 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlencode
 
 from server.dashboard.host import Host
-from server.dashboard.repository import Running, Waiting
+from server.dashboard.repository import FailureCount, Running, Waiting
 from server.datetime_format import relative
 from server.models.competition import Split, SplitState
+from server.models.submission import Fault
 from server.models.worker import Worker
 
 WORKER_IS_LOST_AFTER = timedelta(minutes=5)
 LONG_WAIT = timedelta(minutes=15)
+MANY_TEAMS = 10  # that fail alike within a week
 LITTLE_DISK = 0.05  # share of the disk that is free
 
 
 @dataclass(frozen=True)
 class HealthWarning:
-    """One thing that is not in order, and its probable cause. is_bad: needs somebody now."""
+    """One thing that is not in order, and its probable cause. is_bad: needs somebody now.
+
+    competition: the name of the one it is about; empty where it is about all. href, remedy: where to act, and how.
+    """
 
     text: str
     is_bad: bool
+    competition: str = ""
+    href: str = ""
+    remedy: str = ""
 
 
 def queue_warnings(
@@ -30,29 +39,56 @@ def queue_warnings(
     alive = [worker for worker in workers if at - worker.seen_at < WORKER_IS_LOST_AFTER]
     if waiting and not running and not alive:
         found.append(
-            HealthWarning("Submissions wait and no worker has been seen: start one with `lethe worker`.", is_bad=True)
+            HealthWarning(
+                "Submissions wait and no worker has been seen: start one with `lethe worker`.",
+                is_bad=True,
+                href="#workers-title",
+                remedy="See the workers",
+            )
         )
     if waiting and at - waiting[0].oldest_at > LONG_WAIT:
         text = f"The oldest run in the queue came {relative(waiting[0].oldest_at, at=at)}."
-        found.append(HealthWarning(text, is_bad=False))
+        found.append(HealthWarning(text, is_bad=False, href="#queue-title", remedy="See the queue"))
     overdue = [shard for shard in running if shard.lease_expires_at and shard.lease_expires_at < at]
     if overdue:
         text = f"{_shards(len(overdue))} silent beyond the lease: the worker may be gone."
-        found.append(HealthWarning(text, is_bad=True))
+        found.append(HealthWarning(text, is_bad=True, href="#running-title", remedy="See which"))
     return found
 
 
 def split_warnings(splits: Sequence[tuple[str, Split]]) -> list[HealthWarning]:
     return [
-        HealthWarning(f"The {split.visibility} split of {slug} could not be prepared.", is_bad=True)
+        HealthWarning(
+            f"The {split.visibility} split of {slug} could not be prepared.",
+            is_bad=True,
+            competition=slug,
+            href=f"/organise/{slug}",
+            remedy="Read why, and prepare it again",
+        )
         for slug, split in splits
         if split.state == SplitState.FAILED
     ]
 
 
+def failure_warnings(failures: Sequence[FailureCount]) -> list[HealthWarning]:
+    """Warn of failures that are no participant's fault, and of one that many teams share."""
+    found = []
+    for row in failures:
+        query = urlencode({"stage": "failed", "error_class": row.error_class or ""})
+        href = f"/organise/{row.competition}/submissions?{query}"
+        if row.fault == Fault.HOST:
+            text = f"{row.count} of {row.competition} failed by the host's fault ({row.error_class})."
+            found.append(HealthWarning(text, True, row.competition, href, "See them, and run them again"))
+        elif row.teams >= MANY_TEAMS and row.fault == Fault.PARTICIPANT:
+            text = f"{row.teams} teams of {row.competition} failed alike ({row.error_class}): is a limit too tight?"
+            found.append(HealthWarning(text, False, row.competition, href, "See them"))
+    return found
+
+
 def host_warnings(host: Host) -> list[HealthWarning]:
     if host.disk_free < LITTLE_DISK * host.disk_total:
-        return [HealthWarning(f"Only {host.disk_free / (1 << 30):.1f} GiB of disk are free.", is_bad=True)]
+        text = f"Only {host.disk_free / (1 << 30):.1f} GiB of disk are free. `lethe gc` removes what nothing refers to."
+        return [HealthWarning(text, is_bad=True)]
     return []
 
 

@@ -14,6 +14,7 @@ from server.models.submission import ENDED, Stage, Submission
 from server.models.worker import Worker
 
 MOST = 50
+MOST_ATTEMPTS = 2000  # that a pace is estimated from
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class FailureCount:
     fault: str | None
     count: int
     newest_at: datetime | None
+    competition: str
+    teams: int
 
 
 def waiting(session: Session, competition_ids: Sequence[str]) -> list[Waiting]:
@@ -116,19 +119,56 @@ def finished_shards(
 
 
 def failures(session: Session, competition_ids: Sequence[str], *, since: datetime) -> list[FailureCount]:
-    """Return the failures by class and fault, the most frequent first."""
+    """Return the failures by class, fault and competition, the most frequent first."""
     newest, count = func.max(Submission.finished_at), func.count()
     rows = session.execute(
-        select(Submission.error_class, Submission.fault, count, newest)
+        select(
+            Submission.error_class,
+            Submission.fault,
+            count,
+            newest,
+            Competition.slug,
+            func.count(Submission.team_id.distinct()),
+        )
+        .join(Competition, Competition.id == Submission.competition_id)
         .where(
             Submission.stage == Stage.FAILED.value,
             Submission.finished_at > since,
             Submission.competition_id.in_(competition_ids),
         )
-        .group_by(Submission.error_class, Submission.fault)
+        .group_by(Submission.error_class, Submission.fault, Competition.slug)
         .order_by(count.desc())
     )
     return [FailureCount(*row) for row in rows]
+
+
+def first_attempts(
+    session: Session, competition_ids: Sequence[str], *, since: datetime
+) -> Sequence[tuple[datetime, datetime, datetime, int]]:
+    """Return when shards were queued, begun and done that were done lately at the first attempt, and their runs."""
+    rows = session.execute(
+        select(Shard.queued_at, ShardAttempt.started_at, ShardAttempt.ended_at, Shard.n_runs)
+        .join(Shard, Shard.id == ShardAttempt.shard_id)
+        .where(
+            ShardAttempt.outcome == "done",
+            ShardAttempt.ended_at > since,
+            ShardAttempt.attempt == 1,
+            Shard.competition_id.in_(competition_ids),
+        )
+        .order_by(ShardAttempt.ended_at.desc())
+        .limit(MOST_ATTEMPTS)
+    )
+    return rows.all()
+
+
+def scored_by_team(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[str, int]]:
+    """Return competition id and number of scored submissions of every team that has some."""
+    rows = session.execute(
+        select(Submission.competition_id, func.count())
+        .where(Submission.stage == Stage.SCORED.value, Submission.competition_id.in_(competition_ids))
+        .group_by(Submission.competition_id, Submission.team_id)
+    )
+    return rows.all()
 
 
 def failure_times(

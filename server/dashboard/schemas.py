@@ -18,6 +18,7 @@ class WarningOut(_Out):
 
     text: str = Field(examples=["The public split of digits could not be prepared."])
     is_bad: bool = Field(description="whether it needs somebody now")
+    competition: str = Field(default="", description="empty where it is about all")
 
 
 class WaitingOut(_Out):
@@ -60,6 +61,8 @@ class FailureCountOut(_Out):
     fault: str | None = Field(examples=["participant"])
     count: int
     newest_at: datetime | None
+    competition: str = Field(examples=["digits"])
+    teams: int = Field(description="how many teams failed so")
 
 
 class SplitStateOut(BaseModel):
@@ -79,6 +82,30 @@ class HostOut(_Out):
     memory_free: int | None
 
 
+class WaitsOut(_Out):
+    """How long the shards of the last day waited for a worker."""
+
+    median_s: float
+    p90_s: float
+    p99_s: float
+
+
+class CapacityOut(_Out):
+    """What the workers that are there could do."""
+
+    workers: int
+    runs_per_hour: float | None = Field(description="null while no run of the last day tells")
+    waits: WaitsOut | None
+
+
+class RescoringForecastOut(_Out):
+    """What the close of a competition will bring."""
+
+    finals: int
+    runs: int
+    seconds: float | None = Field(description="at full capacity")
+
+
 class DashboardOut(BaseModel):
     """Queue, workers, failures and splits of the competitions that the caller runs."""
 
@@ -95,6 +122,8 @@ class DashboardOut(BaseModel):
     failures: list[FailureCountOut]
     splits: list[SplitStateOut]
     host: HostOut
+    capacity: CapacityOut
+    rescoring: dict[str, RescoringForecastOut] = Field(description="by the name of each open competition")
 
     @classmethod
     def of(cls, dashboard: Dashboard) -> "DashboardOut":
@@ -115,6 +144,8 @@ class DashboardOut(BaseModel):
                 for slug, row in dashboard.splits
             ],
             host=HostOut.model_validate(dashboard.host),
+            capacity=CapacityOut.model_validate(dashboard.capacity),
+            rescoring={slug: RescoringForecastOut.model_validate(found) for slug, found in dashboard.rescoring.items()},
         )
 
 

@@ -4,16 +4,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
 from server.config import get_settings
 from server.dashboard import repository
-from server.dashboard.health_warnings import HealthWarning, host_warnings, queue_warnings, split_warnings
+from server.dashboard.forecast import Capacity, RescoringForecast, forecast_rescoring, measure_capacity
+from server.dashboard.health_warnings import (
+    HealthWarning,
+    failure_warnings,
+    host_warnings,
+    queue_warnings,
+    split_warnings,
+)
 from server.dashboard.host import Host, measure_host
 from server.dashboard.repository import FailureCount, Running, Waiting
 from server.db import now
-from server.models.competition import Competition, Split
+from server.models.competition import Competition, CompetitionState, Split
 from server.models.submission import Fault
 from server.models.worker import Worker
 
@@ -21,6 +29,12 @@ RATE_WINDOW = timedelta(hours=1)
 FAILURE_WINDOW = timedelta(days=7)
 WORKER_WINDOW = timedelta(days=1)
 THROUGHPUT_HOURS = 24
+
+
+class Light(StrEnum):
+    GOOD = "good"
+    LOOK = "look"
+    BAD = "bad"
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,20 @@ class Dashboard:
     splits: Sequence[tuple[str, Split]]
     host: Host
     warnings: list[HealthWarning]
+    capacity: Capacity
+    rescoring: dict[str, RescoringForecast]
+
+    def light(self, competition: Competition) -> Light:
+        """Return how one competition is: what is wrong with all of them counts for those that take submissions."""
+        is_busy = competition.state in (CompetitionState.OPEN, CompetitionState.CLOSED)
+        mine = [w for w in self.warnings if w.competition == competition.slug or (not w.competition and is_busy)]
+        return Light.BAD if any(w.is_bad for w in mine) else Light.LOOK if mine else Light.GOOD
+
+    @property
+    def use_of_capacity(self) -> float | None:
+        """Share of what the workers could do that they did in the last hour; None while that is not known."""
+        could = self.capacity.runs_per_hour
+        return min(1.0, self.runs_per_hour / could) if could else None
 
     @property
     def empty_in_s(self) -> float | None:
@@ -72,6 +100,8 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
     workers = repository.workers(session, seen_after=at - WORKER_WINDOW)
     splits = repository.splits(session, ids)
     host = measure_host(get_settings().home)
+    capacity = measure_capacity(session, ids, workers, at=at)
+    failures = repository.failures(session, ids, since=at - FAILURE_WINDOW)
     return Dashboard(
         at=at,
         competitions=shown,
@@ -81,14 +111,17 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
         runs_left=repository.queued_runs(session, ids),
         runs_per_hour=sum(runs for _, runs in done),
         unfinished=repository.unfinished(session, ids),
-        failures=repository.failures(session, ids, since=at - FAILURE_WINDOW),
+        failures=failures,
         splits=splits,
         host=host,
         warnings=[
             *queue_warnings(waiting, running, workers, at=at),
             *split_warnings(splits),
+            *failure_warnings(failures),
             *host_warnings(host),
         ],
+        capacity=capacity,
+        rescoring=forecast_rescoring(session, shown, capacity),
     )
 
 

@@ -22,6 +22,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
 
 ORACLE_NAME = "Exact retraining"
+AXIS_HEADROOM = 1.02
 SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
 
 
@@ -50,9 +51,9 @@ class Board:
 
     @cached_property
     def interval_scale(self) -> float | None:
-        """The largest upper end of an interval; None if no line has one."""
-        ends = (row.entry.interval_high for row in self.rows if row.entry.interval_high is not None)
-        return max(ends, default=None)
+        """Where the axis of the intervals ends: beyond every interval and exact retraining; None if no line has one."""
+        ends = [row.entry.interval_high for row in self.rows if row.entry.interval_high is not None]
+        return AXIS_HEADROOM * max(*ends, self.oracle or 0.0, 1e-9) if ends else None
 
     @cached_property
     def sought_names(self) -> list[str]:
@@ -139,8 +140,20 @@ def shake_up(session: Session, competition: Competition, private: Sequence[Row],
 def scores_over_time(
     session: Session, competition: Competition, team_ids: Sequence[str]
 ) -> Sequence[tuple[str, datetime, float]]:
-    """Return team, moment and public score of every scored submission of these teams, oldest first."""
-    return repository.best_over_time(session, competition.id, team_ids)
+    """Return team, moment and public score of every scored submission of these teams, oldest first.
+
+    On a ladder, what each submission made of the team's score: that is all that anybody is shown.
+    """
+    if not shows_ladder(competition):
+        return repository.best_over_time(session, competition.id, team_ids)
+    step = stored_file(competition).board.step
+    tries = repository.tries(session, competition.id, team_ids=team_ids)
+    climbed = [
+        (team_id, attempt.received_at, rung.score)
+        for team_id, own in tries.items()
+        for attempt, rung in zip(own, climb(own, step=step).values(), strict=True)
+    ]
+    return sorted(climbed, key=lambda row: row[1])
 
 
 def get_oracle_score(split: Split) -> float | None:

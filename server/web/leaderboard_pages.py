@@ -7,12 +7,13 @@ from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
-from server.web import leaderboard_view, vega_charts
+from server.web import leaderboard_view, score_history, vega_charts
 from server.web.deps import Place, PlaceDep
 from server.web.metric_view import BETTER_IN_WORDS
 from server.web.page_router import page_router
@@ -71,6 +72,7 @@ def leaderboard_page(
         has_moves=moves is not None,
         better=BETTER_IN_WORDS,
         has_intervals=shown.interval_scale is not None,
+        interval_ticks=leaderboard_view.axis_ticks(shown.interval_scale) if shown.interval_scale else [],
         strip=leaderboard_view.make_strip(shown, shown.get_row(own_id) if own_id else None),
         pages=pages,
         page_number=page_number,
@@ -79,6 +81,32 @@ def leaderboard_page(
         last_line=min(first + leaderboard_view.LINES - 1, len(rows)),
         total=len(rows),
         **_own(place, shown),
+    )
+
+
+@router.get("/competitions/{slug}/teams/{team_id}")
+def team_on_board_page(team_id: str, request: Request, session: SessionDep, place: PlaceDep) -> Response:
+    """Show what the boards tell of one team. Raises NotFound for one that is on no board that the reader may see."""
+    competition, organiser = place.competition, place.is_organiser
+    visible = [Visibility.PUBLIC]
+    if leaderboards.may_see_private(competition, organiser=organiser):
+        visible.append(Visibility.PRIVATE)
+    boards = {one: leaderboards.board_for(session, competition, one, organiser=organiser) for one in visible}
+    rows = {one: row for one, board in boards.items() if (row := board.get_row(team_id))}
+    if not rows:
+        raise NotFound(f"{competition.slug} has no team {team_id!r} on its leaderboard")
+    scores = leaderboards.scores_over_time(session, competition, [team_id])
+    marks = [score_history.Mark(at, value, None, None, "score") for _, at, value in scores]
+    return page(
+        request,
+        "team_on_board.html",
+        place=place,
+        tab="leaderboard",
+        rows=rows,
+        boards=boards,
+        team=next(iter(rows.values())).entry,
+        is_own=place.team is not None and place.team.id == team_id,
+        over_time=score_history.draw(marks, oracle=boards[Visibility.PUBLIC].oracle),
     )
 
 

@@ -1,7 +1,8 @@
 """What the leaderboard page shows of a board: some lines of it, and all scores on one strip."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor, log10
 
 from markupsafe import Markup
 
@@ -15,15 +16,21 @@ LINES = 100
 STRIP_WIDTH = 1000
 STRIP_HEADROOM = 1.05
 MOST_STRIPS = 64
+MOST_MARKS = 200  # beyond it a mark for each team would be a smear
+BINS = 50
 MOST_KEPT = 4 << 20  # characters of pages of lines: every search makes its own
 
 
 @dataclass(frozen=True)
 class Strip:
-    """Every score as a mark on one axis. Positions lie in 0..STRIP_WIDTH; `teams` and `baselines` are SVG paths."""
+    """Every score on one axis. Positions lie in 0..STRIP_WIDTH; `teams` and `baselines` are SVG paths.
+
+    teams: a mark for each team, or, of a crowd, the bars of a histogram.
+    """
 
     top: float
     teams: str
+    is_histogram: bool
     baselines: str
     oracle: int | None
     own: int | None
@@ -58,7 +65,12 @@ def rows_html(
 def _render(board: Board, lines: tuple[Row, ...], *, next_url: str, moves: dict[str, int] | None) -> Markup:
     template = environment().get_template("_board_rows.html")
     html = template.render(
-        rows=lines, scale=board.interval_scale, columns=board.columns, next_url=next_url, moves=moves
+        rows=lines,
+        scale=board.interval_scale,
+        oracle=board.oracle,
+        columns=board.columns,
+        next_url=next_url,
+        moves=moves,
     )
     return Markup(html)  # noqa: S704 (rendered with autoescape)
 
@@ -95,10 +107,12 @@ def _strip(board: Board) -> Strip | None:
         return None
     top = max(scores) * STRIP_HEADROOM
     best = max((row.entry.score or 0.0 for row in board.rows if row.rank), default=0.0)
+    is_crowd = board.teams > MOST_MARKS
     beside = f", exact retraining {score(board.oracle)}" if board.oracle is not None else ""
     return Strip(
         top=top,
-        teams=_marks(board, RowKind.TEAM, top=top, y=18, height=12),
+        teams=_bars(board, top=top) if is_crowd else _marks(board, RowKind.TEAM, top=top, y=18, height=12),
+        is_histogram=is_crowd,
         baselines=_marks(board, RowKind.BASELINE, top=top, y=10, height=26),
         oracle=_position(board.oracle, top=top) if board.oracle is not None else None,
         own=None,
@@ -110,6 +124,26 @@ def _marks(board: Board, kind: RowKind, *, top: float, y: int, height: int) -> s
     """Return an SVG path with a mark at every score of that kind; of those that fall together, one."""
     places = {_position(row.entry.score or 0.0, top=top) for row in board.rows if row.entry.kind is kind}
     return "".join(f"M{place} {y}v{height}" for place in sorted(places))
+
+
+def _bars(board: Board, *, top: float) -> str:
+    """Return an SVG path of bars: how many teams have a score in each part of the axis, the tallest 28 high."""
+    counted = Counter(
+        min(int((row.entry.score or 0.0) / top * BINS), BINS - 1)
+        for row in board.rows
+        if row.entry.kind is RowKind.TEAM
+    )
+    tallest, width = max(counted.values()), STRIP_WIDTH / BINS
+    bars = ((place * width + 1, 28 * number / tallest) for place, number in sorted(counted.items()))
+    return "".join(f"M{x:.1f} 30v-{height:.1f}h{width - 2:.1f}v{height:.1f}Z" for x, height in bars)
+
+
+def axis_ticks(end: float) -> list[tuple[float, str]]:
+    """Return where an axis from 0 to `end` is labelled, per cent of it, and the labels: round numbers, four at most."""
+    rough = end / 4
+    size = 10.0 ** floor(log10(rough))
+    step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= rough)
+    return [(round(100 * place * step / end, 1), f"{place * step:.6g}") for place in range(int(end / step) + 1)]
 
 
 def _position(value: float, *, top: float) -> int:

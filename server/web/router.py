@@ -7,6 +7,7 @@ from fastapi import APIRouter
 
 from server.web import (
     account_pages,
+    api_pages,
     auth_pages,
     comparison_pages,
     competition_pages,
@@ -34,6 +35,7 @@ from server.web.organiser import submission_pages as organised_submission_pages
 router = APIRouter()
 for pages in (
     static_files,
+    api_pages,
     account_pages,
     auth_pages,
     password_reset_pages,

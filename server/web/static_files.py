@@ -1,16 +1,15 @@
-"""The HTTP API's description, and static files under their content's hash.
+"""Static files under their content's hash, and what is looked for at a usual address.
 
 An address with an old hash gives today's file, but is not kept.
 """
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Response
 from fastapi.responses import PlainTextResponse
 
 from lethe.errors import NotFound
 from server.web.assets import get_assets
-from server.web.rendering import page
 
 router = APIRouter(include_in_schema=False)
 
@@ -40,12 +39,6 @@ async def favicon() -> Response:
     if icon is None:
         raise NotFound("There is no icon")
     return Response(icon.body, media_type="image/x-icon", headers={"Cache-Control": "public, max-age=86400"})
-
-
-@router.get("/api/docs")
-def api_page(request: Request) -> Response:
-    """Show the HTTP API's description."""
-    return page(request, "api.html")
 
 
 @router.get("/static/{content_hash}/{path:path}")

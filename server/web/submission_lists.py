@@ -16,7 +16,7 @@ from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
 from server.submissions.list_filter import Show
-from server.web import own_scores
+from server.web import score_history
 from server.web.deps import Place
 
 LINES = 100
@@ -82,7 +82,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         "has_more": len(found) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
         "oracle": oracle,
-        "over_time": own_scores.draw(views, oracle=oracle),
+        "over_time": score_history.draw(score_history.of_views(views), oracle=oracle),
         "can_choose": can_choose(place),
         "is_revealed": is_revealed(competition),
         "is_ladder": leaderboards.shows_ladder(competition),

@@ -73,10 +73,16 @@ def score_over_time(
         color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12)),
         tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
     )
+    chosen = alt.selection_point(fields=["team"], bind="legend")  # nothing chosen is everything
+    clear = alt.condition(chosen, alt.value(1), alt.value(0.12))
     lines = base.mark_line(interpolate="step-after").encode(
-        strokeWidth=alt.condition(alt.datum.team == (own or ""), alt.value(3.5), alt.value(1.5))
+        strokeWidth=alt.condition(alt.datum.team == (own or ""), alt.value(3.5), alt.value(1.5)), opacity=clear
     )
-    points = base.mark_point(filled=True, size=44, opacity=1).encode(shape=alt.Shape("team:N", title=None, sort=teams))
+    points = (
+        base.mark_point(filled=True, size=44)
+        .encode(shape=alt.Shape("team:N", title=None, sort=teams), opacity=clear)
+        .add_params(chosen)
+    )
     if oracle is None:
         return _sized(alt.layer(lines, points), height=240)
     mark = alt.Chart(alt.Data(values=[{"score": oracle}]))

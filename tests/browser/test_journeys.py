@@ -111,6 +111,7 @@ def test_a_search_narrows_the_board_while_typing(person: Callable[..., Person]) 
         " return names.length > 0 && names.every(name => name.textContent.includes('heron')); }"
     )
     assert page.locator(".board-name").count() > 0
+    assert page.url.endswith("/competitions/digits/leaderboard?q=heron")
 
 
 def test_a_chosen_theme_is_kept_from_page_to_page(person: Callable[..., Person]) -> None:

@@ -32,7 +32,12 @@ class Visit:
     status: int = 200
 
     def path(self, ids: dict[str, str]) -> str:
-        values = {"slug": self.slug, "submission_id": ids.get(self.submission, ""), "visibility": "public"}
+        values = {
+            "slug": self.slug,
+            "submission_id": ids.get(self.submission, ""),
+            "visibility": "public",
+            "team_id": "t0",
+        }
         return (self.route + self.query).format(**values, **ids)
 
 
@@ -52,6 +57,7 @@ PARTICIPANT = (
     Visit(SLUG, DIGITS),
     Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
     Visit(f"{SLUG}/leaderboard", f"2 lines found · Public leaderboard · {DIGITS}", query="?q=calm"),
+    Visit(f"{SLUG}/teams/{{team_id}}", f"ada · {DIGITS}"),
     Visit(f"{SLUG}/leaderboard/charts", f"Charts · {DIGITS}"),
     Visit(f"{SLUG}/compare", f"Compare submissions · {DIGITS}"),
     Visit(f"{SLUG}/submit", f"Submit · {DIGITS}"),

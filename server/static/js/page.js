@@ -85,6 +85,14 @@
     });
   }
 
+  // What is sought stands in the address, so that it can be kept and sent on.
+  document.addEventListener("input", ({ target }) => {
+    if (!target.matches('form[role="search"] input[hx-get]')) return;
+    const address = new URL(target.form.action);
+    for (const [name, value] of new FormData(target.form)) if (value) address.searchParams.set(name, value);
+    history.replaceState(history.state, "", address);
+  });
+
   // "m" goes to the reader's own line on a leaderboard.
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select, [contenteditable]");

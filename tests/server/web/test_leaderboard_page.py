@@ -7,9 +7,10 @@ import pytest
 from lethe.competition.visibility import Visibility
 from server.accounts import service as accounts
 from server.competitions import service as competitions
+from server.db import now
 from server.models.account import Role
 from server.models.competition import Competition, Membership
-from server.web import leaderboard_pages
+from server.web import leaderboard_pages, leaderboard_view
 from server.web.leaderboard_view import LINES
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
@@ -198,3 +199,85 @@ def test_the_page_asks_the_same_queries_for_any_number_of_teams(server: Instance
             visitor.get(f"/competitions/d{teams}/leaderboard")
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 8
+
+
+def test_a_teams_page_tells_what_the_board_does(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    fill(server, competition, 2)
+    page = visitor.get(BOARD).text
+    address = re.search(r'href="(teams/[0-9a-f]+)">team-001<', page)
+    assert address
+    shown = plain_text(visitor.get(f"/competitions/digits/{address[1]}").text)
+    assert "Public rank 2 of 2 teams" in shown
+    assert "0.14990" in shown
+    assert "Private" not in shown
+    assert f"{SEALED - 0.002:.5f}" not in shown
+
+
+def test_a_team_that_is_on_no_board_has_no_page(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition()
+    with server.database.write() as session:
+        unscored = add_team(session, competition, "unscored").id
+    assert visitor.get(f"/competitions/digits/teams/{unscored}").status_code == 404
+    assert visitor.get("/competitions/digits/teams/none").status_code == 404
+
+
+def test_a_disqualified_team_has_a_page_for_organisers_only(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    with server.database.write() as session:
+        team = add_team(session, digits, "banned")
+        scored(session, team, competitions.get_split(session, digits, Visibility.PUBLIC), 0.1)
+        team.disqualified_at = now()
+        address = f"/competitions/digits/teams/{team.id}"
+    assert "disqualified" in plain_text(visitor.get(address).text)
+    visitor.client.cookies.clear()
+    assert visitor.get(address).status_code == 404
+
+
+def test_charts_and_team_pages_show_the_ladder_only(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(extra='[board]\nmode = "ladder"\nstep = 0.25\n')
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        team = add_team(session, competition, "ada")
+        for hours, score in ((9, 0.4), (8, 0.4321), (7, 0.9123)):
+            scored(session, team, split, score, hours_ago=hours)
+    figure = visitor.get(f"{BOARD}/figures/scores.json").text
+    page = visitor.get(f"/competitions/digits/teams/{team.id}").text
+    for shown in (figure, page):
+        assert "0.4321" not in shown
+        assert "0.9123" not in shown
+    assert '"score":1.0' in figure
+
+
+def test_many_teams_are_drawn_as_a_histogram(
+    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaderboard_view, "MOST_MARKS", 2)
+    fill(server, server.competition(), 3)
+    page = visitor.get(BOARD).text
+    assert 'class="strip-bars"' in page
+    assert "how many teams" in plain_text(page)
+
+
+@pytest.mark.parametrize(
+    ("end", "labels"),
+    [(0.194, ["0", "0.05", "0.1", "0.15"]), (1.0, ["0", "0.5", "1"]), (0.003, ["0", "0.001", "0.002", "0.003"])],
+)
+def test_the_axis_of_intervals_is_labelled_with_round_numbers(end: float, labels: list[str]) -> None:
+    ticks = leaderboard_view.axis_ticks(end)
+    assert [label for _, label in ticks] == labels
+    assert all(0 <= place <= 100 for place, _ in ticks)
+
+
+def test_intervals_stand_on_one_axis_with_exact_retraining(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition(extra="[metric]\nshow_intervals = true\n")
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        split.oracle = {"final_score": 0.4}
+        scored(session, add_team(session, competition, "ada"), split, 0.2, interval=(0.1, 0.3))
+    page = visitor.get(BOARD).text
+    assert page.count('class="interval-oracle" x="97.6"') == 2
+    assert 'class="interval-range" x="24.5" width="49.0"' in page
+    assert "<text" in page[page.index('class="interval-axis"') :]
+    assert "board-tied-odd" in page

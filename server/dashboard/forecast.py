@@ -1,0 +1,91 @@
+"""How long work waits, what the workers could do, and how long the re-scoring at the close will take."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+
+from sqlalchemy.orm import Session
+
+from server.competitions.stored_file import stored_file
+from server.cost_cache import CostCache
+from server.dashboard import repository
+from server.dashboard.health_warnings import WORKER_IS_LOST_AFTER
+from server.models.competition import Competition, CompetitionState
+from server.models.worker import Worker, WorkerState
+
+WINDOW = timedelta(days=1)
+HOUR_S = 3600.0
+_expected: CostCache[dict[str, int]] = CostCache()
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long the shards of the last day waited for a worker, seconds: half, nine tenths, 99 of a hundred less."""
+
+    median_s: float
+    p90_s: float
+    p99_s: float
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the workers that are there could do. runs_per_hour: of all of them; None while no run tells."""
+
+    workers: int
+    runs_per_hour: float | None
+    waits: Waits | None
+
+
+@dataclass(frozen=True)
+class RescoringForecast:
+    """What the close of one competition will bring. seconds: at full capacity; None while nobody can tell."""
+
+    finals: int
+    runs: int
+    seconds: float | None
+
+
+def measure_capacity(
+    session: Session, competition_ids: Sequence[str], workers: Sequence[Worker], *, at: datetime
+) -> Capacity:
+    """Return what the shards of the last day say of waits and pace."""
+    done = repository.first_attempts(session, competition_ids, since=at - WINDOW)
+    present = [w for w in workers if w.state == WorkerState.ACTIVE and at - w.seen_at < WORKER_IS_LOST_AFTER]
+    busy_s = sum((ended - started).total_seconds() for _, started, ended, _ in done)
+    pace = HOUR_S * sum(runs for *_, runs in done) / busy_s if busy_s > 0 else None
+    waited = sorted(max(0.0, (started - queued).total_seconds()) for queued, started, _, _ in done)
+    return Capacity(
+        workers=len(present),
+        runs_per_hour=pace * len(present) if pace is not None else None,
+        waits=Waits(*(_percentile(waited, share) for share in (0.5, 0.9, 0.99))) if waited else None,
+    )
+
+
+def forecast_rescoring(
+    session: Session, shown: Sequence[Competition], capacity: Capacity
+) -> dict[str, RescoringForecast]:
+    """Return what the close will bring, by the name of each open competition."""
+    still_open = [c for c in shown if c.state == CompetitionState.OPEN]
+    key = (id(session.get_bind().engine), tuple(sorted(c.id for c in still_open)))
+    finals = _expected.get(key, lambda: _expected_finals(session, still_open))
+    forecasts = {}
+    for competition in still_open:
+        runs = finals.get(competition.id, 0) * stored_file(competition).n_models
+        seconds = HOUR_S * runs / capacity.runs_per_hour if capacity.runs_per_hour else None
+        forecasts[competition.slug] = RescoringForecast(finals.get(competition.id, 0), runs, seconds)
+    return forecasts
+
+
+def _expected_finals(session: Session, still_open: Sequence[Competition]) -> dict[str, int]:
+    """Return how many finals there will be if every team sends as many as it may of those that are scored now."""
+    most = {competition.id: stored_file(competition).limits.final_selections for competition in still_open}
+    expected: Counter[str] = Counter()
+    for competition_id, scored in repository.scored_by_team(session, list(most)):
+        expected[competition_id] += min(scored, most[competition_id])
+    return dict(expected)
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
