@@ -17,6 +17,7 @@ from lethe.errors import AppError, HostFault
 
 JsonObject = dict[str, Any]
 ENDS = frozenset({"scored", "failed", "cancelled"})
+UPLOAD_TIMEOUT_S = 1800.0  # a dataset is read as a whole before the answer
 WAIT_RETRIES = 30  # lost connections in a row that `wait` lives through
 
 
@@ -157,6 +158,17 @@ class LetheClient:
         return self._object(
             "POST", "/competitions", content=toml.encode(), headers={"Content-Type": "application/toml"}
         )
+
+    def upload_dataset(self, name: str, archive: Path) -> JsonObject:
+        """Upload a zip of plain files, which competition files use as root = "upload:NAME"."""
+        with archive.open("rb") as file:
+            return self._object(
+                "POST",
+                "/datasets",
+                files={"file": (archive.name, file, "application/zip")},
+                data={"name": name},
+                timeout=UPLOAD_TIMEOUT_S,
+            )
 
     def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:
         return self._object("POST", f"/competitions/{slug}/prepare", params={"any_device": any_device})

@@ -9,6 +9,7 @@ from server.web import (
     account_pages,
     auth_pages,
     competition_pages,
+    dataset_pages,
     leaderboard_pages,
     password_reset_pages,
     static_files,
@@ -38,6 +39,7 @@ for pages in (
     competition_pages,
     leaderboard_pages,
     submit_pages,
+    dataset_pages,
     team_pages,
     dashboard_pages,  # before what takes any word for a competition's name
     organising_pages,
