@@ -74,7 +74,7 @@ def _on_disk(file: UploadFile) -> IO[bytes]:
     spooled = file.file
     if isinstance(spooled, SpooledTemporaryFile):
         spooled.rollover()
-    return spooled  # type: ignore[return-value]  # has what is used of a file
+    return spooled  # has what is used of a file
 
 
 def _hash(file: IO[bytes]) -> str:
