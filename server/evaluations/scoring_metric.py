@@ -4,7 +4,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, Metric
+from lethe.competition.file import Metric
+from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
 from server.models.rejudging import Rejudging
@@ -18,7 +19,7 @@ def get_metric(session: Session, evaluation: Evaluation) -> Metric:
     if tried is not None and tried.metric is not None:
         return Metric.model_validate(tried.metric)
     split = session.get_one(Split, evaluation.split_id)
-    return CompetitionFile.model_validate(session.get_one(Competition, split.competition_id).config).metric
+    return stored_file(session.get_one(Competition, split.competition_id)).metric
 
 
 def note_oracle(session: Session, evaluation: Evaluation, oracle: dict[str, Any]) -> None:

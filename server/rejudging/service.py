@@ -17,6 +17,7 @@ from server.admin import audit
 from server.competitions import finals
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import new_id, now
 from server.evaluations import leak_budget, rerun
 from server.evaluations import repository as evaluation_repository
@@ -128,7 +129,7 @@ def _tried_metric(
     if changed != "scorer" or not chosen.is_everything:
         allowed = "needs all submissions and changed = scorer: a board is scored by one metric"
         raise InvalidInput(f"Another metric {allowed}", violations=(Violation("metric", allowed),))
-    before = competitions.stored_file(competition).metric
+    before = stored_file(competition).metric
     try:
         return Metric.model_validate({**before.model_dump(), **values}).model_dump(mode="json")
     except ValidationError as error:

@@ -17,11 +17,12 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.problem_details import problems
+from server.received_form import FORM
 from server.submissions import receipts, service, upload_rate
 from server.submissions.quota import Quota
 from server.submissions.schemas import AcceptedSubmission, ReceiptKey, SubmissionForm, SubmissionOut
 from server.submissions.service import SubmissionView
-from server.submissions.upload import FORM, receive
+from server.submissions.upload import receive
 from server.submissions.upload_check import CheckedUpload, check_and_store, store_again_if_collected
 from server.teams import service as teams
 

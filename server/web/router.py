@@ -11,6 +11,7 @@ from server.web import (
     auth_pages,
     comparison_pages,
     competition_pages,
+    dataset_pages,
     leaderboard_pages,
     own_comparison_pages,
     password_reset_pages,
@@ -43,6 +44,7 @@ for pages in (
     leaderboard_pages,
     comparison_pages,
     submit_pages,
+    dataset_pages,
     team_pages,
     dashboard_pages,  # before what takes any word for a competition's name
     organising_pages,

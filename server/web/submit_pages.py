@@ -26,9 +26,10 @@ from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
+from server.received_form import OVERHEAD_BYTES
 from server.submissions import service as submissions
 from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES, OVERHEAD_BYTES
+from server.submissions.upload import MAX_REQUEST_BYTES
 from server.submissions.upload_check import (
     MESSAGE_LENGTH,
     CheckedUpload,

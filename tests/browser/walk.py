@@ -76,6 +76,7 @@ PARTICIPANT = (
 ORGANISER = (
     Visit("/organise", "1 warning · Dashboard · Lethe"),
     Visit("/organise/new", "New competition · Lethe"),
+    Visit("/datasets", "Datasets · Lethe"),
     Visit(ORGANISED, f"Open · {DIGITS}"),
     Visit(ORGANISED, "Draft · .* · Lethe", slug="draft"),
     Visit(f"{ORGANISED}/submissions", f"Submissions · {DIGITS}"),

@@ -31,6 +31,7 @@ from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
 from worker.preparation.split_sync import SplitExchange
 from worker.preparation.starter_kit.build import store_kit
+from worker.preparation.uploaded_dataset import uploaded_datasets
 from worker.split_storage.local_splits import publish_files, publish_manifest
 
 log = structlog.get_logger()
@@ -89,7 +90,12 @@ def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> _
                 session, work, lease_s=context.settings.lease_s, stage=progress.stage, progress=share
             )
 
-    with watched(context.settings, beat) as tell, datasets_below(context.settings.dataset_folders):
+    roots = context.settings.dataset_folders
+    with (
+        watched(context.settings, beat) as tell,
+        uploaded_datasets(context, work.competition) as uploads,
+        datasets_below(roots, uploads=uploads),
+    ):
         shards = [] if work.is_divided else _begin(context, work, exchange, tell)
         return shards or _prepare(context, work, exchange, tell)
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import QuotaExceeded
+from server.config import Settings
 from server.db import Database, now
 from server.maintenance import retention, storage_gc
 from server.maintenance.repository import Garbage
@@ -158,8 +159,8 @@ def test_only_old_logs_expire(database: Database, competition: Competition, subm
                 )
             )
     with database.write() as session:
-        assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
-        assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
+        assert retention.expire(session, Settings(keep_logs_days=0), at=now()).run_logs == 0
+        assert retention.expire(session, Settings(keep_logs_days=90), at=now()).run_logs == 1
         assert [row.run for row in session.query(RunLog)] == [1]
 
 
@@ -177,7 +178,7 @@ def test_only_ended_log_ins_tokens_and_links_are_removed(server: Instance) -> No
             session.add(Invitation(**whose, team_id="t", created_by=ada.id, ended_at=ended))
     with server.database.write() as session:
         session.add(ApiToken(id="for ever", account_id=ada.id, token_hash="for ever", label=""))
-        expired = retention.expire(session, at=at, keep_logs_days=90)
+        expired = retention.expire(session, Settings(keep_logs_days=90), at=at)
         assert (expired.web_sessions, expired.api_tokens, expired.links) == (2, 2, 4)
         for table in (WebSession, PasswordReset, Invitation):
             assert list(session.scalars(select(table.id))) == ["open"]
@@ -194,7 +195,7 @@ def test_only_sent_or_given_up_messages_are_removed(server: Instance) -> None:
                 session.add(QueuedEmail(**row, address="ada@example.org", subject="", body=""))
                 session.add(Delivery(**row, competition_id=competition.id, event="submission.scored", payload={}))
     with server.database.write() as session:
-        assert retention.expire(session, at=at, keep_logs_days=90).messages == 4
+        assert retention.expire(session, Settings(keep_logs_days=90), at=at).messages == 4
         for table in (QueuedEmail, Delivery):
             kept = set(session.scalars(select(table.id)))
             assert kept == {"waiting 29", "waiting 31", "sent 29", "failed 29"}
