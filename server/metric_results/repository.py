@@ -1,10 +1,10 @@
 """Queries about metrics beside the score."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.models.competition import Split
@@ -47,6 +47,23 @@ def evaluations_waiting(session: Session, *, asked_before: datetime, limit: int)
         .distinct()
         .limit(limit)
     )
+    return session.scalars(statement).all()
+
+
+def outdated(
+    session: Session, versions: Mapping[str, int], *, computed_before: datetime, limit: int
+) -> Sequence[MetricResult]:
+    """Return results of a lower version than the one given for their metric. What failed (version 0) is not among them.
+
+    versions: by metric id.
+    """
+    if not versions:
+        return []
+    older = (
+        and_(MetricResult.metric_id == metric_id, MetricResult.metric_version.between(1, version - 1))
+        for metric_id, version in versions.items()
+    )
+    statement = select(MetricResult).where(MetricResult.computed_at < computed_before, or_(*older)).limit(limit)
     return session.scalars(statement).all()
 
 
