@@ -23,6 +23,7 @@ from server.web import sse
 from server.web.competition_pages import STARTER_TOML, competition_timeline
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, OrganiserPlaceDep, Place, StaffDep, require_staff
+from server.web.organiser import audit_sentences
 from server.web.organiser.checklist import ON_ANY_DEVICE, checklist
 from server.web.organiser.forms import needed
 from server.web.page_router import page_router
@@ -173,7 +174,7 @@ def audit_page(
         "organise/audit.html",
         place=place,
         tab="audit",
-        events=events,
+        sentences=audit_sentences.sentences(session, events, slug=place.competition.slug),
         has_more=has_more,
         page_number=page_number,
         action=action,

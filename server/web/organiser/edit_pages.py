@@ -27,16 +27,50 @@ Short = Annotated[str, Form(max_length=500)]
 
 @dataclass(frozen=True)
 class Field:
-    """One limit in the form."""
+    """One limit in the form. choices: the values that there are, where it is no number."""
 
     name: str
+    label: str
+    unit: str
     hint: str
     optional: bool
+    choices: tuple[str, ...] = ()
+
+
+LABELS = {  # label, unit
+    "submissions_per_day": ("Submissions of a team per day", "submissions"),
+    "submissions_total": ("Submissions of a team in total", "submissions"),
+    "final_selections": ("Finals that a team chooses", "submissions"),
+    "team_size": ("People in a team", "people"),
+    "upload_mib": ("Size of an upload", "MiB"),
+    "wall_time_s": ("Time of all runs", "seconds"),
+    "run_wall_time_s": ("Time of one run", "seconds"),
+    "run_fraction_of_retraining": ("Time of one run, as a share of one retraining", "0 to 1"),
+    "run_wall_time_floor_s": ("Time that a run has at least", "seconds"),
+    "run_cpu_time_s": ("Processor time of one run", "seconds"),
+    "run_idle_time_s": ("Time without using a processor", "seconds"),
+    "isolation": ("Processes on a GPU", ""),
+    "memory_mib": ("Memory of a run", "MiB"),
+    "processes": ("Processes of a run", "processes"),
+    "scratch_mib": ("Scratch folder of a run", "MiB"),
+    "log_kib": ("Output that is kept", "KiB"),
+    "leak_bits_per_day": ("What failures may reveal per day", "bits"),
+}
+
+
+def _field(name: str) -> Field:
+    info = Limits.model_fields[name]
+    kinds = getattr(info.annotation, "__args__", ())
+    label, unit = LABELS.get(name, (name.replace("_", " ").capitalize(), ""))
+    choices = tuple(kind for kind in kinds if isinstance(kind, str))
+    return Field(name, label, unit, info.description or "", optional=type(None) in kinds, choices=choices)
 
 
 FIELDS = tuple(
-    Field(name, info.description or "", optional=type(None) in getattr(info.annotation, "__args__", ()))
-    for name, info in Limits.model_fields.items()
+    sorted(
+        (_field(name) for name in Limits.model_fields),
+        key=lambda field: list(LABELS).index(field.name) if field.name in LABELS else len(LABELS),
+    )
 )
 
 
@@ -180,6 +214,7 @@ def _limits(
         place=place,
         tab="control",
         fields=FIELDS,
+        labels={field.name: field.label for field in FIELDS},
         values=values,
         change=change,
         error=error,

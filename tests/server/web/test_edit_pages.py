@@ -13,6 +13,7 @@ from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, SplitState
 from server.models.evaluation import PublicScore
 from server.models.model_shard import ModelShard
+from server.web.organiser.edit_pages import FIELDS, LABELS
 from tests.server.web.test_organiser_pages import actions, add_scored
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team
@@ -124,6 +125,16 @@ def limits(**changed: str) -> dict[str, str]:
     """Return the fields of the form of limits as a browser sends them."""
     plain = {name: "" if value is None else str(value) for name, value in Limits().model_dump().items()}
     return {**plain, "submissions_per_day": "5", **changed}
+
+
+def test_the_form_of_limits_names_each_in_words_with_its_unit(visitor: Visitor, digits: Competition) -> None:
+    assert {field.name for field in FIELDS} == set(Limits.model_fields) == set(LABELS)
+    page = visitor.get(f"/organise/{digits.slug}/limits").text
+    text = plain_text(page)
+    assert "Submissions of a team per day (submissions)" in text
+    assert "Memory of a run (MiB)" in text
+    assert '<select class="input" id="isolation"' in page
+    assert "<option selected>process</option>" in page
 
 
 def test_limits_say_whom_they_affect_before_they_change(
