@@ -74,7 +74,26 @@ def cancel(session: Session, submission: Submission) -> None:
         locked.finished_at = now()
         repository.cancel_open_shards(session, locked.id)
     submission.stage = Stage.CANCELLED.value
+    submission.selected = False  # its place among the finals is another's
     submission.finished_at = now()
+
+
+def submissions_ahead(session: Session, submission: Submission) -> int | None:
+    """Return about how many submissions are served before this one's first run; None once it is not in the queue."""
+    if submission.stage in ENDED:
+        return None
+    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    current = next((evaluation for evaluation in evaluations if evaluation.is_current), None)
+    if current is None:
+        return None
+    shards = repository.get_shards(session, [current.id])
+    if any(shard.state != ShardState.QUEUED.value for shard in shards if shard.kind == ShardKind.RUNS.value):
+        return None
+    waiting = [shard for shard in shards if shard.state == ShardState.QUEUED.value]
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda shard: (shard.turn, shard.id))
+    return repository.evaluations_queued_before(session, first)
 
 
 def runs_started(session: Session, submission: Submission) -> bool:
