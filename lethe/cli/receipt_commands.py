@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from lethe.cli.terminal import Terminal
 from lethe.errors import InvalidInput
 
-console = Console()
+console = Terminal()
 Key = Annotated[str | None, typer.Option("--key", help="The instance's public key, from GET /api/v1/receipt-key.")]
 
 
