@@ -13,7 +13,6 @@ from importlib import import_module
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
-from rich.console import Console
 
 import lethe
 from lethe.cli import (
@@ -36,6 +35,7 @@ from lethe.cli import (
     worker_token_commands,
 )
 from lethe.cli.operator_packages import operator_packages
+from lethe.cli.terminal import Terminal
 from lethe.errors import AppError
 
 # Which extra of the distribution brings a package that is not always installed.
@@ -76,7 +76,7 @@ def main() -> None:
         )
         sys.exit(1)
     except AppError as error:
-        console = Console(stderr=True)
+        console = Terminal(stderr=True)
         console.print(f"[bold red]error:[/] {error.title}", highlight=False)
         console.print(error.detail, highlight=False, markup=False, soft_wrap=True)
         for violation in error.violations:

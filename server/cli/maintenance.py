@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-console = Console()
+from lethe.cli.terminal import Terminal
+
+console = Terminal()
 
 
 def register_commands(app: typer.Typer) -> None:
