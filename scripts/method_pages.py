@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from lethe.methods.catalogue import MethodInfo, all_methods
+from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods
 
 FOLDER = Path(__file__).parents[1] / "docs" / "methods"
 WRITTEN_BY_HAND = ("stitching.md",)
@@ -11,11 +11,12 @@ WRITTEN_BY_HAND = ("stitching.md",)
 
 def pages() -> dict[str, str]:
     """Return the text of every page by its file's name."""
-    methods = all_methods()
-    return {"README.md": overview(methods)} | {f"{method.id}.md": page(method) for method in methods}
+    methods, for_text = all_methods(IMAGES), all_methods("causal-lm")
+    every = (*methods, *for_text)
+    return {"README.md": overview(methods, for_text)} | {f"{method.id}.md": page(method) for method in every}
 
 
-def overview(methods: tuple[MethodInfo, ...]) -> str:
+def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) -> str:
     rows = [
         f"| [{method.id}]({method.id}.md) | {method.title} | {', '.join(method.needs) or '-'} |"
         f" {', '.join(phase for phase in ('erase', 'repair') if phase in method.phases) or '-'} |"
@@ -36,6 +37,14 @@ def overview(methods: tuple[MethodInfo, ...]) -> str:
             "|---|---|---|---|",
             *rows,
             "",
+            "## For language models",
+            "",
+            "These are for competitions of kind `causal-lm`; batches are `input_ids`, `attention_mask` and `labels`.",
+            "",
+            "| id | what it does | needs |",
+            "|---|---|---|",
+            *(f"| [{one.id}]({one.id}.md) | {one.title} | {', '.join(one.needs) or '-'} |" for one in for_text),
+            "",
         ]
     )
 
@@ -45,7 +54,7 @@ def page(method: MethodInfo) -> str:
         ("Source", method.source),
         ("Budget", method.budget),
         ("Paper and program", method.differences),
-        ("Needs beside the retain set", ", ".join(method.needs) or "nothing"),
+        ("Needs" if method.task != IMAGES else "Needs beside the retain set", ", ".join(method.needs) or "nothing"),
         ("Two runs", "give the same weights" if method.deterministic else "differ by their seed"),
     ]
     if method.schedule is not None:

@@ -65,6 +65,19 @@ class Settings(BaseSettings):
         default="",
         description="folders, with commas, where relative roots of datasets are looked up; empty: datasets in the home",
     )
+    dataset_upload_mib: int = Field(
+        default=1024,
+        ge=0,
+        le=2047,
+        description="largest dataset (zip) that an organiser may upload, MiB; 0: none",
+    )
+    dataset_unpacked_mib: int = Field(default=4096, ge=1, description="what such an archive may unpack to, MiB")
+    datasets_mib_per_account: int = Field(
+        default=4096, ge=0, description="what the archives of one account may have together, MiB"
+    )
+    keep_unused_datasets_days: int = Field(
+        default=30, ge=0, description="age from which an uploaded dataset that no competition uses goes; 0: never"
+    )
     sandbox_backend: Literal["bubblewrap", "runsc", "plain"] = Field(
         default="bubblewrap", description="what confines participants' code; plain only in tests"
     )

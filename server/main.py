@@ -20,6 +20,7 @@ from server.admission import Admission
 from server.competitions.router import router as competitions_router
 from server.config import get_settings
 from server.dashboard import router as dashboard
+from server.datasets.router import router as datasets_router
 from server.leaderboard.router import router as leaderboard_router
 from server.metric_results.router import router as metric_results_router
 from server.middleware import BodyLimit, RequestIds
@@ -55,7 +56,8 @@ COLLECTED_AFTER = (10_000, 20, 50)  # objects more than before, then collections
 SWITCHED_AFTER_S = 0.0005
 MAX_BODY_BYTES = 1 << 20  # of any request but an upload
 UPLOADS = re.compile(
-    r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/result"
+    r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)|(?:/api/v1)?/datasets"
+    r"|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/result"
 )
 DESCRIPTION = """\
 Lethe evaluates machine-unlearning submissions. Log in with `POST /api/v1/tokens` and send the token as
@@ -127,6 +129,7 @@ def _api() -> APIRouter:
         competitions_router,
         teams_router,
         submissions_router,
+        datasets_router,
         starter_kit_router,
         leaderboard_router,
         metric_results_router,

@@ -5,11 +5,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlparse
 
 import fsspec
@@ -121,13 +122,16 @@ class Storage:
 
     def upload(self, path: Path, key: str) -> None:
         """Store a file of this host under `key`. Raises HostFault."""
+        with path.open("rb") as file:
+            self.write_file(key, file)
+
+    def write_file(self, key: str, file: IO[bytes]) -> None:
+        """Store what an open file holds from its beginning, piece by piece. Raises HostFault."""
+        path = self._path(key)
+        file.seek(0)
         try:
-            if self.is_local:
-                target = Path(self._path(key))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-            else:
-                self._filesystem.put_file(str(path), self._path(key))
+            with _written_whole(Path(path)) if self.is_local else self._filesystem.open(path, "wb") as target:
+                shutil.copyfileobj(file, target, CHUNK)
         except _failures() as error:
             raise HostFault(f"storage did not take {key}: {_error_text(error)}") from error
 
@@ -191,11 +195,18 @@ def _error_text(error: Exception) -> str:
 
 
 def _write_local(path: Path, data: bytes) -> None:
+    with _written_whole(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def _written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file that takes the place of `path` once all of it is written, and not before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -211,6 +222,11 @@ def split_key(slug: str, visibility: str) -> str:
 def content_key(sha256: str) -> str:
     """Return the key of a submission's content."""
     return f"submissions/{sha256[:2]}/{sha256}"
+
+
+def dataset_key(sha256: str) -> str:
+    """Return the key of an uploaded dataset's archive."""
+    return f"datasets/{sha256[:2]}/{sha256}"
 
 
 @lru_cache

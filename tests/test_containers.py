@@ -107,7 +107,7 @@ def test_command_runs_something_of_the_project(name: str) -> None:
 def test_settings_start_in_production(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment: dict[str, str] = SERVICES[name]["environment"]
     known = {f"LETHE_{field}".upper() for field in Settings.model_fields}
-    assert set(environment) - {"FORWARDED_ALLOW_IPS", "NVIDIA_DRIVER_CAPABILITIES"} <= known
+    assert set(environment) - {"NVIDIA_DRIVER_CAPABILITIES"} <= known
     for variable, value in environment.items():
         monkeypatch.setenv(variable, filled_in(value))
     assert Settings().environment == "production"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from sandbox.launcher import Launcher, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from server.config import Settings, get_settings
@@ -44,7 +44,7 @@ class RunningContext:
     cache: SplitCache
     cooling: Cooling = field(default_factory=Cooling)
     _sandboxes: OrderedDict[tuple[Path, RunPolicy], Sandbox] = field(default_factory=OrderedDict)
-    _evaluators: OrderedDict[tuple[Path, str], SplitEvaluator] = field(default_factory=OrderedDict)
+    _evaluators: OrderedDict[tuple[Path, str], Evaluator] = field(default_factory=OrderedDict)
 
     @property
     def name(self) -> str:
@@ -88,10 +88,10 @@ class RunningContext:
         if found is not None:
             found.close()
 
-    def evaluator(self, split_dir: Path, manifest_sha256: str) -> SplitEvaluator:
+    def evaluator(self, split_dir: Path, manifest_sha256: str) -> Evaluator:
         """Return the loaded split, keeping the two last used."""
         key = (split_dir, manifest_sha256)
-        found = self._evaluators.pop(key, None) or SplitEvaluator.load(split_dir, device=self.settings.worker_device)
+        found = self._evaluators.pop(key, None) or load_evaluator(split_dir, self.settings.worker_device)
         self._evaluators[key] = found
         while len(self._evaluators) > WARM_SPLITS:
             self._evaluators.popitem(last=False)

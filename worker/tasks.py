@@ -164,7 +164,7 @@ def sweep_lost() -> None:
         swept = lease_reaper.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
         lost_splits = split_leases.forgotten(session, at)
         model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
-        lost_metrics = metric_results.lost(session)
+        lost_metrics = [*metric_results.lost(session), *metric_results.recompute_outdated(session)]
     for split_id in lost_splits:
         send(PREPARE_SPLIT, split_id)
     for evaluation_id in lost_metrics:

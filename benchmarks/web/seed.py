@@ -17,6 +17,7 @@ from server.migrate import upgrade
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
+from server.models.metric_result import MetricResult
 from server.models.submission import Submission
 from server.models.worker import Worker
 from server.storage import Storage, content_key
@@ -88,6 +89,7 @@ def _tables(people: People, sent: Sent, runs: Runs) -> Iterator[tuple[type[Base]
     yield Evaluation, sent.evaluations()
     yield PublicScore, sent.scores()
     yield PrivateScore, sent.private_scores()
+    yield MetricResult, sent.metric_results()
     yield Shard, runs.shards()
     yield ShardAttempt, runs.attempts()
     yield RunLog, runs.logs()

@@ -16,7 +16,8 @@ from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation import capture
 from lethe.evaluation.child_runs import ChildRuns
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator, load_evaluator
+from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
@@ -113,7 +114,7 @@ def run_method(
 
 
 def _run_parts(missing: range, runs: MethodRuns, place: RunPlace, unit: Unit, *, until: float | None) -> None:
-    evaluator = SplitEvaluator.load(place.split_dir)
+    evaluator = load_evaluator(place.split_dir)
     part: list[_Done] = []
     part_started = time.monotonic()
     for run in missing:
@@ -138,7 +139,7 @@ class _Done:
     evaluation_s: float
 
 
-def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: SplitEvaluator) -> _Done | Failure:
+def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator) -> _Done | Failure:
     with _own_original(place, run, stage=runs.stage) as original:
         numbers = None if original is None else read_whole_numbers(original)
         end = runs.run(run, seed=run, original=original)

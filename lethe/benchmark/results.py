@@ -19,7 +19,8 @@ import lethe
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import BenchmarkFolder, Json, read_object
-from lethe.competition.file import CompetitionFile, MetricRequest
+from lethe.competition.file import CompetitionFile
+from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput
 from lethe.metrics import Side, metric
 from lethe.reports.benchmark_file import SCORES, BenchmarkFile

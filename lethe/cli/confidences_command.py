@@ -31,11 +31,11 @@ def confidences(
     import numpy as np
 
     from lethe.evaluation.checkpoint_files import evaluate_folder
-    from lethe.evaluation.inference import SplitEvaluator
+    from lethe.evaluation.evaluators import load_evaluator
     from lethe.metrics.epsilon.npz_files import save_outputs
     from lethe.metrics.epsilon.score import ModelOutputs
 
-    evaluator = SplitEvaluator.load(split, device=device)
+    evaluator = load_evaluator(split, device)
     bar = partial(track, description="evaluating", console=console)
     outputs = evaluate_folder(evaluator, checkpoints, track=bar)
     save_outputs(

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from lethe.cli import client_config
+from lethe.cli.terminal import Terminal
 from lethe.client.api import ApiError, LetheClient
 from lethe.errors import InvalidInput, NotAuthenticated
 
@@ -26,8 +26,8 @@ Competition = Annotated[
 ]
 Slug = Annotated[str, typer.Argument(help="The competition's name.", metavar="COMPETITION")]
 
-console = Console()
-notes = Console(stderr=True)
+console = Terminal()
+notes = Terminal(stderr=True)
 
 
 @contextmanager

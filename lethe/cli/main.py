@@ -13,7 +13,6 @@ from importlib import import_module
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
-from rich.console import Console
 
 import lethe
 from lethe.cli import (
@@ -23,6 +22,7 @@ from lethe.cli import (
     competition_group,
     competition_views,
     confidences_command,
+    dataset_commands,
     kit_commands,
     methods_commands,
     metrics_commands,
@@ -35,6 +35,7 @@ from lethe.cli import (
     worker_token_commands,
 )
 from lethe.cli.operator_packages import operator_packages
+from lethe.cli.terminal import Terminal
 from lethe.errors import AppError
 
 # Which extra of the distribution brings a package that is not always installed.
@@ -75,7 +76,7 @@ def main() -> None:
         )
         sys.exit(1)
     except AppError as error:
-        console = Console(stderr=True)
+        console = Terminal(stderr=True)
         console.print(f"[bold red]error:[/] {error.title}", highlight=False)
         console.print(error.detail, highlight=False, markup=False, soft_wrap=True)
         for violation in error.violations:
@@ -110,6 +111,7 @@ def build_app() -> typer.Typer:
         methods_commands,
         benchmark_commands,
         competition_group,
+        dataset_commands,
         rejudging_commands,
         receipt_commands,
         worker_token_commands,

@@ -38,9 +38,9 @@ def register_commands(parent: typer.Typer) -> None:
 @app.command("list")
 def list_methods(as_json: Json = False) -> None:
     """List all methods: what they need, and whether two runs differ."""
-    from lethe.methods.catalogue import all_methods
+    from lethe.methods.catalogue import FOLDERS, all_methods
 
-    methods = all_methods()
+    methods = [method for task in FOLDERS for method in all_methods(task)]
     if as_json:
         print_json([method.as_json() for method in methods])
         return

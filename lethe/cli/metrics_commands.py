@@ -1,4 +1,4 @@
-"""`lethe metrics`, `lethe evaluate` and `lethe compare`: metrics on arrays, without a server."""
+"""`lethe metrics`, `lethe evaluate` and `lethe compare`: on arrays, without a server."""
 
 import json
 import math
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from typer.core import TyperGroup
+
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected, console, print_json
 
 if TYPE_CHECKING:
     from lethe.metrics import Inputs, Metric, MetricResult
@@ -26,9 +29,20 @@ Examples = Annotated[bool, typer.Option("--examples", help="With --json: values 
 ARROWS = {"higher": "↑", "lower": "↓", "towards retrained": "→", "none": ""}
 
 
+class CatalogueGroup(TyperGroup):
+    """`lethe metrics [ID]` is `lethe metrics show [ID]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_command = bool(args) and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if is_command else ["show", *args])
+
+
 def register_commands(app: typer.Typer) -> None:
     """Add the three commands to `app`."""
-    app.command("metrics")(metrics)
+    group = typer.Typer(cls=CatalogueGroup, help="The catalogue of metrics: `lethe metrics [ID]`.")
+    group.command("show")(metrics)
+    group.command("recompute")(recompute)
+    app.add_typer(group, name="metrics")
     app.command("evaluate")(evaluate)
     app.command("compare")(compare)
 
@@ -52,6 +66,25 @@ def metrics(
         typer.echo(metric_page(chosen[0]))
     else:
         _print_catalogue(chosen)
+
+
+def recompute(
+    competition: Competition = None,
+    every: Annotated[bool, typer.Option("--all", help="Also what is up to date.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Compute the metrics of a competition's scored submissions again (for organisers).
+
+    Without --all: what an older version of a metric computed, what could not be computed, and what was never asked for.
+    """
+    with connected(url) as client:
+        slug = chosen_competition(client, competition)
+        found = client.post(f"/competitions/{slug}/metrics/recompute", {"only_stale": not every})
+    if as_json:
+        print_json({"competition": slug, **found})
+        return
+    console.print(f"{slug}: metrics of {found['evaluations']} evaluations will be computed.")
 
 
 def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
@@ -145,14 +178,14 @@ def _file_inputs(**files: Path | None) -> "Inputs":
 def _split_inputs(split: Path, models: Path | None) -> "Inputs":
     from lethe.competition.file import Metric
     from lethe.evaluation.checkpoint_files import evaluate_folder
-    from lethe.evaluation.inference import SplitEvaluator
+    from lethe.evaluation.evaluators import load_evaluator
     from lethe.evaluation.model_outputs import StoredOutputs
     from lethe.evaluation.split_inputs import split_inputs
     from lethe.metrics import InvalidMetricInput
 
     if models is None:
         raise InvalidMetricInput("--split evaluates checkpoints: give their folder with --models")
-    outputs = StoredOutputs.of_runs(evaluate_folder(SplitEvaluator.load(split), models))
+    outputs = StoredOutputs.of_runs(evaluate_folder(load_evaluator(split), models))
     return split_inputs(split, outputs.arrays(), scored_by=Metric())
 
 

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, connected, console, print_json
+from lethe.cli.context import Competition, Json, Url, connected, print_json
 from lethe.cli.submission_commands import Id, complete_id
+from lethe.cli.terminal import Terminal
 from lethe.errors import InvalidInput
 
+console = Terminal()
 Key = Annotated[str | None, typer.Option("--key", help="The instance's public key, from GET /api/v1/receipt-key.")]
 
 

@@ -37,21 +37,32 @@ def start(
     changed: Annotated[str, typer.Option("--changed", help="What changed: scorer, limits, split or host.")],
     reason: Why,
     submission: Annotated[
-        list[str] | None, typer.Option("--submission", help="A submission's id; may be repeated.")
+        list[str] | None,
+        typer.Option("--submission", help="A submission's id or its beginning; may be repeated."),
     ] = None,
     team: Annotated[str | None, typer.Option("--team", help="All submissions of a team, by its id.")] = None,
     error_class: Annotated[
         str | None, typer.Option("--error-class", help="All submissions with this error class.")
     ] = None,
+    attacks: Annotated[
+        str | None, typer.Option("--attacks", help="Score all by another attack family: reference, exact …")
+    ] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="Score all by another delta.")] = None,
     split: Annotated[str, typer.Option("--split", help="public or private.")] = "public",
     competition: Competition = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Start a re-judging of all submissions, or of those named. Nothing changes until it is applied."""
+    """Start a re-judging of all submissions, or of those named. Nothing changes until it is applied.
+
+    With --changed scorer stored outputs are scored again, and no code is run.
+    """
     chosen: dict[str, Any] = {"submissions": submission or None, "team_id": team, "error_class": error_class}
     body: dict[str, Any] = {"changed": changed, "reason": reason, "split": split}
     body |= {name: value for name, value in chosen.items() if value is not None}
+    metric = {name: value for name, value in (("attacks", attacks), ("delta", delta)) if value is not None}
+    if metric:
+        body["metric"] = metric
     with connected(url) as client:
         found = client.post(f"/competitions/{chosen_competition(client, competition)}/rejudgings", body)
     _print(found, as_json=as_json)
@@ -88,12 +99,21 @@ def preview(rejudging: Id, competition: Competition = None, url: Url = None, as_
         print_json(found)
         return
     _print(found, as_json=False)
+    mark = "" if found["complete"] else "?"  # at every number that may still change
     rows = (
-        (team["team"], team["old_rank"], team["new_rank"], score_text(team["old_score"]), score_text(team["new_score"]))
+        (
+            team["team"],
+            team["old_rank"],
+            f"{team['new_rank'] or '-'}{mark}",
+            score_text(team["old_score"]),
+            f"{score_text(team['new_score']) or '-'}{mark}",
+        )
         for team in found["teams"]
     )
     columns = ("team", "rank#", "becomes#", "score#", "becomes#")
     print_table("", columns, rows, empty="No team's rank or score would change.")
+    if mark:
+        console.print("? not final: evaluations of this re-judging have not ended yet.", highlight=False)
 
 
 @commands.command("apply")
@@ -104,7 +124,7 @@ def apply_rejudging(rejudging: Id, competition: Competition = None, url: Url = N
 
 @commands.command()
 def discard(
-    rejudging: Id, *, reason: Why = "", competition: Competition = None, url: Url = None, as_json: Json = False
+    rejudging: Id, *, reason: Why, competition: Competition = None, url: Url = None, as_json: Json = False
 ) -> None:
     """Stop a re-judging; everything stays as it was."""
     _print(_act(rejudging, "discard", {"reason": reason}, competition=competition, url=url), as_json=as_json)
@@ -113,7 +133,7 @@ def discard(
 def export_table(
     table: Annotated[
         str,
-        typer.Argument(help="public-leaderboard, private-leaderboard, submissions, evaluations or audit."),
+        typer.Argument(help="public-leaderboard, private-leaderboard, submissions, evaluations, metrics or audit."),
     ],
     *,
     into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write.", dir_okay=False)] = None,
@@ -166,6 +186,7 @@ def _print(found: JsonObject, *, as_json: bool) -> None:
             ("evaluations", ", ".join(f"{n} {state}" for state, n in (found.get("evaluations") or {}).items())),
             ("runs done", f"{found['runs_done']} of {found['runs']}" if "runs" in found else None),
             ("changed", found["changed"]),
+            ("metric", ", ".join(f"{name} {value}" for name, value in (found.get("metric") or {}).items())),
             ("reason", found["reason"]),
         )
     )

@@ -1,5 +1,6 @@
 """`lethe submit`, `submissions`, `status`, `logs`, `cancel`, `select`, `download`: your submissions."""
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -130,10 +131,22 @@ def logs(submission: Id, competition: Competition = None, url: Url = None, as_js
     typer.echo(text, nl=not text.endswith("\n"))
 
 
-def cancel(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def cancel(
+    submission: Id,
+    *,
+    sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Cancel a submission. Before its first run it does not count against the quota."""
     with connected(url) as client:
-        found = client.cancel(complete_id(client, submission, competition))
+        submission_id = complete_id(client, submission, competition)
+        if not (sure or as_json) and sys.stdin.isatty():
+            begun = bool((client.submission(submission_id)["progress"] or {}).get("attempts"))
+            cost = "It has begun, so it counts against the quota." if begun else "It has not begun: it does not count."
+            typer.confirm(f"{cost} Cancel {submission_id}?", abort=True)
+        found = client.cancel(submission_id)
     _print_submission(found, {}, as_json=as_json)
 
 

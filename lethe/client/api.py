@@ -18,6 +18,7 @@ from lethe.errors import AppError, HostFault
 JsonObject = dict[str, Any]
 ENDS = frozenset({"scored", "failed", "cancelled"})
 TOML = {"Content-Type": "application/toml"}
+UPLOAD_TIMEOUT_S = 1800.0  # a dataset is read as a whole before the answer
 WAIT_RETRIES = 30  # lost connections in a row that `wait` lives through
 
 
@@ -160,6 +161,17 @@ class LetheClient:
     def replace_competition_file(self, slug: str, toml: str) -> JsonObject:
         """Replace the file of a draft, or of a competition whose preparation has failed."""
         return self._object("PUT", f"/competitions/{slug}/file", content=toml.encode(), headers=TOML)
+
+    def upload_dataset(self, name: str, archive: Path) -> JsonObject:
+        """Upload a zip of plain files, which competition files use as root = "upload:NAME"."""
+        with archive.open("rb") as file:
+            return self._object(
+                "POST",
+                "/datasets",
+                files={"file": (archive.name, file, "application/zip")},
+                data={"name": name},
+                timeout=UPLOAD_TIMEOUT_S,
+            )
 
     def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:
         return self._object("POST", f"/competitions/{slug}/prepare", params={"any_device": any_device})

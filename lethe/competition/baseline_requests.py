@@ -41,6 +41,16 @@ class Baseline(BaseModel):
         """The method and what is set: it names the reference line, and no two of a file are the same."""
         return " ".join([self.id, *(f"{name}={value}" for name, value in sorted(self.settings.items()))])
 
+    def require_fits(self, kind: str) -> None:
+        """Raise ValueError unless the method is for this kind of task."""
+        from lethe.methods.catalogue import method_ids, method_task  # noqa: PLC0415
+
+        if method_task(self.id) != kind:
+            raise ValueError(
+                f"report.baselines: {self.id} is for tasks of kind {method_task(self.id)!r}; those for {kind!r} are "
+                f"{', '.join(method_ids(kind))}"
+            )
+
     def source(self) -> str:
         """Return the submission's text. Raises NotFound or InvalidInput for what the method does not know."""
         from lethe.methods.rendering import render  # noqa: PLC0415

@@ -12,9 +12,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from lethe.competition.metric_requests import require_metric_fits
 from lethe.competition.moment import Moment
 from lethe.competition.read_only import Options, Weights
 from lethe.competition.report_section import Report
+from lethe.competition.section import Section
+from lethe.competition.task import CausalLm, ImageClassification, Task
+from lethe.competition.text_settings import require_text_settings
 from lethe.errors import InvalidCompetitionFile, Violation
 
 WEAKEST_SEED_BITS = 64
@@ -24,11 +28,7 @@ Setup = Literal["reuse-n-1", "reuse-n-n"]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$", max_length=64)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Metric(_Section):
+class Metric(Section):
     """How outputs become a score (docs/organisers/scoring.md)."""
 
     attacks: Literal["reference", "exact", "disentangled"] = "reference"
@@ -53,21 +53,21 @@ class Metric(_Section):
         return value
 
 
-class Dataset(_Section):
+class Dataset(Section):
     """Where the images come from. `options` go to the adapter called `name`, which checks them."""
 
     name: str
     options: Options = Field(default={}, validate_default=True)
 
 
-class Network(_Section):
+class Network(Section):
     """The architecture. `options` go to the builder called `name`."""
 
     name: str
     options: Options = Field(default={}, validate_default=True)
 
 
-class Training(_Section):
+class Training(Section):
     """The recipe of the original and of every retrained model."""
 
     epochs: int = Field(ge=1, le=10_000)
@@ -103,7 +103,7 @@ class Training(_Section):
         return self
 
 
-class ForgetSet(_Section):
+class ForgetSet(Section):
     """How the forget set is drawn from the training set. `fraction` is of the training images."""
 
     by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion"] = "person"
@@ -117,7 +117,7 @@ class ForgetSet(_Section):
     private_ids: tuple[int, ...] = Field(default=(), description="by ids: rows that the private split forgets")
 
 
-class Splits(_Section):
+class Splits(Section):
     """How the data is cut. Public and private share validation and test, and no forget example (nor person)."""
 
     seed: int = Field(
@@ -142,7 +142,7 @@ class Splits(_Section):
         return self
 
 
-class Limits(_Section):
+class Limits(Section):
     """What one submission may use."""
 
     wall_time_s: float = Field(default=8 * 3600, gt=0, description="all runs of an evaluation together, seconds")
@@ -178,7 +178,7 @@ class Limits(_Section):
     team_size: int = Field(default=5, ge=1)
 
 
-class Submissions(_Section):
+class Submissions(Section):
     """What kinds of code are taken.
 
     In function mode every run is its own process. In notebook mode a notebook runs once, unchanged, and its own
@@ -196,7 +196,7 @@ class Submissions(_Section):
     )
 
 
-class PublicBoard(_Section):
+class PublicBoard(Section):
     """How the public score is shown (docs/ladder.md)."""
 
     mode: Literal["best", "ladder"] = Field(
@@ -205,7 +205,7 @@ class PublicBoard(_Section):
     step: float = Field(default=0.01, gt=0, lt=1, description="of the ladder")
 
 
-class CompetitionFile(_Section):
+class CompetitionFile(Section):
     """One competition."""
 
     slug: Slug
@@ -223,6 +223,7 @@ class CompetitionFile(_Section):
     )
     shard_runs: int = Field(default=64, ge=1, description="runs in one shard")
     metric: Metric = Metric()
+    task: Task = ImageClassification()
     dataset: Dataset
     network: Network
     training: Training
@@ -247,6 +248,16 @@ class CompetitionFile(_Section):
                 'metric.setup "reuse-n-n" gives each run its own original model, but a notebook makes all its '
                 'models in one run, from one: take "notebook" out of submissions.modes, or use setup "reuse-n-1"'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_its_task(self) -> Self:
+        for request in self.report.metrics:
+            require_metric_fits(request.id, self.task.kind)
+        for baseline in self.report.baselines:
+            baseline.require_fits(self.task.kind)
+        if isinstance(self.task, CausalLm):
+            require_text_settings(self)
         return self
 
     @model_validator(mode="after")

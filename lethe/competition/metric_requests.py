@@ -6,7 +6,9 @@ The registry is loaded when a file asks for a metric; most files do not.
 from collections.abc import Mapping
 from typing import Any
 
-STORED_LEVELS = (0, 1, 2, 3)  # what an evaluation can store; kept weights and texts need a probe
+from lethe.competition.task import LACKING, LEVELS, Kind
+
+STORED_LEVELS = frozenset().union(*LEVELS.values())  # kept weights need a probe
 
 
 def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:
@@ -20,6 +22,19 @@ def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:
         raise ValueError(f"{metric_id} compares several submissions or cells: see `lethe compare` and benchmarks")
     if beyond := [int(level) for level in entry.levels if level not in STORED_LEVELS]:
         raise ValueError(f"{metric_id} needs arrays of level {beyond[0]}, which a competition does not store")
+
+
+def require_metric_fits(metric_id: str, kind: Kind) -> None:
+    """Raise ValueError unless evaluations of this kind of task store what the metric needs."""
+    from lethe.metrics.registry import metric  # noqa: PLC0415
+
+    entry = metric(metric_id)
+    beyond = [int(level) for level in entry.levels if int(level) not in LEVELS[kind]]
+    needed = {name for need in entry.needs.values() for name in need.array_names}
+    lacking = sorted(needed & LACKING[kind])
+    if beyond or lacking:
+        what = f"arrays of level {beyond[0]}" if beyond else f"the array {lacking[0]}"
+        raise ValueError(f"report.metrics: {metric_id} needs {what}, which a task of kind {kind!r} does not have")
 
 
 def levels_for_metric(metric_id: str) -> tuple[int, ...]:

@@ -10,15 +10,15 @@ def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
 
 
 class ReadOnlyDict(dict[str, Any]):
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ReadOnlyDict, (dict(self),)
 
 
 class ReadOnlyList(list[Any]):
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuse  # type: ignore[assignment]
-    reverse = sort = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuse
+    reverse = sort = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ReadOnlyList, (list(self),)

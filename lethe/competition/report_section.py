@@ -3,15 +3,16 @@
 from copy import deepcopy
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from lethe.competition.baseline_requests import Baseline, ids_as_tables
 from lethe.competition.metric_requests import check_request, levels_for_metric
+from lethe.competition.section import Section
 
 MOST_COLUMNS = 3
 
 
-class MetricRequest(BaseModel):
+class MetricRequest(Section):
     """A metric beside the score. Every other key is one of its parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
@@ -23,10 +24,8 @@ class MetricRequest(BaseModel):
         return deepcopy(self.model_extra or {})
 
 
-class Report(BaseModel):
+class Report(Section):
     """Metrics beside the score (docs/metrics): computed after it, never ranked by."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     metrics: tuple[MetricRequest, ...] = Field(default=(), description='ids, or tables as { id = "zrf", seeds = 5 }')
     columns: tuple[str, ...] = Field(

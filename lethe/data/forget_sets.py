@@ -1,16 +1,29 @@
 """Drawing the forget set: by person, at random, by class, by given ids, or with labels confused."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.competition.file import ForgetSet
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
 
 Indices = NDArray[np.int64]
+
+
+class Labelled(Protocol):
+    """What a forget set is drawn from: labels and persons, int64 [n], and the number of classes."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+
+    @property
+    def persons(self) -> NDArray[np.int64]: ...
+
+    @property
+    def n_classes(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -22,7 +35,7 @@ class Drawn:
 
 
 def draw_forget_set(
-    dataset: ImageDataset,
+    dataset: Labelled,
     train: Indices,
     taken: Indices,
     forget: ForgetSet,
@@ -65,7 +78,7 @@ def _wanted(forget: ForgetSet, train: Indices) -> int:
     return wanted
 
 
-def _weights(dataset: ImageDataset, positions: Indices, forget: ForgetSet) -> NDArray[np.float64]:
+def _weights(dataset: Labelled, positions: Indices, forget: ForgetSet) -> NDArray[np.float64]:
     weight_of_class = np.ones(dataset.n_classes)
     for name, weight in forget.class_skew.items():
         if not name.isdigit() or int(name) >= dataset.n_classes:
@@ -77,7 +90,7 @@ def _weights(dataset: ImageDataset, positions: Indices, forget: ForgetSet) -> ND
 
 
 def _at_random(
-    dataset: ImageDataset, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+    dataset: Labelled, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
 ) -> Indices:
     weights = _weights(dataset, free, forget)
     possible = free[weights > 0]
@@ -87,7 +100,7 @@ def _at_random(
 
 
 def _whole_persons(
-    dataset: ImageDataset, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+    dataset: Labelled, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
 ) -> Indices:
     """Return all images of persons drawn one after the other, for as long as the number wanted is not passed.
 
@@ -118,7 +131,7 @@ def _weighted_order(weights: NDArray[np.float64], generator: np.random.Generator
 
 
 def _confused(
-    dataset: ImageDataset, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+    dataset: Labelled, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
 ) -> tuple[Indices, NDArray[np.int64]]:
     """Return `wanted` images, half of each of two classes, with swapped labels (Goel et al. 2023, section 2.3)."""
     if len(forget.classes) != 2 or forget.classes[0] == forget.classes[1]:
@@ -136,7 +149,7 @@ def _confused(
     return np.concatenate(parts), labels
 
 
-def _evenly(dataset: ImageDataset, free: Indices, wanted: int, generator: np.random.Generator) -> Indices:
+def _evenly(dataset: Labelled, free: Indices, wanted: int, generator: np.random.Generator) -> Indices:
     """Return `wanted` images, as many of each class as of any other, up to one."""
     shares = np.full(dataset.n_classes, wanted // dataset.n_classes)
     shares[generator.permutation(dataset.n_classes)[: wanted % dataset.n_classes]] += 1
@@ -149,7 +162,7 @@ def _evenly(dataset: ImageDataset, free: Indices, wanted: int, generator: np.ran
     return np.concatenate(parts)
 
 
-def _mislabelled(dataset: ImageDataset, chosen: Indices, generator: np.random.Generator) -> NDArray[np.int64]:
+def _mislabelled(dataset: Labelled, chosen: Indices, generator: np.random.Generator) -> NDArray[np.int64]:
     """Return all labels, those of the chosen images each replaced by another class (Goel et al. 2023, section 2.3)."""
     labels = dataset.labels.copy()
     shifts = generator.integers(1, dataset.n_classes, size=len(chosen))

@@ -57,19 +57,19 @@ def require_tokenizer_fits(tokenizer: Tokenizer, vocabulary_size: int) -> None:
 
 
 class JsonTokenizer:
-    """A tokenizer.json, read by the package tokenizers."""
+    """A tokenizer.json, read by the package tokenizers, or a tokenizer that this package trained."""
 
-    def __init__(self, path: Path) -> None:
-        library = _library("tokenizers")
-        try:
-            self._tokenizer: Any = library.Tokenizer.from_file(str(path))
-        except Exception as error:
-            raise InvalidTokenizer(f"{path.name} cannot be read as tokenizer.json: {error}") from error
+    def __init__(self, source: "Path | Any") -> None:
+        if isinstance(source, Path):
+            source, name = _read_json(source), source.name
+        else:
+            name = "the trained tokenizer"
+        self._tokenizer: Any = source
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         end = self._first(END_TOKENS)
         if end is None:
-            raise InvalidTokenizer(f"{path.name} has no end token; expected one of {', '.join(END_TOKENS)}")
+            raise InvalidTokenizer(f"{name} has no end token; expected one of {', '.join(END_TOKENS)}")
         self.start_id, self.end_id = self._first(START_TOKENS), end
         self.vocabulary_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
 
@@ -85,12 +85,24 @@ class JsonTokenizer:
     def decode(self, ids: list[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
+    def save(self, path: Path) -> None:
+        """Write tokenizer.json."""
+        self._tokenizer.save(str(path))
+
+
+def _read_json(path: Path) -> Any:
+    library = library_for_tokenizers("tokenizers")
+    try:
+        return library.Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise InvalidTokenizer(f"{path.name} cannot be read as tokenizer.json: {error}") from error
+
 
 class SentencePieceTokenizer:
     """A SentencePiece model, which puts a space before a text by itself."""
 
     def __init__(self, path: Path) -> None:
-        library = _library("sentencepiece")
+        library = library_for_tokenizers("sentencepiece")
         try:
             self._processor: Any = library.SentencePieceProcessor(model_file=str(path))
         except Exception as error:
@@ -111,7 +123,8 @@ class SentencePieceTokenizer:
         return str(self._processor.decode([i for i in ids if i not in (self.start_id, self.end_id)])).strip()
 
 
-def _library(name: str) -> Any:
+def library_for_tokenizers(name: str) -> Any:
+    """Return a package that reads tokenizers. Raises InvalidTokenizer if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -76,21 +76,45 @@ def answer_statistics(
     return result
 
 
+@dataclass(frozen=True)
+class AnswerScores:
+    """loss: nats per token, (n,). correct: tokens that are the network's first choice, of n_tokens; (n,) each."""
+
+    loss: Float64
+    correct: npt.NDArray[np.int64]
+    n_tokens: npt.NDArray[np.int64]
+
+    @property
+    def token_accuracy(self) -> float:
+        """Share of all answers' tokens, their ends included, that are the network's first choice."""
+        return int(self.correct.sum()) / int(self.n_tokens.sum())
+
+
 @torch.inference_mode()
-def answer_losses(
+def answer_scores(
     network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
-) -> Float64:
-    """Return the loss per token of every answer, nats, shape (n,): a fraction of the cost of all statistics."""
+) -> AnswerScores:
+    """Return losses and first choices of the answers, in their order: a fraction of the cost of all statistics."""
     device = next(network.parameters()).device
     network.eval()
-    losses = np.empty(len(answers), np.float64)
+    n_tokens = np.array([answer.answer_tokens for answer in answers], np.int64)
+    losses, correct = np.empty(len(answers), np.float64), np.empty(len(answers), np.int64)
     for rows in batches_by_length([len(answer.tokens) for answer in answers], batch_size):
         batch = pad_answers([answers[row] for row in rows], padding_id=padding_id)
         logits, labels, owners = answer_logits(network, {name: tensor.to(device) for name, tensor in batch.items()})
         per_token = functional.cross_entropy(logits.float(), labels, reduction="none").double()
         sums = torch.zeros(len(rows), dtype=torch.float64, device=device).index_add_(0, owners, per_token)
-        losses[rows] = sums.cpu().numpy() / [answers[row].answer_tokens for row in rows]
-    return losses
+        losses[rows] = sums.cpu().numpy() / n_tokens[rows]
+        hits = torch.zeros(len(rows), dtype=torch.int64, device=device)
+        correct[rows] = hits.index_add_(0, owners, (logits.argmax(dim=-1) == labels).long()).cpu().numpy()
+    return AnswerScores(losses, correct, n_tokens)
+
+
+def answer_losses(
+    network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
+) -> Float64:
+    """Return the loss per token of every answer, nats, shape (n,)."""
+    return answer_scores(network, answers, padding_id=padding_id, batch_size=batch_size).loss
 
 
 def _token_statistics(logits: Tensor, labels: Tensor) -> dict[str, npt.NDArray[np.float32]]:

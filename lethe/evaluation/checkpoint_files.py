@@ -10,13 +10,14 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from lethe.errors import InvalidInput
-from lethe.evaluation.inference import RunOutputs, SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator
+from lethe.evaluation.inference import RunOutputs
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
 
 
 def evaluate_folder(
-    evaluator: SplitEvaluator, folder: Path, *, track: Callable[[list[Path]], Iterable[Path]] = iter
+    evaluator: Evaluator, folder: Path, *, track: Callable[[list[Path]], Iterable[Path]] = iter
 ) -> list[RunOutputs]:
     """Return the outputs of every checkpoint in a folder. Raises InvalidInput naming the one that does not fit.
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import safetensors.torch
@@ -28,6 +28,9 @@ from lethe.evaluation.manifest import NETWORK_PATH, require_whole
 from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
 from lethe.metrics.epsilon.confidences import logit_scaled_confidences
 from lethe.networks.builders import build
+
+if TYPE_CHECKING:
+    from lethe.evaluation.evaluators import Evaluator
 
 
 class NonFiniteOutputs(InvalidSubmission):
@@ -220,7 +223,7 @@ class BackgroundEvaluator:
     Results are those of the evaluator itself; order and overlap do not touch their bits.
     """
 
-    def __init__(self, evaluator: SplitEvaluator, *, waiting: int = 2) -> None:
+    def __init__(self, evaluator: "Evaluator", *, waiting: int = 2) -> None:
         self._evaluator = evaluator
         self._places = threading.BoundedSemaphore(waiting)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")

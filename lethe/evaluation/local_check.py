@@ -14,10 +14,10 @@ from lethe.competition.file import Limits, Metric, Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
 from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
 from lethe.metrics.epsilon.score import ModelOutputs
-from lethe.preparation.sample_models import sample_evaluator
 from lethe.submission.package import Package, load_package
 
 FEWEST_FOR_A_SCORE = 3

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from lethe.competition.file import Metric
 from lethe.data.errors import SplitNotPrepared
-from lethe.data.files import read_tensors
-from lethe.data.stored_sets import SET_PATHS, StoredSet
-from lethe.evaluation.capture import retain_subset
-from lethe.evaluation.manifest import Manifest
+from lethe.data.stored_sets import SET_PATHS
+from lethe.evaluation.evaluators import shared_arrays
+from lethe.evaluation.manifest import require_whole
 from lethe.evaluation.model_outputs import (
     ORIGINAL_OUTPUTS,
     OUTPUT_PATHS,
@@ -24,13 +23,19 @@ from lethe.metrics.epsilon.attacks.family import AttackFamily
 from lethe.metrics.epsilon.epsilon import per_example_epsilon
 
 Arrays = dict[str, NDArray[Any]]
+LABELLED_SETS = ("forget", "retain", "test")
+FILES_READ = frozenset(
+    {*OUTPUT_PATHS.values(), ORIGINAL_OUTPUTS, RANDOM_OUTPUTS, *(SET_PATHS[name] for name in LABELLED_SETS)}
+)
 
 
 def split_inputs(split_dir: Path, unlearned: Mapping[str, NDArray[Any]] | None, *, scored_by: Metric) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
 
     scored_by: how the competition's score computes the epsilon of each forget example.
+    Raises DamagedSplit if a file that is read is not what was prepared.
     """
+    require_whole(split_dir, only=FILES_READ)
     retrained = _stored(split_dir / OUTPUT_PATHS["retrained"])
     if retrained is None:
         raise SplitNotPrepared(f"{split_dir} has no outputs of retrained models; prepare the split again")
@@ -43,7 +48,7 @@ def split_inputs(split_dir: Path, unlearned: Mapping[str, NDArray[Any]] | None, 
         name: None if arrays is None else arrays | {"epsilon": _epsilon(arrays, retrained, scored_by)}
         for name, arrays in sides.items()
     }
-    return Inputs(retrained=retrained, shared=_shared(split_dir), **with_epsilon)
+    return Inputs(retrained=retrained, shared=shared_arrays(split_dir), **with_epsilon)
 
 
 def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
@@ -65,20 +70,3 @@ def _stored(path: Path) -> Arrays | None:
     if not path.is_file():
         return None  # a split that was prepared before this side was evaluated
     return dict(read_stored_outputs(path)[0].arrays())
-
-
-def _shared(split_dir: Path) -> Arrays:
-    sets = {name: StoredSet.read(split_dir / SET_PATHS[name]) for name in ("forget", "retain", "test")}
-    labels = {name: stored.labels.numpy() for name, stored in sets.items()}
-    sizes = {name: len(values) for name, values in labels.items()}
-    kept = retain_subset(sizes["retain"], n_forget=sizes["forget"], n_test=sizes["test"])
-    arrays = {
-        "forget_labels": labels["forget"],
-        "test_labels": labels["test"],
-        "retain_labels": labels["retain"][kept],
-        "retraining_time_s": np.asarray(Manifest.read(split_dir).retraining_time_s),
-    }
-    random_outputs = split_dir / RANDOM_OUTPUTS
-    if random_outputs.is_file():
-        arrays["random_forget_logits"] = read_tensors(random_outputs)["random_forget_logits"].numpy()
-    return arrays

@@ -76,10 +76,11 @@ def question_arrays(
     generated = generated_answers(network, questions, tokenizer, max_new_tokens=max_new_tokens)
     padding_id = tokenizer.end_id
     wrong = [answer for answers in questions.wrong for answer in answers]
+    n_wrong = len(questions.wrong[0]) if n else 1
     arrays: Arrays = {
         f"{name}_answer_loss": answer_losses(network, questions.answers, padding_id=padding_id),
         f"{name}_paraphrased_loss": answer_losses(network, questions.paraphrased, padding_id=padding_id),
-        f"{name}_wrong_loss": answer_losses(network, wrong, padding_id=padding_id).reshape(n, -1 if n else 1),
+        f"{name}_wrong_loss": answer_losses(network, wrong, padding_id=padding_id).reshape(n, n_wrong),
         f"{name}_rouge_recall": rouge_l_recalls([question.answer for question in questions.questions], generated),
     }
     return arrays, generated
@@ -112,6 +113,17 @@ def token_arrays(network: Llama, questions: QuestionSet, tokenizer: Tokenizer) -
         f"{name}_compressed_bytes": compressed_sizes([question.answer for question in questions.questions]),
     }
     return own, shared
+
+
+def texts_as_array(texts: Sequence[str], *, width: int) -> npt.NDArray[np.uint8]:
+    """Return the texts as UTF-8 bytes, shape (n, width), cut off or padded with 0."""
+    rows = [text.replace("\0", "").encode()[:width].ljust(width, b"\0") for text in texts]
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(len(texts), width)
+
+
+def texts_from_array(array: npt.NDArray[np.uint8]) -> list[str]:
+    """Return what `texts_as_array` was given; a character that was cut through is left out."""
+    return [bytes(row).rstrip(b"\0").decode(errors="ignore") for row in array]
 
 
 def confidences(forget_answer_loss: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -13,7 +13,9 @@ from lethe.errors import InvalidInput, NotFound
 
 FOLDER = Path(__file__).parent
 SECTIONS = ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "Needs")
-NEEDS = ("forget images", "forget labels", "validation", "convolutions", "second network")
+IMAGES = "image-classification"
+FOLDERS = {IMAGES: FOLDER, "causal-lm": FOLDER / "text"}  # of the methods for each kind of task
+NEEDS = ("forget images", "forget labels", "validation", "convolutions", "second network", "forget answers", "refusals")
 RANGE = re.compile(r"# lethe: tune (\w+) = (log|uniform|int|choice)\((.*)\)\s*$")
 
 Value = bool | int | float | str
@@ -48,9 +50,13 @@ class Constant:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines."""
+    """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines.
+
+    task: the kind of task that it is for.
+    """
 
     id: str
+    task: str
     title: str
     summary: str
     pseudo_code: str
@@ -73,19 +79,27 @@ class MethodInfo:
 
 
 @cache
-def method_ids() -> tuple[str, ...]:
-    """Return the ids of all methods, in alphabetical order."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef unlearning(" in path.read_text("utf-8")))
+def method_ids(task: str = IMAGES) -> tuple[str, ...]:
+    """Return the ids of all methods for a kind of task, in alphabetical order."""
+    files = FOLDERS[task].glob("*.py")
+    return tuple(sorted(path.stem for path in files if "\ndef unlearning(" in path.read_text("utf-8")))
+
+
+@cache
+def method_task(method_id: str) -> str:
+    """Return the kind of task that a method is for. Raises NotFound, naming the nearest ids."""
+    found = next((task for task in FOLDERS if method_id in method_ids(task)), None)
+    if found is None:
+        known = [known_id for task in FOLDERS for known_id in method_ids(task)]
+        near = get_close_matches(method_id, known, n=3) or known
+        raise NotFound(f"there is no method {method_id!r}; there are {', '.join(near)}")
+    return found
 
 
 @cache
 def method_source(method_id: str) -> str:
     """Return the text of a method's file. Raises NotFound, naming the nearest ids."""
-    known = method_ids()
-    if method_id not in known:
-        near = get_close_matches(method_id, known, n=3) or known
-        raise NotFound(f"there is no method {method_id!r}; there are {', '.join(near)}")
-    return (FOLDER / f"{method_id}.py").read_text("utf-8")
+    return (FOLDERS[method_task(method_id)] / f"{method_id}.py").read_text("utf-8")
 
 
 @cache
@@ -105,6 +119,7 @@ def method_info(method_id: str) -> MethodInfo:
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     return MethodInfo(
         id=method_id,
+        task=method_task(method_id),
         title=title,
         summary=summary,
         pseudo_code=sections["Pseudo-code"],
@@ -119,9 +134,9 @@ def method_info(method_id: str) -> MethodInfo:
     )
 
 
-def all_methods() -> tuple[MethodInfo, ...]:
-    """Return every method, in alphabetical order of ids."""
-    return tuple(method_info(method_id) for method_id in method_ids())
+def all_methods(task: str = IMAGES) -> tuple[MethodInfo, ...]:
+    """Return every method for a kind of task, in alphabetical order of ids."""
+    return tuple(method_info(method_id) for method_id in method_ids(task))
 
 
 def parse_docstring(text: str, method_id: str) -> tuple[str, str, dict[str, str]]:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from lethe.data.files import write_tensors
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.manifest import Manifest
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import GuestData, load_data, make_loaders
@@ -31,7 +31,7 @@ def main(request_file: Path) -> None:
     torch.set_num_threads(1)
     split = Path(request["split"])
     manifest, data = Manifest.read(split), load_data(split / "visible")
-    evaluator, unlearning = SplitEvaluator.load(split), load_method(Path(request["source"]))
+    evaluator, unlearning = load_evaluator(split), load_method(Path(request["source"]))
     before_mib = peak_memory_mib()
     runs = [
         one_run(unlearning, data, evaluator, seed=request["seed"] + run, into=weights_file(request["weights"], run))
@@ -59,7 +59,7 @@ def load_method(path: Path) -> Unlearning:
 
 
 def one_run(
-    unlearning: Unlearning, data: GuestData, evaluator: SplitEvaluator, *, seed: int, into: Path | None
+    unlearning: Unlearning, data: GuestData, evaluator: Evaluator, *, seed: int, into: Path | None
 ) -> dict[str, float]:
     """Unlearn once from the original model. Return time in seconds and accuracies of the result."""
     net = build(data.network)
@@ -77,17 +77,10 @@ def one_run(
     return {
         "wall_time_s": wall_time_s,
         "retain_accuracy": outputs.retain_accuracy,
-        "forget_accuracy": forget_accuracy(net, data),
+        "forget_accuracy": data.forget.accuracy(net),
         "test_accuracy": outputs.test_accuracy,
         "distance": weight_distance(net, data),
     }
-
-
-@torch.no_grad()
-def forget_accuracy(net: nn.Module, data: GuestData) -> float:
-    net.eval()
-    hits = [net(data.forget.inputs(slice(i, i + 256))).argmax(1) for i in range(0, len(data.forget), 256)]
-    return float((torch.cat(hits) == data.forget.stored.labels).float().mean())
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ Imports the standard library, torch and torchvision only (timm when TinyViT is a
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -15,14 +16,19 @@ from lethe.networks.small_networks import AllCnn, CifarResNet, Mlp, SmallCnn, Sm
 
 Shape = tuple[int, int, int]
 Builder = Callable[..., nn.Module]  # (input_shape, n_classes, *, options of the network)
+IMAGES = "image-classification"
+TASK_BUILDERS = {"causal-lm": (".language_models", "build_language_model")}  # of other tasks: module, function
 
 
 def build(network: Mapping[str, Any]) -> nn.Module:
     """Return the untrained network that `network` (the parsed network.json) describes.
 
-    network: {"name", "options", "input_shape": [C, H, W], "n_classes", ...}; other keys are not read.
-    Raises ValueError (or TypeError) naming the wrong value and what is allowed.
+    network: {"name", "options", "input_shape": [C, H, W], "n_classes", ...}; other keys are not read. With a "task"
+    other than image classification the keys are those of its own builder. Raises ValueError (or TypeError) naming the
+    wrong value and what is allowed.
     """
+    if network.get("task", IMAGES) != IMAGES:
+        return _builder_of_task(network["task"])(network)
     name = network["name"]
     shape = _shape(network["input_shape"])
     n_classes = int(network["n_classes"])
@@ -34,6 +40,14 @@ def build(network: Mapping[str, Any]) -> nn.Module:
         _check_options(name, builder, options)
         return builder(shape, n_classes, **options)
     return _torchvision(name, shape, n_classes, **options)
+
+
+def _builder_of_task(task: str) -> Callable[[Mapping[str, Any]], nn.Module]:
+    if task not in TASK_BUILDERS:
+        raise ValueError(f"unknown task {task!r}: allowed are {IMAGES}, {', '.join(TASK_BUILDERS)}")
+    module, function = TASK_BUILDERS[task]
+    builder: Callable[[Mapping[str, Any]], nn.Module] = getattr(import_module(module, __package__), function)
+    return builder
 
 
 def to_inputs(images: Tensor, network: Mapping[str, Any]) -> Tensor:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -11,14 +11,16 @@ from lethe.competition.file import CompetitionFile, Training
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.seeds import derive_seeds
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind, StoredOutputs, read_stored_outputs
 from lethe.preparation.step_cache import OnProgress, Progress
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.convergence_check import check_learned
 from lethe.training.stacked_training import ENSEMBLE_SIZE, model_bytes, stacks_well
-from lethe.training.trainer import OnNote, State, TrainingJob
-from lethe.training.trainer_selection import train_models
+from lethe.training.trainer import Job, OnNote, State
+
+if TYPE_CHECKING:
+    from lethe.preparation.task_kinds import TaskPreparation
 
 log = structlog.get_logger()
 STAGES: dict[Kind, str] = {"retrained": "retrained models", "oracle": "oracle", "originals": "original models"}
@@ -67,12 +69,13 @@ class ModelShards:
 
     split_dir: Path
     kind: Kind
+    task: "TaskPreparation"
     plan: ShardPlan
-    make_job: Callable[[], TrainingJob]
+    make_job: Callable[[], Job]
     seed_words: tuple[str, ...]
     competition: CompetitionFile
     data_digest: str
-    evaluator: Callable[[], SplitEvaluator]
+    evaluator: Callable[[], Evaluator]
     progress: OnProgress
 
     def make(self, shard: int) -> dict[str, Any]:
@@ -127,7 +130,7 @@ class ModelShards:
             on_note(note)
 
         seeds = dict(zip(indices, model_seeds, strict=True))
-        state = train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch, on_note=tell)
+        state = self.task.train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch, on_note=tell)
         if store:
             write_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard), state)
         return state
@@ -138,11 +141,12 @@ class ModelShards:
     def _evaluate(self, shard: int, models: State) -> StoredOutputs:
         evaluator = self.evaluator()
         indices = self.plan.indices(shard)
+        chance = self.task.chance(evaluator.network)
         runs = []
         for position, index in enumerate(indices):
             run = evaluator.evaluate_state({name: stacked[position] for name, stacked in models.items()})
             name = f"{MODEL_NAMES[self.kind]} {index}"
-            check_learned(self.competition, name, run.retain_accuracy, n_classes=int(evaluator.network["n_classes"]))
+            check_learned(self.competition, name, run.retain_accuracy, chance=chance)
             runs.append(run)
         outputs = StoredOutputs.of_runs(runs)
         outputs.write(self._part_path(shard), metadata={"data": self.data_digest, "capture": self._levels})

@@ -12,28 +12,26 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from lethe.competition.visibility import Visibility
 from lethe.data import seeds
-from lethe.data.datasets.image_dataset import ImageDataset
-from lethe.data.datasets.registry import open_dataset
 from lethe.data.files import write_json, write_tensors, write_text
-from lethe.data.partition import Cut, cut_dataset
-from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, StoredSet, read_true_labels, write_sets, write_true_labels
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.data.partition import Cut
+from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, write_true_labels
+from lethe.evaluation.evaluators import Evaluator
+from lethe.evaluation.inference import load_original
 from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import EvaluationSettings, Manifest
 from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, OUTPUT_PATHS, RANDOM_OUTPUTS, Kind, StoredOutputs
 from lethe.evaluation.original_models import ORIGINAL
 from lethe.metrics.array_catalogue import CaptureLevel
 from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
-from lethe.preparation.batch_size import choose_batch_size
-from lethe.preparation.cost_estimate import training_seconds
-from lethe.preparation.fingerprint import fingerprint, library_versions, maker, network_description, training_recipe
-from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan, models_per_shard
+from lethe.preparation.fingerprint import fingerprint, library_versions, maker, training_recipe
+from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
-from lethe.preparation.split_report import make_split_report, report_page
+from lethe.preparation.split_report import report_page
 from lethe.preparation.step_cache import OnProgress, Progress, Step, Workspace
+from lethe.preparation.task_kinds import task_preparation
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.convergence_check import check_learned, training_accuracy
-from lethe.training.trainer import TrainingJob, train_model
+from lethe.training.convergence_check import check_learned
+from lethe.training.trainer import Job, train_model
 from lethe.training.trainer_selection import train_or_resume
 
 TRAINED_ON: dict[Kind, tuple[str, ...]] = {
@@ -52,6 +50,7 @@ class Preparation:
         self, competition: CompetitionFile, visibility: Visibility, out: Path, *, device: str, progress: OnProgress
     ) -> None:
         self.competition, self.visibility, self.out = competition, visibility, out
+        self.task = task_preparation(competition.task.kind)
         self.device = device
         self.progress = progress
         self.workspace = Workspace(
@@ -70,7 +69,7 @@ class Preparation:
         data = (SET_PATHS["retain"], SET_PATHS["forget"])
         return [
             Step("sample", SAMPLE_FILES, self._make_sample),
-            Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data)),
+            Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data, *self._trained_from)),
             Step("timing", (), self._measure_retraining),
         ]
 
@@ -93,7 +92,8 @@ class Preparation:
 
     def _random_outputs(self) -> Step:
         def make() -> None:
-            logits = torch.from_numpy(self.evaluator.random_logits(range(RANDOM_NETWORKS)))
+            evaluator: Any = self.evaluator  # logits are of images, and so is their evaluator
+            logits = torch.from_numpy(evaluator.random_logits(range(RANDOM_NETWORKS)))
             write_tensors(self.out / RANDOM_OUTPUTS, {"random_forget_logits": logits})
 
         inputs = (NETWORK, SET_PATHS["forget"])
@@ -103,11 +103,20 @@ class Preparation:
         """Return the steps that every other one needs."""
         return [
             Step("versions", (), library_versions),
-            Step("data", (NETWORK, *SET_PATHS.values(), REPORT, REPORT_PAGE), self._make_data),
+            Step("data", (NETWORK, *SET_PATHS.values(), *self._task_files, REPORT, REPORT_PAGE), self._make_data),
             *([Step("true-labels", (TRUE_LABELS,), self._make_true_labels)] if self._captured_from else []),
             Step("batch-size", (), self._find_batch_size),
             Step("plan", (), self._make_plan),
         ]
+
+    @property
+    def _task_files(self) -> tuple[str, ...]:
+        return self.task.data_files(self.competition)
+
+    @property
+    def _trained_from(self) -> tuple[str, ...]:
+        """Further files that models are made from: pretrained weights."""
+        return tuple(path for path in self._task_files if path.startswith("hidden/pretrained"))
 
     def missing_shards(self) -> list[ShardToMake]:
         """Return the shards of models that are still to be trained."""
@@ -135,7 +144,7 @@ class Preparation:
                 f"{kind}-{shard:05d}",
                 (self.plan.checkpoint_path(kind, shard),),
                 lambda shard=shard: self.shards(kind).make(shard),  # type: ignore[misc]
-                inputs=(NETWORK, *(SET_PATHS[name] for name in TRAINED_ON[kind])),
+                inputs=(NETWORK, *(SET_PATHS[name] for name in TRAINED_ON[kind]), *self._trained_from),
                 stage=STAGES[kind],
             )
             for shard in range(self.plan.n_shards)
@@ -222,16 +231,16 @@ class Preparation:
         )
 
     @cached_property
-    def dataset(self) -> ImageDataset:
-        return open_dataset(self.competition.dataset)
+    def dataset(self) -> Any:
+        return self.task.open_dataset(self.competition)
 
     @cached_property
     def cut(self) -> Cut:
-        return cut_dataset(self.dataset, self.competition, self.visibility)
+        return self.task.cut(self.dataset, self.competition, self.visibility)
 
     @cached_property
     def network(self) -> dict[str, Any]:
-        return network_description(self.competition, self.dataset)
+        return self.task.describe_network(self.competition, self.dataset)
 
     @cached_property
     def plan(self) -> ShardPlan:
@@ -239,8 +248,8 @@ class Preparation:
         return ShardPlan(self.competition.n_models, values["models_per_shard"], values["model_s"])
 
     @cached_property
-    def sets(self) -> dict[str, StoredSet]:
-        return {name: StoredSet.read(self.out / SET_PATHS[name]) for name in ("retain", "forget", "test")}
+    def sets(self) -> dict[str, Any]:
+        return {name: self.task.read_set(self.out / SET_PATHS[name]) for name in ("retain", "forget", "test")}
 
     @property
     def evaluation(self) -> EvaluationSettings:
@@ -248,17 +257,8 @@ class Preparation:
         return EvaluationSettings(batch_size=values["batch_size"], precision=self._precision, capture=self.levels)
 
     @cached_property
-    def evaluator(self) -> SplitEvaluator:
-        settings = self.evaluation
-        return SplitEvaluator(
-            self.network,
-            self.sets,
-            device=self.device,
-            batch_size=settings.batch_size,
-            precision=settings.precision,
-            levels=settings.capture,
-            true_forget_labels=read_true_labels(self.out),
-        )
+    def evaluator(self) -> Evaluator:
+        return self.task.make_evaluator(self.out, self.network, self.sets, device=self.device, settings=self.evaluation)
 
     def let_go_of_device(self) -> None:
         """Forget what is kept on the device; it is made again when it is wanted."""
@@ -286,22 +286,20 @@ class Preparation:
 
     def _make_data(self) -> dict[str, Any]:
         write_json(self.out / NETWORK, self.network)
-        write_sets(self.out, self.dataset, self.cut)
+        self.task.write_data(self.out, self.competition, self.dataset, self.cut)
         self.__dict__.pop("sets", None)
-        report = make_split_report(self.dataset, self.competition, self.cut, self.visibility)
+        report = self.task.report(self.dataset, self.competition, self.cut, self.visibility)
         write_json(self.out / REPORT, report.model_dump(mode="json"))
         write_text(self.out / REPORT_PAGE, report_page(report))
         return {"sizes": {name: len(indices) for name, indices in self.cut.sets()}}
 
     def _make_sample(self) -> None:
-        write_sample(self.out, self.competition, self.dataset, self.cut, self.network, device=self.device)
+        parts = self.task, self.dataset, self.cut
+        write_sample(self.out, self.competition, *parts, network=self.network, device=self.device)
 
-    def _job(self, *names: str) -> TrainingJob:
-        parts = [self.sets[name] for name in names]
-        # one set alone stays memory-mapped
-        images = parts[0].images if len(parts) == 1 else torch.cat([part.images for part in parts])
-        labels = torch.cat([part.labels for part in parts])
-        return TrainingJob.on_device(self.network, self.competition.training, images, labels, device=self.device)
+    def _job(self, *names: str) -> Job:
+        sets = [self.sets[name] for name in names]
+        return self.task.make_job(self.out, self.competition, self.network, sets, device=self.device)
 
     def _make_original(self) -> dict[str, Any]:
         job = self._job("retain", "forget")
@@ -314,8 +312,8 @@ class Preparation:
             checkpoints=TrainingCheckpoints(self.workspace.work_dir / "original", digest),
             on_epoch=_counted(self.progress, "original model", epochs),
         )
-        accuracy = training_accuracy(job, state)
-        check_learned(self.competition, "the original model", accuracy, n_classes=self.dataset.n_classes)
+        accuracy = self.task.training_accuracy(job, state)
+        check_learned(self.competition, "the original model", accuracy, chance=self.task.chance(self.network))
         write_tensors(self.out / ORIGINAL, state)
         return {"train_accuracy": accuracy}
 
@@ -329,22 +327,21 @@ class Preparation:
         return {"retraining_time_s": round(time.perf_counter() - started, 4)}
 
     def _find_batch_size(self) -> dict[str, Any]:
-        return {"batch_size": choose_batch_size(self.network, self.sets, device=self.device, precision=self._precision)}
+        given: dict[str, Any] = {"device": self.device, "precision": self._precision}
+        return {"batch_size": self.task.batch_size(self.network, self.sets, **given)}
 
     def _make_plan(self) -> dict[str, Any]:
         """Decide which models go into one file; later calls keep to it, as the files that there are do."""
-        recipe, device = self.competition.training, self.device
-        model_s = training_seconds(self.network, recipe, n_images=len(self.sets["retain"]), device=device)
-        return {
-            "model_s": round(model_s, 6),
-            "models_per_shard": models_per_shard(self.network, recipe, model_s=model_s, device=device),
-        }
+        model_s = self.task.training_seconds(self.network, self.competition, self.sets["retain"], device=self.device)
+        per_shard = self.task.models_per_shard(self.network, self.competition, model_s=model_s, device=self.device)
+        return {"model_s": round(model_s, 6), "models_per_shard": per_shard}
 
     def shards(self, kind: Kind) -> ModelShards:
         """Return one set of N models, ready to be trained and evaluated by the shard."""
         return ModelShards(
             split_dir=self.out,
             kind=kind,
+            task=self.task,
             plan=self.plan,
             make_job=lambda: self._job(*TRAINED_ON[kind]),
             seed_words=self._seed_words,

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from lethe.competition.file import CompetitionFile
-from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import write_json, write_tensors
 from lethe.data.partition import Cut, Indices
 from lethe.data.seeds import derive_seed, numpy_generator
-from lethe.data.stored_sets import StoredSet
+from lethe.preparation.task_kinds import TaskPreparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
-from lethe.training.trainer import TrainingJob, train_model
+from lethe.training.trainer import train_model
 
 SAMPLE_SETS = ("retain", "forget", "validation")
 SAMPLE_FILES = (
@@ -33,32 +31,30 @@ MOST_EPOCHS = 10
 def write_sample(
     split_dir: Path,
     competition: CompetitionFile,
-    dataset: ImageDataset,
+    task: TaskPreparation,
+    dataset: Any,
     cut: Cut,
-    network: dict[str, Any],
     *,
+    network: dict[str, Any],
     device: str,
 ) -> None:
     """Write the five files of the sample; they are the same for the public and the private split."""
     folder = split_dir / "sample"
     parts = sample_parts(cut.validation, competition)
-    sets = {name: StoredSet.cut_from(dataset, part, dataset.labels) for name, part in parts.items()}
-    for name, stored in sets.items():
-        stored.write(folder / f"{name}.safetensors")
+    task.write_sample_sets(split_dir, competition, dataset, parts)
     write_json(folder / "network.json", network)
-    recipe = competition.training
-    recipe = recipe.model_copy(
-        update={"epochs": min(recipe.epochs, MOST_EPOCHS), "schedule": "constant", "warmup_epochs": 0}
-    )
-    trained_on = [sets["retain"], sets["forget"]]
-    job = TrainingJob.on_device(
-        network,
-        recipe,
-        torch.cat([part.images for part in trained_on]),
-        torch.cat([part.labels for part in trained_on]),
-        device=device,
-    )
+    sets = [task.read_set(folder / f"{name}.safetensors") for name in ("retain", "forget")]
+    job = task.make_job(split_dir, with_sample_recipe(competition), network, sets, device=device)
     write_tensors(folder / ORIGINAL_MODEL, train_model(job, derive_seed(competition.slug, "sample", 0)))
+
+
+def with_sample_recipe(competition: CompetitionFile) -> CompetitionFile:
+    """Return the competition with the recipe of models that are trained on the sample."""
+    recipe = competition.training
+    changes: dict[str, Any] = {"epochs": min(recipe.epochs, MOST_EPOCHS), "warmup_epochs": 0}
+    if competition.task.kind == "image-classification":
+        changes["schedule"] = "constant"
+    return competition.model_copy(update={"training": recipe.model_copy(update=changes)})
 
 
 def sample_parts(validation: Indices, competition: CompetitionFile) -> dict[str, Indices]:

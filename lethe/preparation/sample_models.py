@@ -8,13 +8,13 @@ import numpy as np
 from lethe.competition.file import CompetitionFile
 from lethe.data.files import read_json
 from lethe.data.seeds import derive_seed
-from lethe.data.stored_sets import StoredSet
-from lethe.evaluation.inference import RunOutputs, SplitEvaluator
-from lethe.evaluation.original_models import read_whole_numbers
+from lethe.evaluation.evaluators import sample_evaluator
+from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs
-from lethe.preparation.public_sample import MOST_EPOCHS
+from lethe.preparation.public_sample import with_sample_recipe
+from lethe.preparation.task_kinds import task_preparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
-from lethe.training.trainer import State, TrainingJob, train_model
+from lethe.training.trainer import State, train_model
 
 MODELS = 8
 MODELS_OF_SMALL_NETWORKS = 32
@@ -30,26 +30,13 @@ class SampleModels:
     states: tuple[State, ...]
 
 
-def sample_evaluator(sample_dir: Path) -> SplitEvaluator:
-    """Return what evaluates models on the sample; its validation set stands in for the hidden test set.
-
-    As on the server, a run's integers are those of the original model.
-    """
-    sets = {name: StoredSet.read(sample_dir / f"{name}.safetensors") for name in ("forget", "retain", "validation")}
-    sets["test"] = sets.pop("validation")
-    whole_numbers = read_whole_numbers(sample_dir / ORIGINAL_MODEL)
-    return SplitEvaluator(read_json(sample_dir / "network.json"), sets, whole_numbers=whole_numbers)
-
-
 def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device: str = "cpu") -> SampleModels:
     """Train models on the sample's retain set, by the recipe that made its original model."""
     network = read_json(sample_dir / "network.json")
-    retain = StoredSet.read(sample_dir / "retain.safetensors")
+    task = task_preparation(competition.task.kind)
+    retain = task.read_set(sample_dir / "retain.safetensors")
     n_bytes = (sample_dir / ORIGINAL_MODEL).stat().st_size
-    recipe = competition.training.model_copy(
-        update={"epochs": min(competition.training.epochs, MOST_EPOCHS), "schedule": "constant", "warmup_epochs": 0}
-    )
-    job = TrainingJob.on_device(network, recipe, retain.images, retain.labels, device=device)
+    job = task.make_job(sample_dir.parent, with_sample_recipe(competition), network, [retain], device=device)
     evaluator = sample_evaluator(sample_dir)
     n_kept = max(1, CHECKPOINT_BYTES // n_bytes)
     outputs: list[RunOutputs] = []

@@ -8,11 +8,12 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
@@ -20,6 +21,9 @@ from lethe.networks.builders import to_inputs
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 
 Style = Literal["dict", "tuple"]
+BATCH_SIZE = 64
+IMAGES = "image-classification"
+TASK_LOADERS = {"causal-lm": ".answer_loaders"}  # of other tasks: the module with their `load_sets`
 FLOAT_CACHE_BYTES = 512 * 2**20  # a set below this is kept as floats, so that a batch is one gather
 
 
@@ -39,9 +43,9 @@ class GuestData:
 
     network: Mapping[str, Any]
     original_state: dict[str, Tensor]
-    retain: "InMemoryDataset"
-    forget: "InMemoryDataset"
-    validation: "InMemoryDataset"
+    retain: Any  # a dataset with `loader(style=, batch_size=)`: InMemoryDataset of images, or another task's
+    forget: Any
+    validation: Any
     class_counts: dict[str, int]
 
 
@@ -87,6 +91,17 @@ class InMemoryDataset(Dataset[Any]):
         view = object.__new__(InMemoryDataset)
         view.__dict__.update(self.__dict__, style=style)
         return view
+
+    def loader(self, *, style: Style = "dict", batch_size: int | None = None) -> DataLoader[Any]:
+        """Return a shuffled loader of these images."""
+        return ShuffledLoader(self.with_style(style), batch_size or BATCH_SIZE)
+
+    @torch.no_grad()
+    def accuracy(self, net: nn.Module) -> float:
+        """Return the share of these images that the network, put into `eval()` mode, classifies correctly."""
+        net.eval()
+        hits = [net(self.inputs(slice(i, i + 256))).argmax(1) for i in range(0, len(self), 256)]
+        return float((torch.cat(hits) == self.stored.labels).float().mean())
 
     def inputs(self, index: Tensor | slice) -> Tensor:
         """Return the network's float32 inputs of the examples at `index`."""
@@ -208,36 +223,48 @@ default_collate_fn_map.update(_COLLATORS)
 def load_data(data_dir: Path) -> GuestData:
     """Read everything that a sandbox sees (network.json and four safetensors files) into memory."""
     network = json.loads((data_dir / "network.json").read_text(encoding="utf-8"))
-    sets = {
-        name: InMemoryDataset(read_image_set(data_dir / f"{name}.safetensors"), network)
-        for name in ("retain", "forget", "validation")
-    }
-    training_labels = torch.cat([sets["retain"].stored.labels, sets["forget"].stored.labels])
-    counts = torch.bincount(training_labels, minlength=int(network["n_classes"])).tolist()
+    files = {name: read_safetensors(data_dir / f"{name}.safetensors") for name in ("retain", "forget", "validation")}
+    task = network.get("task", IMAGES)
+    load_sets = _image_sets if task == IMAGES else import_module(TASK_LOADERS[task], __package__).load_sets
+    sets: dict[str, Any] = load_sets(files, network)
     return GuestData(
         network=network,
         original_state=read_safetensors(data_dir / ORIGINAL_MODEL),
-        class_counts={str(label): count for label, count in enumerate(counts)},
+        class_counts=_class_counts(sets, network) if task == IMAGES else {},
         **sets,
     )
 
 
-def make_loaders(data: GuestData | Path, *, style: Style = "dict", batch_size: int = 64) -> Loaders:
-    """Return shuffled loaders of the three sets.
+def _image_sets(files: Mapping[str, Mapping[str, Tensor]], network: Mapping[str, Any]) -> "dict[str, InMemoryDataset]":
+    return {name: InMemoryDataset(image_set(tensors), network) for name, tensors in files.items()}
 
-    style: "dict" gives image, image_id, age_group (the label), age, person_id; "tuple" gives (inputs, targets).
+
+def _class_counts(sets: "Mapping[str, InMemoryDataset]", network: Mapping[str, Any]) -> dict[str, int]:
+    training_labels = torch.cat([sets["retain"].stored.labels, sets["forget"].stored.labels])
+    counts = torch.bincount(training_labels, minlength=int(network["n_classes"])).tolist()
+    return {str(label): count for label, count in enumerate(counts)}
+
+
+def make_loaders(data: GuestData | Path, *, style: Style = "dict", batch_size: int | None = None) -> Loaders:
+    """Return shuffled loaders of the three sets. batch_size: 64 images, or 16 texts, if it is not given.
+
+    style, of images: "dict" gives image, image_id, age_group (the label), age, person_id; "tuple" gives (inputs,
+    targets). Texts are input_ids, attention_mask, labels.
     """
     if isinstance(data, Path):
         data = load_data(data)
     retain, forget, validation = (
-        ShuffledLoader(dataset.with_style(style), batch_size) for dataset in (data.retain, data.forget, data.validation)
+        dataset.loader(style=style, batch_size=batch_size) for dataset in (data.retain, data.forget, data.validation)
     )
     return Loaders(retain=retain, forget=forget, validation=validation, class_counts=dict(data.class_counts))
 
 
 def read_image_set(path: Path) -> ImageSet:
     """Return the set stored at `path`."""
-    tensors = read_safetensors(path)
+    return image_set(read_safetensors(path))
+
+
+def image_set(tensors: Mapping[str, Tensor]) -> ImageSet:
     return ImageSet(**{name: tensors[name] for name in ("images", "labels", "ids", "persons")})
 
 

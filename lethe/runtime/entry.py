@@ -94,8 +94,7 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     seed_everything(task.seed)  # a seed that the file sets is for what the file draws, not for every run
     data = data_loaders.make_loaders(preloaded.data, style=task.style)
     offered = {
-        "class_weights": ClassWeights.of(data.class_counts),
-        "class_counts": data.class_counts,
+        **_of_classes(data.class_counts),
         "param_names": [name for name, _ in net.named_parameters()],
         "device": torch.device(task.device),
         "seed": task.seed,
@@ -107,6 +106,11 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     model = returned if isinstance(returned, nn.Module) else net
     state = model.state_dict()
     return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]
+
+
+def _of_classes(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the arguments that only tasks with classes have."""
+    return {"class_weights": ClassWeights.of(counts), "class_counts": dict(counts)} if counts else {}
 
 
 def seed_everything(seed: int) -> None:

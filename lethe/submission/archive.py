@@ -38,10 +38,11 @@ class ArchiveLimits:
     path_bytes: int = 1024
 
 
+Opened = tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]
+
+
 @contextmanager
-def checked_archive(
-    file: IO[bytes], *, limits: ArchiveLimits
-) -> Iterator[tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]]:
+def checked_archive(file: IO[bytes], *, limits: ArchiveLimits) -> Iterator[Opened]:
     """Yield a zip archive and its files, without folders and what archivers add. Raises InvalidSubmission."""
     _check_directory_size(file, limits=limits)
     try:

@@ -14,9 +14,12 @@ from typing import TypeVar
 
 from lethe.submission.blanked_lines import without_statements
 from lethe.submission.left_out import LeftOut
-from lethe.submission.notebook_statements import Import, Statements, read_statements
-from lethe.submission.own_loop import QUIET_LIBRARIES, Reason, imported_libraries
+from lethe.submission.notebook_statements import Import, Statement, Statements, read_statements
+from lethe.submission.own_loop import QUIET_LIBRARIES, SAVE, Reason, flagged_definitions, imported_libraries
 from lethe.submission.own_statements import own_statements
+from lethe.submission.possible_changes import PossibleChanges
+from lethe.submission.statement_changes import ANYTHING
+from lethe.submission.statement_reads import Definition
 
 PASSES = 5  # each keeps more than the one before; a notebook settles after two or three
 MOST_STEPS = 500_000  # from functions that change a value to the statements that call them
@@ -76,7 +79,7 @@ class _Slicing:
         self._statements, self._function = statements, function
         self._own = own_statements(statements, function)
         runs = [number for number, reason in self._own.items() if reason is Reason.RUNS]
-        self._called_at = max(runs, default=len(statements.all))
+        self._called_at = self._find_loop(runs)
         self._users = _users(statements.later)
         numbered = list(enumerate(statements.all))
         self._binders = _users({number: found.binds for number, found in numbered})
@@ -85,10 +88,22 @@ class _Slicing:
         )
         self._changed_in = _users(statements.changed_inside)
         self._mentions = _users({number: found.reads for number, found in numbered})
+        self._of_the_loop = self._following(runs)
+        self._possible = possible = PossibleChanges(statements, self._of_the_loop)
+        self._carriers = _users(possible.later)
+        self._may_change = _users(
+            {
+                number: frozenset(map(possible.groups.of, possible.names(found)))
+                for number, found in numbered
+                if number not in self._of_the_loop and not isinstance(found.node, Definition | Import)
+            }
+        )
+        self._may_change_in = _users(possible.changed_inside)
+        self._function_reads_files = possible.reads_files(function)
 
     def left_out(self) -> dict[int, str]:
         """Return the places of what is left out, and why."""
-        kept: set[int] = set()
+        kept = self._noticed(self._dropped(set()))
         dropped = self._dropped(kept)
         for _ in range(PASSES):
             if not (more := self._needed(dropped)):
@@ -97,7 +112,47 @@ class _Slicing:
             dropped = {n: why for n, why in self._dropped(kept).items() if n in dropped and n not in more}
         else:
             dropped = {n: why for n, why in dropped.items() if n not in self._needed(dropped)}
+        later = range(self._called_at + 1, len(self._statements.all))
+        dropped |= {number: Reason.AFTER.value for number in later if number not in dropped}
         return dropped | self._unused_imports(dropped)
+
+    def _find_loop(self, runs: Sequence[int]) -> int:
+        """Return the place of the last statement that runs the function and saves models, or the notebook's end.
+
+        What the function sees is what its globals are there: without such a statement, what they are at the end.
+        """
+        end = len(self._statements.all)
+        savers = [n for n in runs if self._saves(self._statements.all[n])]
+        bound = [n for n, found in enumerate(self._statements.all) if self._function in found.binds]
+        return savers[-1] if savers and all(n < savers[-1] for n in bound) else end
+
+    def _saves(self, statement: Statement) -> bool:
+        if SAVE in statement.calls.names:
+            return True
+        called = flagged_definitions(self._statements.later, dict.fromkeys(self._statements.savers, Reason.SAVES))
+        return any(name in called for name in statement.reads)
+
+    def _following(self, runs: Sequence[int]) -> frozenset[int]:
+        """Return the loop, and what uses values of it: what is left out there is not looked at in doubt."""
+        found, missing = set(runs), set[str]()
+        for number, statement in enumerate(self._statements.all):
+            if number in found or (statement.reads & missing and not isinstance(statement.node, Definition | Import)):
+                found.add(number)
+                missing |= statement.binds | (statement.changes - self._statements.modules)
+        return frozenset(found)
+
+    def _noticed(self, dropped: Mapping[int, str]) -> set[int]:
+        """Return what changes more than the notebook's names: settings of libraries, files that the function reads."""
+        candidates = [n for n in dropped if n < self._called_at and n not in self._of_the_loop]
+        return {
+            number
+            for number in candidates
+            if self._own.get(number) in (None, Reason.READS, Reason.LOADS)
+            and (
+                self._possible.sets_more_than_names(self._statements.all[number])
+                or (self._function_reads_files and self._possible.writes_files(self._statements.all[number]))
+            )
+        }
 
     def _dropped(self, kept: set[int]) -> dict[int, str]:
         """Return the competition's own statements and those that use what they make, but for those to keep."""
@@ -133,6 +188,7 @@ class _Slicing:
         A name is needed as it is before some place; places go down, so each name is looked at once.
         """
         waiting: list[tuple[int, str]] = [(-self._called_at - 1, self._function)]
+        later = self._possible.later
         for number, statement in enumerate(self._statements.all):
             if number not in dropped and not isinstance(statement.node, Import):
                 waiting += ((-number, name) for name in statement.reads)
@@ -143,7 +199,7 @@ class _Slicing:
             if name in seen:
                 continue
             seen.add(name)
-            for reader in self._statements.later.get(name, ()):
+            for reader in later.get(name, ()):
                 heappush(waiting, (place, reader))
             for number in self._makers(name, budget):
                 if number < -place and number in dropped and number not in needed:
@@ -154,17 +210,31 @@ class _Slicing:
         return needed
 
     def _makers(self, name: str, budget: list[int]) -> Iterator[int]:
-        """Yield the places of what binds or changes a name, by itself or through the functions that it calls."""
+        """Yield the places of what binds or changes a name, by itself or through the functions that it calls.
+
+        In doubt what merely follows from the competition's data counts as well; the loop only if it is certain.
+        """
         yield from self._binders.get(name, ())
-        yield from self._changes.get(self._statements.groups.of(name), ())
-        waiting = list(self._changed_in.get(name, ()))
+        for changed in (self._statements.groups.of(name), ANYTHING):
+            yield from self._changes.get(changed, ())
+        for changed in (self._possible.groups.of(name), ANYTHING):
+            yield from self._may_change.get(changed, ())
+        yield from self._callers(name, self._changed_in, self._users, budget)
+        inside = self._callers(name, self._may_change_in, self._carriers, budget)
+        yield from (number for number in inside if number not in self._of_the_loop)
+
+    def _callers(
+        self, name: str, changed_in: Mapping[str, list[str]], users: Mapping[str, list[str]], budget: list[int]
+    ) -> Iterator[int]:
+        """Yield the places of statements that mention what changes a name when it is called."""
+        waiting = [*changed_in.get(name, ()), *changed_in.get(ANYTHING, ())]
         seen = {self._function}
         while waiting and budget[0] > 0:
             user = waiting.pop()
             budget[0] -= 1
             if user not in seen:
                 seen.add(user)
-                waiting += self._users.get(user, ())
+                waiting += users.get(user, ())
                 yield from self._mentions.get(user, ())
 
     def _check_not_the_loop(self, number: int, name: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lethe.submission.name_groups import NameGroups
-from lethe.submission.own_loop import Calls, find_calls
+from lethe.submission.own_loop import SAVE, Calls, find_calls
 from lethe.submission.parsing import parse_python
 from lethe.submission.statement_changes import aliases, changed_parameters, changed_roots, executed_nodes
 from lethe.submission.statement_reads import (
@@ -48,7 +48,8 @@ class Statements:
     """All statements, with what holds for the whole notebook.
 
     definitions: the functions and classes by name, all of one name. later: what their bodies read. changed_inside: the
-    globals that they set or change. groups: names that may be one object. modules: names of imports.
+    globals that they set or change. groups: names that may be one object. modules: names of imports. savers: the
+    definitions that write models.
     """
 
     all: tuple[Statement, ...]
@@ -57,6 +58,7 @@ class Statements:
     changed_inside: dict[str, frozenset[str]]
     groups: NameGroups
     modules: frozenset[str]
+    savers: frozenset[str]
 
 
 def split_statements(cells: Sequence[str]) -> list[Statement]:
@@ -74,7 +76,7 @@ def read_statements(cells: Sequence[str], function: str) -> Statements:
             definitions[node.name].append(node)
     modules = frozenset(name for _cell, node in nodes if isinstance(node, Import) for name in names_bound(node))
     changers = {
-        name: _union(changed_parameters(node) for node in found if isinstance(node, Function))
+        name: _union(changed_parameters(node, modules) for node in found if isinstance(node, Function))
         for name, found in definitions.items()
         if name != function
     }
@@ -88,6 +90,9 @@ def read_statements(cells: Sequence[str], function: str) -> Statements:
         },
         groups=NameGroups(_without(group, modules) for _cell, node in nodes for group in aliases(node)),
         modules=modules,
+        savers=frozenset(
+            name for name, found in definitions.items() for node in found if SAVE in find_calls(ast.walk(node)).names
+        ),
     )
 
 

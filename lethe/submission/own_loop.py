@@ -23,6 +23,7 @@ class Reason(StrEnum):
     GUARDS = "gives up where there is no GPU"
     UNUSED = "imports what nothing else that is kept uses"
     FOLLOWS = "uses {names}, which is left out"
+    AFTER = "comes after the loop, whose models it cannot change"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Calls:
     commands: tuple[str, ...]
 
 
+SAVE = "torch.save"
 NETWORK_CALLS = frozenset(
     """
     gdown.download requests.get requests.post urllib.request.urlopen urllib.request.urlretrieve urlopen
@@ -103,7 +105,7 @@ def saves_in_a_loop(nodes: Iterable[ast.AST]) -> bool:
     found = list(nodes)
     if not any(isinstance(node, ast.For | ast.While) for node in found):
         return False
-    return any(isinstance(node, ast.Call) and dotted(node.func) == "torch.save" for node in found)
+    return any(isinstance(node, ast.Call) and dotted(node.func) == SAVE for node in found)
 
 
 def is_gpu_guard(node: ast.stmt) -> bool:

@@ -1,13 +1,17 @@
 """Which values a statement changes without binding their names: `x[i] = y`, `x.data.fill_(0)`, `setattr(x, ...)`."""
 
 import ast
+import builtins
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from lethe.submission.statement_reads import Function, own_nodes
 
 ARGUMENT_CHANGERS = frozenset(
-    {"setattr", "delattr", "exec", "shuffle", "put", "copyto", "place", "putmask", "heappush", "heapify", "insort"}
+    {"setattr", "delattr", "shuffle", "put", "copyto", "place", "putmask", "heappush", "heapify", "insort"}
 )
+BUILTINS = frozenset(dir(builtins))
+ANYTHING = "*"  # stands for every name: what exec and globals() may change
+NAMESPACES = frozenset({"globals", "locals", "vars"})
 # Methods that leave their object as it is. Any other may change it.
 READERS = frozenset(
     """
@@ -62,14 +66,18 @@ def executed_nodes(node: ast.stmt) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(found)
 
 
-def changed_parameters(function: Function) -> frozenset[str | int]:
-    """Return the parameters, by name and position, that a function changes or hands to who may change them."""
+def changed_parameters(function: Function, modules: Collection[str]) -> frozenset[str | int]:
+    """Return the parameters, by name and position, that a function changes or hands to who may change them.
+
+    modules: names of imports: what is handed to one is not changed.
+    """
     nodes = list(own_nodes(function))
     changed = set(changed_roots(nodes, {}, ()))
     handed = {
         argument.id
         for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id not in modules and node.func.id not in BUILTINS
         for argument in node.args
         if isinstance(argument, ast.Name)
     }
@@ -103,6 +111,8 @@ def _same(target: ast.expr, value: ast.expr) -> Iterator[list[str]]:
 def _changed_by_call(node: ast.Call, changers: Mapping[str, frozenset[str | int]]) -> Iterator[str]:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if isinstance(function, ast.Name) and name == "exec":
+        yield ANYTHING
     if isinstance(function, ast.Attribute) and name not in READERS:
         yield from _root(function.value)
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -131,6 +141,11 @@ def _root(node: ast.expr) -> Iterator[str]:
             break
     if isinstance(node, ast.Name):
         yield node.id
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in NAMESPACES:
+        if node.args:
+            yield from _root(node.args[0])
+        else:
+            yield ANYTHING
 
 
 def _targets(target: ast.expr) -> Iterator[str]:

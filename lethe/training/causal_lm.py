@@ -56,25 +56,44 @@ def fine_tune(
     on_epoch: OnEpoch | None = None,
 ) -> None:
     """Train the network in place, on the device where it is. on_epoch: called with the number of epochs done."""
-    device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(
-        trained, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, betas=(0.9, 0.95), fused=True
-    )
-    n_steps, step = recipe.epochs * -(-len(answers) // recipe.batch_size), 0
-    network.train()
+    optimizer = make_optimizer(network, recipe)
     for epoch in range(recipe.epochs):
-        for batch in epoch_batches(answers, recipe, generator, padding_id=padding_id):
-            optimizer.param_groups[0]["lr"] = recipe.learning_rate_at(step, n_steps)
-            loss = batch_loss(network, {name: tensor.to(device) for name, tensor in batch.items()}, recipe)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(trained, recipe.gradient_norm)
-            optimizer.step()
-            step += 1
+        run_epoch(network, answers, recipe, optimizer, generator, epoch=epoch, padding_id=padding_id)
         if on_epoch:
             on_epoch(epoch + 1)
+
+
+def make_optimizer(network: nn.Module, recipe: FineTuning) -> torch.optim.Optimizer:
+    """Return the optimiser of the network's parameters that are trained."""
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(
+        trained, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, betas=(0.9, 0.95), fused=True
+    )
+
+
+def run_epoch(
+    network: nn.Module,
+    answers: Sequence[TokenizedAnswer],
+    recipe: FineTuning,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    *,
+    epoch: int,
+    padding_id: int,
+) -> None:
+    """Train the network over every answer once. epoch: counted from 0, for the learning rate."""
+    device = next(network.parameters()).device
+    steps_per_epoch = -(-len(answers) // recipe.batch_size)
+    network.train()
+    batches = epoch_batches(answers, recipe, generator, padding_id=padding_id)
+    for step, batch in enumerate(batches, start=epoch * steps_per_epoch):
+        optimizer.param_groups[0]["lr"] = recipe.learning_rate_at(step, recipe.epochs * steps_per_epoch)
+        loss = batch_loss(network, {name: tensor.to(device) for name, tensor in batch.items()}, recipe)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], recipe.gradient_norm)
+        optimizer.step()
 
 
 def epoch_batches(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_tensors_and_metadata, write_tensors
-from lethe.training.trainer import ModelTraining, State
+from lethe.training.trainer import EpochTraining, State
 
 EVERY_S = 20.0
 
@@ -30,13 +30,13 @@ class TrainingCheckpoints:
         """Return the model if an earlier process finished it."""
         return self._read(self._model_path(index))
 
-    def resume(self, training: ModelTraining, index: int) -> None:
+    def resume(self, training: EpochTraining, index: int) -> None:
         """Bring a training that has just started to the last epoch kept."""
         kept = self._read(self._epoch_path(index))
         if kept is not None:
             training.restore(kept)
 
-    def after_epoch(self, training: ModelTraining, index: int) -> None:
+    def after_epoch(self, training: EpochTraining, index: int) -> None:
         """Keep the training if enough time has passed."""
         if time.monotonic() - self._saved_at < self.every_s:
             return

@@ -21,11 +21,11 @@ def training_accuracy(job: TrainingJob, state: State, *, batch_size: int = 512) 
     return right / len(job.labels)
 
 
-def check_learned(competition: CompetitionFile, model: str, accuracy: float, *, n_classes: int) -> None:
-    """Raise UntrainedModel where `accuracy` on the training images is below the gate."""
-    gate = competition.training.min_train_accuracy or min(1.0, 2 / n_classes)
+def check_learned(competition: CompetitionFile, model: str, accuracy: float, *, chance: float) -> None:
+    """Raise UntrainedModel where `accuracy` on the training images is below the gate. chance: of guessing."""
+    gate = competition.training.min_train_accuracy or min(1.0, 2 * chance)
     if not accuracy >= gate:
         raise UntrainedModel(
             f"{model} reaches an accuracy of {accuracy:.3f} on its own training images; at least {gate:.3f} is "
-            f"required (training.min_train_accuracy; guessing gives {1 / n_classes:.3f}): change [training]"
+            f"required (training.min_train_accuracy; guessing gives {chance:.3f}): change [training]"
         )

@@ -6,7 +6,7 @@ Model i is a function of (job, its seed) alone: initial weights, order of the im
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,22 @@ from lethe.training.recipe import (
 State = dict[str, Tensor]
 OnEpoch = Callable[[int], None]  # called with the number of model-epochs just finished
 OnNote = Callable[[str], None]  # called with what an organiser should know of how models are trained
+
+
+class Job(Protocol):
+    """What models are trained on, of any kind of task."""
+
+    @property
+    def network(self) -> Mapping[str, Any]: ...
+
+    @property
+    def recipe(self) -> Training: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def start(self, seed: int) -> "EpochTraining":
+        """Return the training of one model from its first step."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,10 @@ class TrainingJob:
     def device(self) -> torch.device:
         return self.labels.device
 
+    def start(self, seed: int) -> "ModelTraining":
+        """Return the training of one model from its first step."""
+        return ModelTraining.start(self, seed)
+
     @property
     def n_classes(self) -> int:
         return int(self.network["n_classes"])
@@ -94,9 +114,9 @@ def untrained(network: Mapping[str, Any], seed: int) -> nn.Module:
         return build(network)
 
 
-def train_model(job: TrainingJob, seed: int, *, on_epoch: OnEpoch | None = None) -> State:
+def train_model(job: Job, seed: int, *, on_epoch: OnEpoch | None = None) -> State:
     """Return the state_dict of one trained model."""
-    training = ModelTraining.start(job, seed)
+    training = job.start(seed)
     while training.epoch < job.recipe.epochs:
         training.run_epoch()
         if on_epoch:
@@ -108,28 +128,62 @@ def stack_states(states: Sequence[State]) -> State:
     return {name: torch.stack([state[name].cpu() for state in states]) for name in states[0]}
 
 
-class ModelTraining:
-    """One model in training, stopped between epochs."""
+class EpochTraining:
+    """One model in training, stopped between epochs, whatever it learns."""
 
-    def __init__(self, job: TrainingJob, seed: int, net: nn.Module) -> None:
-        self.job = job
+    def __init__(self, job: Job, seed: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.job: Any = job
         self.seed = seed
-        self.net = net.to(job.device)
-        self.channels_last = any(isinstance(module, nn.Conv2d) for module in net.modules())
-        if self.channels_last:
-            self.net = self.net.to(memory_format=torch.channels_last)
-        self.optimizer = make_optimizer(job.recipe, self.net.parameters())
+        self.net = net
+        self.optimizer = optimizer
         self.generator = torch_generator(seed)
-        self.weights = class_weights(job.recipe, job.labels, job.n_classes)
         self.epoch = 0
 
-    @classmethod
-    def start(cls, job: TrainingJob, seed: int) -> "ModelTraining":
-        return cls(job, seed, untrained(job.network, seed))
+    def run_epoch(self) -> None:
+        """Train over every example once, in the order that the seed gives for this epoch."""
+        raise NotImplementedError
 
     def state(self) -> State:
         """Return a copy of the model's state_dict."""
         return {name: value.detach().clone() for name, value in self.net.state_dict().items()}
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Return everything that decides how training goes on, as tensors."""
+        kept = {f"net/{name}": value for name, value in self.net.state_dict().items()}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            kept.update({f"optimizer/{number}/{name}": value for name, value in values.items() if value is not None})
+        return kept | {"generator": self.generator.get_state(), "epoch": torch.tensor(self.epoch)}
+
+    def restore(self, kept: dict[str, Tensor]) -> None:
+        """Go back to a snapshot of the same model."""
+        prefix = "net/"
+        self.net.load_state_dict({n.removeprefix(prefix): v for n, v in kept.items() if n.startswith(prefix)})
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in kept.items():
+            if name.startswith("optimizer/"):
+                _, number, field = name.split("/")
+                state.setdefault(int(number), {})[field] = _laid_out_as(parameters[int(number)], value)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.generator.set_state(kept["generator"].clone())
+        self.epoch = int(kept["epoch"])
+
+
+class ModelTraining(EpochTraining):
+    """One image classifier in training."""
+
+    def __init__(self, job: TrainingJob, seed: int, net: nn.Module) -> None:
+        net = net.to(job.device)
+        self.channels_last = any(isinstance(module, nn.Conv2d) for module in net.modules())
+        if self.channels_last:
+            net = net.to(memory_format=torch.channels_last)
+        super().__init__(job, seed, net, make_optimizer(job.recipe, net.parameters()))
+        self.weights = class_weights(job.recipe, job.labels, job.n_classes)
+
+    @classmethod
+    def start(cls, job: TrainingJob, seed: int) -> "ModelTraining":
+        return cls(job, seed, untrained(job.network, seed))
 
     def run_epoch(self) -> None:
         """Train over every image once, in the order that the seed gives for this epoch."""
@@ -167,28 +221,6 @@ class ModelTraining:
                 logits.float(), labels, weight=self.weights, label_smoothing=recipe.label_smoothing
             )
             loss.backward()  # type: ignore[no-untyped-call]
-
-    def snapshot(self) -> dict[str, Tensor]:
-        """Return everything that decides how training goes on, as tensors."""
-        kept = {f"net/{name}": value for name, value in self.net.state_dict().items()}
-        for number, values in self.optimizer.state_dict()["state"].items():
-            kept.update({f"optimizer/{number}/{name}": value for name, value in values.items() if value is not None})
-        return kept | {"generator": self.generator.get_state(), "epoch": torch.tensor(self.epoch)}
-
-    def restore(self, kept: dict[str, Tensor]) -> None:
-        """Go back to a snapshot of the same model."""
-        prefix = "net/"
-        self.net.load_state_dict({n.removeprefix(prefix): v for n, v in kept.items() if n.startswith(prefix)})
-        parameters = list(self.net.parameters())
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in kept.items():
-            if name.startswith("optimizer/"):
-                _, number, field = name.split("/")
-                state.setdefault(int(number), {})[field] = _laid_out_as(parameters[int(number)], value)
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        self.generator.set_state(kept["generator"].clone())
-        self.epoch = int(kept["epoch"])
 
 
 def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:

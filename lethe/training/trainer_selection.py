@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.cuda_graph_training import can_graph, train_graphed
 from lethe.training.stacked_training import can_stack, train_stacked
-from lethe.training.trainer import ModelTraining, OnEpoch, OnNote, State, TrainingJob, stack_states
+from lethe.training.trainer import Job, OnEpoch, OnNote, State, TrainingJob, stack_states
 
 
 def train_models(
@@ -29,7 +29,7 @@ def train_models(
 
 
 def train_in_turn(
-    job: TrainingJob,
+    job: Job,
     seeds: Mapping[int, int],
     *,
     checkpoints: TrainingCheckpoints | None = None,
@@ -42,7 +42,7 @@ def train_in_turn(
 
 
 def train_or_resume(
-    job: TrainingJob,
+    job: Job,
     index: int,
     seed: int,
     *,
@@ -54,7 +54,7 @@ def train_or_resume(
     if kept is not None:
         _tell(on_epoch, job.recipe.epochs)
         return kept
-    training = ModelTraining.start(job, seed)
+    training = job.start(seed)
     if checkpoints:
         checkpoints.resume(training, index)
         _tell(on_epoch, training.epoch)

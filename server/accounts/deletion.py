@@ -11,6 +11,7 @@ from server.accounts import repository
 from server.accounts.reauthentication import confirm
 from server.accounts.service import DELETED, name_key
 from server.admin import audit
+from server.datasets import service as datasets
 from server.db import new_id, now
 from server.models.account import Account, Role
 from server.models.competition import Team
@@ -26,6 +27,7 @@ def delete(session: Session, account: Account, *, password: str) -> None:
     for team in repository.get_teams(session, account.id):
         _remove_from_team(session, team_repository.locked(session, team.id), account)
     repository.forget(session, account)
+    datasets.delete_unused(session, before=now(), account=account)
     account.name = account.name_key = f"{DELETED}{account.id}"
     account.email, account.password_hash, account.role = None, NO_HASH, Role.PARTICIPANT.value
     account.disabled_at = account.deleted_at = now()

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from server.accounts.look_alikes import get_shape, shape_of
 from server.conditional_update import changes_one_row
 from server.models.account import Account, ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
@@ -20,6 +21,11 @@ def account(session: Session, account_id: str) -> Account | None:
 
 def account_by_name_key(session: Session, name_key: str) -> Account | None:
     return session.scalar(select(Account).where(Account.name_key == name_key))
+
+
+def account_that_looks_like(session: Session, name_key: str) -> Account | None:
+    """Return an account whose name is told from this one by look-alikes only, if at all."""
+    return session.scalar(select(Account).where(shape_of(Account.name_key) == get_shape(name_key)).limit(1))
 
 
 def names(session: Session, account_ids: Sequence[str]) -> dict[str, str]:

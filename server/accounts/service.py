@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, RateLimited, Violation
 from server.accounts import rate_limit, repository
-from server.accounts.look_alikes import look_alike_key
+from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.reauthentication import confirm
 from server.admin import audit
@@ -16,7 +16,7 @@ from server.db import now
 from server.models.account import Account, Role
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
-EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+")
+EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}@[^@\s\x00-\x1f\x7f-\x9f]+\.[^@\s\x00-\x1f\x7f-\x9f]+")
 RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root"})
 DELETED = "deleted-"  # begins the name that a deleted account leaves behind
 TAKEN = "The name is taken; choose another"
@@ -34,7 +34,7 @@ def register(
     address = _checked_email(email)
     password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
     key = name_key(name)
-    if repository.account_by_name_key(session, key):
+    if repository.account_that_looks_like(session, key):
         raise Conflict(TAKEN)
     account = Account(name=name, name_key=key, email=address, password_hash=password_hash, role=role.value)
     try:
@@ -145,7 +145,8 @@ def _check_name(name: str, *, reserved_allowed: bool) -> None:
         allowed = "needs 3 to 40 of the characters a-z A-Z 0-9 . _ -, the first and last a letter or digit"
         raise InvalidInput(f"The name {allowed}", violations=(Violation("name", allowed, name[:60]),))
     key = name_key(name)
-    if key.startswith(DELETED) or (key in RESERVED_NAMES and not reserved_allowed):
+    is_reserved = get_shape(key) in {get_shape(reserved) for reserved in RESERVED_NAMES}
+    if key.startswith(DELETED) or (is_reserved and not reserved_allowed):
         raise InvalidInput("The name is reserved", violations=(Violation("name", "is reserved", name),))
 
 

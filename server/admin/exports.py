@@ -31,6 +31,7 @@ class Table(StrEnum):
     PRIVATE_LEADERBOARD = "private-leaderboard"
     SUBMISSIONS = "submissions"
     EVALUATIONS = "evaluations"
+    METRICS = "metrics"
     AUDIT = "audit"
 
 
@@ -60,6 +61,7 @@ def export_rows(session: Session, competition: Competition, table: Table) -> Row
         Table.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
         Table.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
         Table.EVALUATIONS: lambda: repository.evaluations(session, competition.id),
+        Table.METRICS: lambda: repository.metrics(session, competition.id),
         Table.AUDIT: lambda: repository.audit_events(session, competition.id),
     }
     return tables[table]()

@@ -10,6 +10,7 @@ from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
+from server.models.metric_result import MetricResult
 from server.models.submission import Submission
 
 CHUNK = 500
@@ -73,6 +74,31 @@ def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any
         .outerjoin(private, private.evaluation_id == Evaluation.id)
         .where(Submission.competition_id == competition_id)
         .order_by(Evaluation.created_at, Evaluation.id)
+    )
+    return _rows(session, statement)
+
+
+def metrics(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every metric of every evaluation, beside the same metric of exact retraining and of the original model."""
+    columns = (
+        "metric_id", "parameters", "metric_version", "value", "interval_low", "interval_high", "standard_deviation",
+        "oracle", "original", "not_computed", "notes", "requested_at", "computed_at",
+    )  # fmt: skip
+    statement = (
+        select(
+            MetricResult.evaluation_id,
+            Evaluation.submission_id,
+            Team.name.label("team"),
+            Split.visibility.label("split"),
+            Evaluation.is_current,
+            *(getattr(MetricResult, name) for name in columns),
+        )
+        .join(Evaluation, Evaluation.id == MetricResult.evaluation_id)
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .join(Team, Team.id == Submission.team_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(Submission.competition_id == competition_id)
+        .order_by(MetricResult.id)
     )
     return _rows(session, statement)
 

@@ -147,7 +147,7 @@ def _keys(session: Session, storage: Storage, competition: Competition) -> Itera
         if storage.exists(content_key(sha256)):  # what was cancelled before it ran may be collected
             yield content_key(sha256)
     results = select(Shard.result_key).where(Shard.competition_id == competition.id, Shard.result_key.is_not(None))
-    for key in session.scalars(results.order_by(Shard.id)):
+    for key in dict.fromkeys(session.scalars(results.order_by(Shard.id))):  # outputs scored again have one file
         yield str(key)
     for visibility in Visibility:
         yield from sorted(storage.keys(split_key(competition.slug, visibility.value)))

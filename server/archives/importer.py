@@ -23,7 +23,7 @@ from lethe.errors import Conflict, InvalidInput, Violation
 from server.accounts.service import name_key
 from server.admin import audit
 from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS, schema_head
-from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
+from server.archives.tables import ADDED_LATER, CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
 from server.competitions import repository as competitions
 from server.db import Database, now
 from server.models.account import Account
@@ -115,7 +115,13 @@ class _Checked:
             raise _invalid(f"is damaged: {name} is not what the manifest says")
 
     def rows(self, part: Part) -> Iterator[Row]:
-        with self._zip.open(f"{ROWS}{part.name}.jsonl") as entry:
+        """Yield the rows of a table. Raises InvalidInput if the archive should hold it and does not."""
+        name = f"{ROWS}{part.name}.jsonl"
+        if name not in self._entries:
+            if part.name in ADDED_LATER:
+                return
+            raise _invalid(f"is incomplete: it has no {name}")
+        with self._zip.open(name) as entry:
             for line in entry:
                 yield json.loads(line)
 

@@ -19,12 +19,14 @@ from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
 from server.models.leak_budget import Disclosure
+from server.models.metric_result import MetricResult
 from server.models.rejudging import Announcement, Rejudging
 from server.models.submission import Submission
 
 Row = dict[str, Any]
 OF_ACCOUNTS = ("id", "name", "created_at")
 CHUNK = 500
+ADDED_LATER = ("metric_results",)  # tables that archives written before them do not hold
 RENAMED = {  # columns of archives that were written before revision 0014
     ("shards", "strikes"): "failed_attempts",
     ("disclosures", "told_at"): "disclosed_at",
@@ -84,6 +86,7 @@ OWN_PARTS = (
     _by_evaluation(RunLog),
     _by_evaluation(PublicScore),
     _by_evaluation(PrivateScore),
+    _by_evaluation(MetricResult),
     _by_evaluation(Disclosure),
     _by_competition(Announcement),
     _by_competition(AuditEvent),

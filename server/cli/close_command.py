@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from lethe.cli.terminal import Terminal
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault
 from server.cli.seed_accounts import organiser_credentials
 from server.config import Settings, get_settings
 from server.embedded.instance import is_running, running, url_of_running
 
-console = Console()
+console = Terminal()
 RESCORING = "closed"
 COMPUTED = ("provisional", "final", "archived")
 

@@ -4,9 +4,10 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console = Console()
+from lethe.cli.terminal import Terminal
+
+console = Terminal()
 
 
 def register_commands(app: typer.Typer) -> None:

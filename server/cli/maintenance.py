@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-console = Console()
+from lethe.cli.terminal import Terminal
+
+console = Terminal()
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -33,7 +34,7 @@ def gc(
     try:
         found = storage_gc.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
         with database.write() if delete else database.read() as session:  # a read is never committed
-            expired = retention.expire(session, at=clock(session), keep_logs_days=settings.keep_logs_days)
+            expired = retention.expire(session, settings, at=clock(session))
     finally:
         database.dispose()
     table = Table("file", "bytes", "why", box=None)
@@ -44,7 +45,8 @@ def gc(
     total = sum(one.file.size for one in found)
     console.print(f"{len(found)} files, {total:,} bytes, that nothing refers to{': removed' if delete else ''}.")
     ended = f"{expired.web_sessions} ended log-ins, {expired.api_tokens} tokens, {expired.links} links and invitations"
-    rows = f"{expired.run_logs} logs of runs, {ended}, {expired.messages} messages sent or given up"
+    others = f"{expired.messages} messages sent or given up, {expired.datasets} datasets that no competition used"
+    rows = f"{expired.run_logs} logs of runs, {ended}, {others}"
     console.print(f"Rows {'removed' if delete else 'past their time'}: {rows}.")
     if not delete:
         console.print("Nothing was removed; `lethe gc --delete` removes what there is.")

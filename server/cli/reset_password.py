@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console = Console()
+from lethe.cli.terminal import Terminal
+
+console = Terminal()
 
 
 def register_commands(app: typer.Typer) -> None:

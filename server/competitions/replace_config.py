@@ -8,6 +8,7 @@ from server.admin import audit
 from server.competitions import lifecycle, repository, stalled_preparations
 from server.competitions.read_file import read_file
 from server.competitions.service import check_trust
+from server.datasets import service as datasets
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 
@@ -39,6 +40,7 @@ def rewrite(session: Session, competition: Competition, text: str, *, actor: Acc
     if not may_rewrite(competition, splits):
         raise Conflict(f"{competition.slug} is {competition.state}; its file can no longer be replaced")
     file = check(competition, text, actor=actor)
+    datasets.check_usable(session, file, actor=actor)
     if competition.state == CompetitionState.PREPARING:
         lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason="the file was replaced")
     competition.title, competition.summary = file.title, file.summary

@@ -13,6 +13,7 @@ from server.admin import audit
 from server.competitions import lifecycle, repository, stalled_preparations
 from server.competitions.read_file import read_file
 from server.competitions.stored_file import stored_file
+from server.datasets import service as datasets
 from server.datetime_format import in_words
 from server.db import clock, now
 from server.models.account import Account, Role
@@ -64,6 +65,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
         raise NotAllowed(f"{organiser.name} is a {organiser.role}; only organisers create competitions")
     file = read_file(text, source=source)
     check_trust(file, organiser)
+    datasets.check_usable(session, file, actor=organiser)
     if file.slug.startswith("deleted-"):
         raise InvalidCompetitionFile("slug is reserved", violations=(Violation("slug", "is reserved", file.slug),))
     competition = Competition(
@@ -111,6 +113,7 @@ def prepare(
     author = session.get(Account, competition.created_by)
     if actor is not None and author is not None and author.role != Role.ADMINISTRATOR:
         check_trust(stored_file(competition), actor)  # a file that was taken by rules that were wider
+    datasets.find_for_competition(session, stored_file(competition))
     if competition.state == CompetitionState.DRAFT:
         lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
     elif lifecycle.is_revealed(competition):

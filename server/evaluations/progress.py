@@ -7,6 +7,8 @@ and what happened to a shard of them only when its minute is over; organisers se
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from server.evaluations.step_clock import elapsed_at_step
+
 STEPS = 32  # in which a team sees the runs being done, at most
 MINUTE = timedelta(minutes=1)
 
@@ -35,9 +37,10 @@ class Progress:
     attempts: tuple[AttemptEntry, ...]
 
 
-def shown_to_team(progress: Progress, *, is_over: bool, at: datetime) -> Progress:
+def shown_to_team(progress: Progress, *, is_over: bool, at: datetime, key: str = "") -> Progress:
     """Return what the team sees of it at a moment. is_over: nothing of it runs any more, so nothing is held back.
 
+    key: names the evaluation, so that its time left is counted down between two steps.
     The smoke run is on the public sample and stays as it is.
     """
     total = progress.runs_total
@@ -49,7 +52,7 @@ def shown_to_team(progress: Progress, *, is_over: bool, at: datetime) -> Progres
         progress,
         runs_done=done,
         elapsed_s=None if progress.elapsed_s is None else float(int(progress.elapsed_s)),
-        remaining_s=None if progress.remaining_s is None else remaining_s(progress.elapsed_s, done, total),
+        remaining_s=None if progress.remaining_s is None else _counted_down(progress.elapsed_s, done, total, key=key),
         attempts=tuple(sorted(shown, key=lambda entry: (to_minute(entry.started_at), entry.first_run, entry.attempt))),
     )
 
@@ -57,6 +60,14 @@ def shown_to_team(progress: Progress, *, is_over: bool, at: datetime) -> Progres
 def remaining_s(elapsed_s: float | None, done: int, total: int) -> float | None:
     """Return how long the runs that are left may take, if they go on as those before."""
     return elapsed_s / done * (total - done) if elapsed_s and done else None
+
+
+def _counted_down(elapsed_s: float | None, done: int, total: int, *, key: str) -> float | None:
+    if not elapsed_s or not done:
+        return None
+    at_step_s = elapsed_at_step(key, done=done, elapsed_s=elapsed_s) if key else elapsed_s
+    left_s = remaining_s(at_step_s, done, total) or 0.0
+    return max(0.0, left_s - (elapsed_s - at_step_s))
 
 
 def to_minute(moment: datetime) -> datetime:

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Select,
     String,
     bindparam,
+    exists,
     func,
     literal_column,
     select,
@@ -27,7 +28,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import moment
 from server.models.competition import Competition, Split, SplitState, Team
-from server.models.evaluation import Shard, ShardState
+from server.models.evaluation import Shard, ShardKind, ShardState
 from server.queue import MOST_WAKE_UPS, RoutingKey
 
 
@@ -61,6 +62,13 @@ def _take(on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None) -
         )
         .returning(Shard)
     )
+
+
+def has_open_smoke_run(session: Session, split_id: str, team_id: str) -> bool:
+    """Return whether a smoke run of the team on the split waits or runs."""
+    of_team = Shard.split_id == split_id, Shard.team_id == team_id, Shard.kind == ShardKind.SMOKE.value
+    waits, runs = (exists().where(in_state(state), *of_team) for state in (ShardState.QUEUED, ShardState.LEASED))
+    return bool(session.scalar(select(waits | runs)))
 
 
 def queue_age(session: Session, at: datetime) -> timedelta | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.conditional_update import changed_rows, changes_one_row
@@ -69,7 +69,7 @@ def leave_shard(
 
 
 def cancel_open_shards(session: Session, evaluation_id: str) -> None:
-    """Take every shard that is not done out of the queue and away from its worker."""
+    """Take every shard that is not done out of the queue and away from its worker, whose attempt ends with it."""
     session.execute(
         update(Shard)
         .where(
@@ -78,6 +78,26 @@ def cancel_open_shards(session: Session, evaluation_id: str) -> None:
         )
         .values(state=ShardState.CANCELLED.value, lease_expires_at=None)
     )
+    mine = ShardAttempt.shard_id.in_(select(Shard.id).where(Shard.evaluation_id == evaluation_id))
+    session.execute(
+        update(ShardAttempt)
+        .where(mine, ShardAttempt.outcome == "running")
+        .values(outcome="cancelled", ended_at=moment())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def evaluations_queued_before(session: Session, shard: Shard) -> int:
+    """Return how many other evaluations have a shard in the queue of the same split that is older and no less urgent.
+
+    Teams are served in turn, so it is an estimate.
+    """
+    queued = in_state(ShardState.QUEUED), Shard.split_id == shard.split_id
+    before = or_(Shard.turn < shard.turn, and_(Shard.turn == shard.turn, Shard.id < shard.id))
+    others = select(func.count(Shard.evaluation_id.distinct())).where(
+        *queued, before, Shard.evaluation_id != shard.evaluation_id
+    )
+    return session.scalar(others) or 0
 
 
 def queue_again(session: Session, evaluation_id: str) -> int:

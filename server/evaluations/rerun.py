@@ -1,4 +1,4 @@
-"""Evaluating a submission again: in place of the evaluation that counts, or beside it."""
+"""Evaluating a submission again: in place of the evaluation that counts, or beside it; from its outputs, or anew."""
 
 from sqlalchemy.orm import Session
 
@@ -7,14 +7,58 @@ from server.db import new_id
 from server.evaluations import repository, service
 from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Split
-from server.models.evaluation import Evaluation, EvaluationState
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Stage, Submission
 from server.queue import EVALUATE_SHARD, send_after_commit
+
+COPIED = (  # of a shard whose outputs are scored again
+    "team_id",
+    "split_id",
+    "competition_id",
+    "kind",
+    "first_run",
+    "n_runs",
+    "state",
+    "attempt",
+    "worker",
+    "runs_done",
+    "wall_time_s",
+    "result_key",
+    "result_sha256",
+)
 
 
 def beside(session: Session, submission: Submission, split: Split, *, rejudging_id: str) -> Evaluation:
     """Queue an evaluation of a re-judging. Nothing that counts changes until it is applied."""
     return _queue(session, submission, split, tag=rejudging_id, is_current=False)
+
+
+def has_outputs(session: Session, evaluation: Evaluation) -> bool:
+    """Return whether the outputs of all runs are stored, so that they can be scored again without running code."""
+    shards = _shards_of_runs(session, evaluation)
+    stored = all(shard.state == ShardState.DONE.value and shard.result_key is not None for shard in shards)
+    return stored and sum(shard.n_runs for shard in shards) == evaluation.n_runs
+
+
+def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_current: bool = False) -> Evaluation:
+    """Score the stored outputs of an evaluation once more. Nothing is run.
+
+    is_current: the new evaluation counts from now on, and the other no longer.
+    """
+    submission = session.get_one(Submission, evaluation.submission_id)
+    if is_current:
+        evaluation.is_current = False
+        submission.stage = Stage.SCORING.value
+        session.flush()
+    split = session.get_one(Split, evaluation.split_id)
+    copy = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=evaluation.n_runs)
+    session.add_all(
+        Shard(evaluation_id=copy.id, **{name: getattr(shard, name) for name in COPIED})
+        for shard in _shards_of_runs(session, evaluation)
+    )
+    session.flush()
+    service.ask_for_score(session, copy.id)
+    return copy
 
 
 def instead(session: Session, submission: Submission, split: Split) -> Evaluation:
@@ -34,6 +78,9 @@ def resume(session: Session, evaluation: Evaluation) -> None:
     evaluation.state = EvaluationState.QUEUED.value
     evaluation.fault = evaluation.error_class = evaluation.error = evaluation.finished_at = None
     session.flush()
+    if has_outputs(session, evaluation):  # the host failed at scoring
+        service.ask_for_score(session, evaluation.id)
+        return
     shards = repository.queue_again(session, evaluation.id)
     send_after_commit(
         session, EVALUATE_SHARD, times=shards, to=repository.routing_key_for(session, evaluation.split_id)
@@ -48,6 +95,14 @@ def _put_back(submission: Submission) -> None:
 
 def _queue(session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool) -> Evaluation:
     config = service.competition_config(session, split)
+    evaluation = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=config.n_models)
+    service.queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
+    return evaluation
+
+
+def _add(
+    session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool, n_runs: int
+) -> Evaluation:
     evaluation = Evaluation(
         id=new_id(),
         submission_id=submission.id,
@@ -55,10 +110,14 @@ def _queue(session: Session, submission: Submission, split: Split, *, tag: str, 
         scorer_version=SCORER_VERSION,
         rejudging_id=tag,
         is_current=is_current,
-        n_runs=config.n_models,
+        n_runs=n_runs,
         priority=service.ORGANISER_PRIORITY if is_current else service.REJUDGING_PRIORITY,
     )
     session.add(evaluation)
     session.flush()
-    service.queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
     return evaluation
+
+
+def _shards_of_runs(session: Session, evaluation: Evaluation) -> list[Shard]:
+    shards = repository.get_shards(session, [evaluation.id])
+    return [shard for shard in shards if shard.kind == ShardKind.RUNS.value]

@@ -9,6 +9,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.evaluations import repository
+from server.evaluations.scoring_metric import note_oracle
 from server.metric_results import service as metric_results
 from server.models.competition import Competition, Split
 from server.models.evaluation import EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
@@ -42,8 +43,11 @@ def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None
     return sorted(shards, key=lambda shard: shard.first_run)
 
 
-def record(session: Session, evaluation_id: str, score: ScoreRecord) -> bool:
-    """Store the score and end the evaluation. Return False if that was done before, or is no longer wanted."""
+def record(session: Session, evaluation_id: str, score: ScoreRecord, *, oracle: dict[str, Any] | None = None) -> bool:
+    """Store the score and end the evaluation. Return False if that was done before, or is no longer wanted.
+
+    oracle: the oracle's score by the same metric, as `Split.oracle` holds it.
+    """
     evaluation = repository.lock_evaluation(session, evaluation_id)
     if evaluation.state != EvaluationState.SCORING.value or repository.has_score(session, evaluation_id):
         return False
@@ -58,6 +62,8 @@ def record(session: Session, evaluation_id: str, score: ScoreRecord) -> bool:
             **score.model_dump(),
         )
     )
+    if oracle is not None:
+        note_oracle(session, evaluation, oracle)
     evaluation.state = EvaluationState.SCORED.value
     evaluation.finished_at = now()
     if is_public and evaluation.is_current:

@@ -8,7 +8,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
-from server.evaluations import leak_budget, repository
+from server.evaluations import leak_budget, queue_repository, repository
 from server.evaluations.progress import AttemptEntry, Progress, remaining_s
 from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Competition, Split, Team
@@ -20,7 +20,9 @@ from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 BASELINE_PRIORITY = -2  # nobody waits for a reference line; it takes what others leave
 REJUDGING_PRIORITY = -1  # scoring a set again has no hurry: a team's live submissions go before it
 ORGANISER_PRIORITY = 5  # what an organiser asks for by hand
-SMOKE_PRIORITY = 10  # a smoke run takes a second and tells the participant the most
+# A smoke run takes a second and tells the participant the most. One of a team at a time goes first: those of a crowd's
+# thousand submissions together would keep every team's scores waiting.
+SMOKE_PRIORITY = 10
 
 
 def start(session: Session, submission: Submission, split: Split, *, smoke: bool) -> Evaluation:
@@ -45,7 +47,8 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
     session.add(evaluation)
     session.flush()
     if smoke:
-        smoke_priority = BASELINE_PRIORITY if is_baseline else SMOKE_PRIORITY
+        goes_first = not is_baseline and not queue_repository.has_open_smoke_run(session, split.id, submission.team_id)
+        smoke_priority = SMOKE_PRIORITY if goes_first else priority
         _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), priority=smoke_priority)
     else:
         queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
@@ -71,7 +74,26 @@ def cancel(session: Session, submission: Submission) -> None:
         locked.finished_at = now()
         repository.cancel_open_shards(session, locked.id)
     submission.stage = Stage.CANCELLED.value
+    submission.selected = False  # its place among the finals is another's
     submission.finished_at = now()
+
+
+def submissions_ahead(session: Session, submission: Submission) -> int | None:
+    """Return about how many submissions are served before this one's first run; None once it is not in the queue."""
+    if submission.stage in ENDED:
+        return None
+    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    current = next((evaluation for evaluation in evaluations if evaluation.is_current), None)
+    if current is None:
+        return None
+    shards = repository.get_shards(session, [current.id])
+    if any(shard.state != ShardState.QUEUED.value for shard in shards if shard.kind == ShardKind.RUNS.value):
+        return None
+    waiting = [shard for shard in shards if shard.state == ShardState.QUEUED.value]
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda shard: (shard.turn, shard.id))
+    return repository.evaluations_queued_before(session, first)
 
 
 def runs_started(session: Session, submission: Submission) -> bool:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.metrics.registry import metric
-from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.leaderboard.ranking import Entry, RowKind
 from server.metric_results import service as metric_results
 from server.metric_results.service import rounded
@@ -62,7 +62,7 @@ def board_columns(
     session: Session, competition: Competition, visibility: Visibility, submission_ids: Sequence[str]
 ) -> tuple[BoardColumn, ...]:
     """Return the columns of the competition's report, with the values of these submissions, as organisers see them."""
-    requests = competitions.stored_file(competition).report.column_requests
+    requests = stored_file(competition).report.column_requests
     columns = []
     for request in requests:
         entry = metric(request.id)
@@ -83,13 +83,13 @@ def board_columns(
                 values=values,
             )
         )
-    return tuple(column.as_shown() for column in columns)
+    return tuple(columns)
 
 
 def columns_for_participants(
     competition: Competition, visibility: Visibility, columns: Sequence[BoardColumn]
 ) -> tuple[BoardColumn, ...]:
     """Return the columns that everybody may see: those that teams see of their own submissions, rounded."""
-    if not metric_results.shown_to_team(competitions.stored_file(competition), competition, visibility):
+    if not metric_results.shown_to_team(stored_file(competition), competition, visibility):
         return ()
     return tuple(column.as_shown() for column in columns)

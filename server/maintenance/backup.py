@@ -112,7 +112,7 @@ def _copy(source: Storage, target: Storage, database: str) -> tuple[Copied, dict
     """Copy every file that rows may name. Return what was copied, and each file's SHA-256 by its path in a backup."""
     hashes = {}
     size = 0
-    for prefix in ("submissions", "evaluations", "splits"):
+    for prefix in ("submissions", "evaluations", "splits", "datasets"):
         for file in source.listed(prefix):
             data = source.read(file.key)
             hashes[f"{FILES}/{file.key}"] = target.write(file.key, data)

@@ -1,5 +1,5 @@
 """Finds what lies in storage and nothing refers to: content of uploads that were refused, or cancelled before they ran,
-results of lost attempts, old splits.
+results of lost attempts, old splits, deleted datasets.
 
 Young files are left alone: content is stored before the row that names it is written.
 """
@@ -12,9 +12,10 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from server.models.competition import Competition, Split
+from server.models.dataset import Dataset
 from server.models.evaluation import Shard
 from server.models.submission import Stage, Submission
-from server.storage import Storage, StoredFile, content_key, split_key
+from server.storage import Storage, StoredFile, content_key, dataset_key, split_key
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ def find_garbage(session: Session, storage: Storage, *, older_than: datetime) ->
         ("submissions", "no submission that ran has this content", _contents(session).__contains__),
         ("evaluations", "not the result of the attempt that counts", _results(session).__contains__),
         ("splits", "of no competition there is", _Below(_splits(session))),
+        ("datasets", "no dataset has this content", _datasets(session).__contains__),
     ):
         for file in storage.listed(prefix):
             if file.written_at < older_than and not is_used(file.key):
@@ -47,6 +49,8 @@ def is_referred_to(session: Session, key: str) -> bool:
         wanted = exists().where(Submission.content_sha256 == parts[-1], _RAN)
     elif prefix == "evaluations":
         wanted = exists().where(Shard.result_key == key)
+    elif prefix == "datasets":
+        wanted = exists().where(Dataset.sha256 == parts[-1], Dataset.deleted_at.is_(None))
     else:
         slug, visibility = parts[:2]
         of_split = Split.competition_id == Competition.id, Split.visibility == visibility
@@ -72,6 +76,11 @@ def _contents(session: Session) -> set[str]:
 
 def _results(session: Session) -> set[str]:
     return {key for key in session.scalars(select(Shard.result_key).where(Shard.result_key.is_not(None))) if key}
+
+
+def _datasets(session: Session) -> set[str]:
+    kept = select(Dataset.sha256).where(Dataset.deleted_at.is_(None)).distinct()
+    return {dataset_key(sha256) for sha256 in session.scalars(kept)}
 
 
 def _splits(session: Session) -> set[str]:

@@ -1,5 +1,5 @@
 """What is not kept for ever: logs of runs, ended log-ins, tokens, links and invitations, messages that were sent or
-given up, workers that went away."""
+given up, workers that went away, datasets that nobody used."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,6 +8,8 @@ from sqlalchemy import delete, or_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from server.conditional_update import changed_rows
+from server.config import Settings
+from server.datasets import service as datasets
 from server.models.account import ApiToken, PasswordReset, WebSession
 from server.models.evaluation import RunLog
 from server.models.invitation import Invitation
@@ -30,12 +32,15 @@ class Expired:
     api_tokens: int
     links: int  # for forgotten passwords, and invitations to teams
     messages: int  # mails and deliveries to webhooks
+    datasets: int  # uploaded and never used
 
 
-def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
+def expire(session: Session, settings: Settings, *, at: datetime) -> Expired:
     """Remove what is older than it is kept. Scores, submissions and the audit log are never touched."""
     workers.forget_silent(session, after_s=REMOVED_AFTER_S)
-    old_logs = at - timedelta(days=keep_logs_days)
+    datasets.forget_collected(session, at=at, keep_hours=settings.keep_garbage_hours)
+    keep_logs_days, keep_unused_days = settings.keep_logs_days, settings.keep_unused_datasets_days
+    old_logs, unused = at - timedelta(days=keep_logs_days), at - timedelta(days=keep_unused_days)
     return Expired(
         run_logs=changed_rows(session, delete(RunLog).where(RunLog.created_at < old_logs)) if keep_logs_days else 0,
         web_sessions=_ended(session, WebSession, WebSession.revoked_at, at=at),
@@ -43,6 +48,7 @@ def expire(session: Session, *, at: datetime, keep_logs_days: int) -> Expired:
         links=_ended(session, PasswordReset, PasswordReset.ended_at, at=at)
         + _ended(session, Invitation, Invitation.ended_at, at=at),
         messages=_settled(session, QueuedEmail, at=at) + _settled(session, Delivery, at=at),
+        datasets=datasets.delete_unused(session, before=unused) if keep_unused_days else 0,
     )
 
 

@@ -30,5 +30,18 @@ def _remove(database: Database, storage: Storage, garbage: Garbage, *, older_tha
     written_at = storage.written_at(key)
     if written_at is None or written_at >= older_than:
         return False  # gone, or written again
+    content = storage.read(key) if key.startswith("submissions/") else None
     storage.remove(key)
+    return content is None or not _came_back(database, storage, key, content)
+
+
+def _came_back(database: Database, storage: Storage, key: str, content: bytes) -> bool:
+    """Write a content back if a submission of it was stored while it was removed. Return whether one was.
+
+    One whose row commits later finds it gone and stores it again (`store_again_if_collected`).
+    """
+    with database.read() as session:
+        if not is_referred_to(session, key):
+            return False
+    storage.write(key, content)
     return True

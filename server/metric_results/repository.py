@@ -1,16 +1,31 @@
 """Queries about metrics beside the score."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, or_, select, update
+from sqlalchemy.orm import Session, joinedload
 
 from server.models.competition import Split
-from server.models.evaluation import Evaluation, EvaluationState
+from server.models.evaluation import Evaluation, EvaluationState, score_table
 from server.models.metric_result import MetricResult
+from server.models.submission import Submission
 
 PORTION = 1000  # ids in one statement
+MOST_CANDIDATES = 100
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """A submission with its team, and its score on a split. epsilon: as it is stored."""
+
+    submission: Submission
+    evaluation_id: str
+    final_score: float
+    interval_low: float | None
+    interval_high: float | None
+    epsilon: bytes | None
 
 
 def of_evaluation(session: Session, evaluation_id: str) -> Sequence[MetricResult]:
@@ -32,6 +47,23 @@ def evaluations_waiting(session: Session, *, asked_before: datetime, limit: int)
         .distinct()
         .limit(limit)
     )
+    return session.scalars(statement).all()
+
+
+def outdated(
+    session: Session, versions: Mapping[str, int], *, computed_before: datetime, limit: int
+) -> Sequence[MetricResult]:
+    """Return results of a lower version than the one given for their metric. What failed (version 0) is not among them.
+
+    versions: by metric id.
+    """
+    if not versions:
+        return []
+    older = (
+        and_(MetricResult.metric_id == metric_id, MetricResult.metric_version.between(1, version - 1))
+        for metric_id, version in versions.items()
+    )
+    statement = select(MetricResult).where(MetricResult.computed_at < computed_before, or_(*older)).limit(limit)
     return session.scalars(statement).all()
 
 
@@ -105,3 +137,46 @@ def of_submissions(
         some = submission_ids[first : first + PORTION]
         found += [(sid, row) for sid, row in session.execute(statement.where(Evaluation.submission_id.in_(some)))]
     return sorted(found, key=lambda pair: (pair[1].computed_at, pair[1].id))
+
+
+def of_evaluations(session: Session, evaluation_ids: Sequence[str]) -> Sequence[MetricResult]:
+    """Return every metric of several evaluations."""
+    return session.scalars(select(MetricResult).where(MetricResult.evaluation_id.in_(evaluation_ids))).all()
+
+
+def compared(
+    session: Session, competition_id: str, visibility: str, submission_ids: Sequence[str]
+) -> list[ComparedRow]:
+    """Return submissions of a competition that have a score that counts on a split, with it."""
+    table = score_table(visibility)
+    statement = (
+        select(
+            Submission, table.evaluation_id, table.final_score, table.interval_low, table.interval_high, table.epsilon
+        )
+        .join(table, table.submission_id == Submission.id)
+        .join(Evaluation, Evaluation.id == table.evaluation_id)
+        .where(
+            Submission.competition_id == competition_id,
+            Submission.id.in_(submission_ids),
+            Evaluation.is_current.is_(True),
+        )
+        .options(joinedload(Submission.team), joinedload(Submission.competition))
+    )
+    return [ComparedRow(*row) for row in session.execute(statement)]
+
+
+def newest_scored(
+    session: Session, competition_id: str, visibility: str, *, team_id: str | None
+) -> Sequence[Submission]:
+    """Return submissions with a score that counts on a split, the newest first. team_id: whose, or None for all."""
+    table = score_table(visibility)
+    statement = (
+        select(Submission)
+        .join(table, table.submission_id == Submission.id)
+        .join(Evaluation, Evaluation.id == table.evaluation_id)
+        .where(Submission.competition_id == competition_id, Evaluation.is_current.is_(True))
+        .options(joinedload(Submission.team))
+        .order_by(Submission.received_at.desc(), Submission.id)
+        .limit(MOST_CANDIDATES)
+    )
+    return session.scalars(statement if team_id is None else statement.where(Submission.team_id == team_id)).all()

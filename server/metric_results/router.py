@@ -6,12 +6,13 @@ from fastapi import APIRouter, Query
 
 from lethe.competition.visibility import Visibility
 from lethe.metrics.registry import metrics
-from server.accounts.auth_dependencies import CurrentAccount, OrganisedCompetition
+from server.accounts.auth_dependencies import CurrentAccount, OrganisedCompetition, VisibleCompetition
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
-from server.metric_results import service
+from server.metric_results import comparison, service
 from server.metric_results.schemas import (
+    ComparisonOut,
     CompetitionMetrics,
     MetricOut,
     MetricValue,
@@ -21,6 +22,7 @@ from server.metric_results.schemas import (
 )
 from server.problem_details import problems
 from server.submissions.router import OwnSubmission
+from server.teams import service as teams
 
 router = APIRouter(tags=["metrics"])
 
@@ -59,6 +61,27 @@ def show_metrics_of_competition(
     found = service.of_competition(session, competition, split, wanted)
     values = {sid: {name: row.value for name, row in rows.items()} for sid, rows in found.items()}
     return CompetitionMetrics(split=split, metrics=wanted, submissions=values)
+
+
+@router.get("/competitions/{slug}/metrics/comparison", responses=problems(401, 404, 422))
+def compare_submissions(
+    session: SessionDep,
+    competition: VisibleCompetition,
+    account: CurrentAccount,
+    *,
+    submission: Annotated[list[str], Query(max_length=100, description="ids; at most 12")],
+    split: Annotated[Visibility, Query(description="private: sealed until the reveal")] = Visibility.PUBLIC,
+) -> ComparisonOut:
+    """Compare submissions by the metrics of the report: any for organisers, for a team its own, rounded."""
+    found = comparison.compare(
+        session,
+        competition,
+        split,
+        submission,
+        team=teams.get_team(session, competition, account),
+        is_organiser=competitions.is_organiser(session, competition, account),
+    )
+    return ComparisonOut.model_validate(found)
 
 
 @router.post("/competitions/{slug}/metrics/recompute", responses=problems(401, 403, 404))

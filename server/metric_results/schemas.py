@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
 from lethe.metrics.registry import Metric, metric
@@ -91,6 +91,74 @@ class CompetitionMetrics(BaseModel):
     split: Visibility
     metrics: list[str]
     submissions: dict[str, dict[str, float | None]] = Field(description="submission id -> metric id -> value")
+
+
+class ComparedValueOut(BaseModel):
+    """A metric of one submission, with its 95 % interval; or why there is none."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    value: float | None
+    interval_low: float | None
+    interval_high: float | None
+    not_computed: str
+
+
+class ComparedSubmissionOut(BaseModel):
+    """One submission. values: by the key of a metric."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    team: str
+    note: str
+    values: dict[str, ComparedValueOut]
+
+
+class ComparedMetricOut(BaseModel):
+    """One metric, beside what it is of exact retraining and of the original model."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    key: str = Field(description="the id, with the parameters that the report sets")
+    id: str
+    title: str
+    unit: str
+    direction: str
+    oracle: float | None
+    original: float | None
+
+
+class MatrixOut(BaseModel):
+    """Spearman's correlations, rows and columns in the order of the names; null where one of the two is constant."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    names: list[str]
+    rows: list[list[float | None]]
+
+
+class HardExampleOut(BaseModel):
+    """A forget example that is hard for all submissions."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    example: int
+    epsilon: float = Field(description="mean over the submissions, nats, each cut at the largest possible")
+    share: float = Field(description="of the largest possible")
+
+
+class ComparisonOut(BaseModel):
+    """Submissions side by side on one split."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    visibility: Visibility
+    metrics: list[ComparedMetricOut]
+    submissions: list[ComparedSubmissionOut]
+    ranks: MatrixOut | None = Field(description="between metrics, over the submissions")
+    similarity: MatrixOut | None = Field(description="of epsilon between submissions, for organisers")
+    hard_examples: list[HardExampleOut] = Field(description="for organisers")
 
 
 class Recompute(BaseModel):

@@ -18,7 +18,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.metrics.registry import metric
+from lethe.metrics.registry import metric, metrics
 from server.competitions import lifecycle
 from server.competitions.stored_file import stored_file
 from server.db import now
@@ -109,6 +109,17 @@ def _count_disclosed(session: Session, evaluation_id: str, n_values: int) -> Non
 def lost(session: Session) -> Sequence[str]:
     """Return evaluations whose metrics wait for so long that their message must have been lost."""
     return repository.evaluations_waiting(session, asked_before=now() - LOST_AFTER, limit=MOST_MESSAGES)
+
+
+def recompute_outdated(session: Session) -> Sequence[str]:
+    """Mark values for computing again that an older version of a metric gave. Return some of their evaluations.
+
+    Only what has stood for a while: during an upgrade a process of the older version may write such values once more.
+    """
+    risen = {entry.id: entry.version for entry in metrics().values() if entry.version > 1}
+    rows = repository.outdated(session, risen, computed_before=now() - LOST_AFTER, limit=MOST_MESSAGES)
+    repository.ask_again(session, [row.id for row in rows], at=now())
+    return list(dict.fromkeys(row.evaluation_id for row in rows))
 
 
 def recompute(session: Session, competition: Competition, file: CompetitionFile, *, only_stale: bool) -> int:

@@ -15,9 +15,9 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import structlog
 
@@ -26,20 +26,19 @@ from lethe import errors
 from lethe.errors import AppError, HostFault, InvalidInput, RateLimited, Violation
 from server.parsing.limits import (
     AT_ONCE,
-    CPU_S,
     MAX_OF_ONE_ACCOUNT,
     MAX_WAITING,
     MEMORY_BYTES,
     NICE_AFTER_S,
     NICENESS,
     STARTED,
-    WALL_S,
+    get_limits,
 )
 
 log = structlog.get_logger()
 
 CODE = Path(server.__file__).resolve().parents[1]
-ANSWER_WITHIN_S = WALL_S + 10
+ANSWER_AFTER_S = 10  # the end of a task's time
 BUSY_S = 10
 PATIENCE_S = 1.0
 ATTEMPTS = 2  # at finding a reader: one that was killed may take a text's place in the queue with it
@@ -58,13 +57,14 @@ class ParsingProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def connect(self) -> socket.socket:
-        """Return a connection to its own reader. Raises HostFault."""
+    def connect(self, *files: IO[bytes]) -> socket.socket:
+        """Return a connection to its own reader, which is given the files. Raises HostFault."""
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             for _ in range(2):
                 try:
-                    socket.send_fds(self._running(), [b"+"], [theirs.fileno()])
+                    numbers = [theirs.fileno(), *(file.fileno() for file in files)]
+                    socket.send_fds(self._running(), [b"+"], numbers)
                 except OSError:
                     self._stop()
                 else:
@@ -104,6 +104,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="parsing")
+        self._for_files = ThreadPoolExecutor(1, thread_name_prefix="parsing-file")
         self._waiting: Counter[str] = Counter()
 
     async def run(self, task: str, data: bytes, *, account_id: str, options: dict[str, Any]) -> Any:
@@ -118,6 +119,11 @@ class Turns:
         finally:
             self._waiting[account_id] -= 1
             self._waiting += Counter()  # forgets accounts at zero
+
+    async def run_on_file(self, task: str, file: IO[bytes], **options: Any) -> Any:
+        """Return what the task makes of a large file, one at a time. The caller limits how many wait."""
+        work = partial(run_on_file, task, file, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._for_files, work)
 
 
 @lru_cache
@@ -148,10 +154,19 @@ def run(task: str, data: bytes, **options: Any) -> Any:
 
     Raises whatever AppError the task raises, Unreadable beyond the limits, HostFault if it could not begin.
     """
+    return _run(task, data, (), options)
+
+
+def run_on_file(task: str, file: IO[bytes], **options: Any) -> Any:
+    """Do what `run` does with an open file, which the reader is given instead of a text."""
+    return _run(task, b"", (file,), options)
+
+
+def _run(task: str, data: bytes, files: tuple[IO[bytes], ...], options: dict[str, Any]) -> Any:
     header = {"task": task, "bytes": len(data), "options": options}
     for _ in range(ATTEMPTS):
-        with _parsing_process(os.getpid()).connect() as connection:
-            connection.settimeout(ANSWER_WITHIN_S)
+        with _parsing_process(os.getpid()).connect(*files) as connection:
+            connection.settimeout(get_limits(task).wall_s + ANSWER_AFTER_S)
             started, answer = _exchange(connection, json.dumps(header).encode() + b"\n", data)
         if started:
             return _result(task, answer)
@@ -189,7 +204,7 @@ def _result(task: str, answer: bytes) -> Any:
     try:
         reply = json.loads(answer)
     except ValueError:  # nothing, or not all of it: the reader was ended
-        limits = f"{CPU_S} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
+        limits = f"{get_limits(task).cpu_s} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
         raise Unreadable(f"Reading it takes more than {limits}; send less of it") from None
     if "refused" in reply:
         raise _as_error(getattr(errors, reply["refused"]), reply)

@@ -1,14 +1,37 @@
 """What the reading of one stranger's text may take. An honest upload takes some hundredths of it."""
 
+from dataclasses import dataclass
+
 CPU_S = 3
 WALL_S = 20.0
 MEMORY_BYTES = 512 << 20  # address space, and twice the text
 NICENESS = 10  # of what takes longer than an honest text: the web server's answers come first
 NICE_AFTER_S = 0.2
 AT_ONCE = 2  # uploads of each web process, and as many texts for its pages
-CHILDREN = 2 * AT_ONCE
+CHILDREN = 2 * AT_ONCE + 1  # the last is for a dataset
 TEXTS_OF_A_CHILD = 20
 FRESH_AFTER_S = 0.1  # of computing: a child that had more to do with a text reads no other
 MAX_WAITING = 64
 MAX_OF_ONE_ACCOUNT = 8  # waiting or being read
 STARTED = b"+"  # begins a child's first line, with its number: from here on, its end is the text's fault
+
+
+@dataclass(frozen=True)
+class TaskLimits:
+    """What one task may take. file_bytes: the longest file that it writes."""
+
+    cpu_s: int = CPU_S
+    wall_s: float = WALL_S
+    file_bytes: int = 0
+
+
+_OF_DATASETS = TaskLimits(cpu_s=180, wall_s=900.0)  # gigabytes are unpacked
+_OF_TASK = {
+    "check_dataset": _OF_DATASETS,
+    "unpack_dataset": TaskLimits(_OF_DATASETS.cpu_s, _OF_DATASETS.wall_s, file_bytes=16 << 30),
+}
+
+
+def get_limits(task: str) -> TaskLimits:
+    """Return what a task of server.parsing.tasks may take."""
+    return _OF_TASK.get(task, TaskLimits())

@@ -1,9 +1,9 @@
 """The process that reads strangers' texts: its children do, with little time and memory for each.
 
 `python -m server.parsing.process FD`. A few children are forked ahead. Each message on the socket FD carries one end of
-a connection, and whichever child receives it answers there. The kernel ends a child that goes beyond its limits, and
-another takes its place. One that had much to do ends by itself, others after some texts: a fresh child for each would
-cost an upload a third more. All end with the web process, whose end of FD then closes.
+a connection, and perhaps a file; whichever child receives it answers there. The kernel ends a child that goes beyond
+its limits, and another takes its place. One that had much to do ends by itself, others after some texts: a fresh child
+for each would cost an upload a third more. All end with the web process, whose end of FD then closes.
 """
 
 import gc
@@ -15,19 +15,20 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
+from contextlib import ExitStack
+from typing import IO, Any
 
 from lethe.errors import AppError
 from server.parsing.limits import (
     CHILDREN,
-    CPU_S,
     FRESH_AFTER_S,
     MEMORY_BYTES,
     STARTED,
     TEXTS_OF_A_CHILD,
-    WALL_S,
+    TaskLimits,
+    get_limits,
 )
-from server.parsing.tasks import TASKS
+from server.parsing.tasks import FILE_TASKS, TASKS
 
 NOBODY_ASKS = 3  # exit status of a child that finds the other side gone
 
@@ -47,26 +48,32 @@ def main() -> None:
 def _fork(control: socket.socket) -> None:
     if os.fork() == 0:
         for _ in range(TEXTS_OF_A_CHILD):
-            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
             if not message:
                 os._exit(NOBODY_ASKS)
             began = time.process_time()
-            with socket.socket(fileno=descriptors[0]) as connection:
-                _answer(connection)
+            with ExitStack() as opened:
+                connection = opened.enter_context(socket.socket(fileno=descriptors[0]))
+                files = [opened.enter_context(os.fdopen(number, "rb")) for number in descriptors[1:]]
+                _answer(connection, *files)
             if time.process_time() - began > FRESH_AFTER_S or os.getpriority(os.PRIO_PROCESS, 0) > 0:
                 break
         os._exit(0)
 
 
-def _answer(connection: socket.socket) -> None:
+def _answer(connection: socket.socket, *files: IO[bytes]) -> None:
     """Do what the connection asks for, within limits."""
     with connection.makefile("rwb") as stream:
         header = json.loads(stream.readline())
-        _limit(header["bytes"])
+        _limit(header["bytes"], get_limits(header["task"]))
         stream.write(STARTED + b"%d\n" % os.getpid())
         stream.flush()
         try:
-            reply = {"result": TASKS[header["task"]](stream.read(header["bytes"]), **header["options"])}
+            if files:
+                stream.read()  # nothing, once the other side has read the first line: the answer follows it
+                reply = {"result": FILE_TASKS[header["task"]](*files, **header["options"])}
+            else:
+                reply = {"result": TASKS[header["task"]](stream.read(header["bytes"]), **header["options"])}
         except AppError as error:
             reply = _refusal(error)
         except MemoryError:
@@ -82,16 +89,16 @@ def _refusal(error: AppError) -> dict[str, Any]:
     return {"refused": type(error).__name__, "detail": error.detail, "violations": violations}
 
 
-def _limit(n_bytes: int) -> None:
+def _limit(n_bytes: int, limits: TaskLimits) -> None:
     """Limit what the next text may take. Nobody handles the signals: each ends the process."""
     for what, limit in (
-        (resource.RLIMIT_CPU, math.ceil(time.process_time()) + CPU_S),
+        (resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu_s),
         (resource.RLIMIT_AS, MEMORY_BYTES + 2 * n_bytes),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
     ):
         resource.setrlimit(what, (limit, resource.getrlimit(what)[1]))
-    signal.setitimer(signal.ITIMER_REAL, WALL_S)
+    signal.setitimer(signal.ITIMER_REAL, limits.wall_s)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What the parsing process can be asked: each task turns the bytes of a stranger into plain data."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -13,6 +14,7 @@ from lethe.competition.file import parse_competition
 from lethe.submission import notebook
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
+from server.datasets import archive
 from server.parsing.mathematics import formula
 
 
@@ -55,6 +57,16 @@ def render_markdown(data: bytes) -> str:
     return str(reader.render(data.decode()))
 
 
+def check_dataset(file: IO[bytes], *, limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of a dataset's files, and their bytes. Raises InvalidInput."""
+    return vars(archive.check(file, limits=limits))
+
+
+def unpack_dataset(file: IO[bytes], *, folder: str, limits: Mapping[str, int]) -> None:
+    """Write the files of a dataset below a folder of this host. Raises InvalidInput."""
+    archive.unpack(file, Path(folder), limits=limits)
+
+
 def _sources(data: bytes, *, kind: str, filename: str) -> list[tuple[str, str]]:
     if kind == "zip":
         files = read_zip(data, sources_only=True)
@@ -77,3 +89,4 @@ TASKS: Mapping[str, Callable[..., Any]] = {
     "render_markdown": render_markdown,
     "show_sources": show_sources,
 }
+FILE_TASKS: Mapping[str, Callable[..., Any]] = {"check_dataset": check_dataset, "unpack_dataset": unpack_dataset}

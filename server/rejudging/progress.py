@@ -5,11 +5,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from server.models.evaluation import EvaluationState
 from server.models.rejudging import Rejudging
 from server.rejudging import progress_repository as repository
-
-ENDED = (EvaluationState.SCORED.value, EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Progress:
 
     @property
     def ended(self) -> int:
-        return sum(self.states.get(state, 0) for state in ENDED)
+        return sum(self.states.get(state, 0) for state in repository.ENDED)
 
     @property
     def is_complete(self) -> bool:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from server.models.evaluation import Evaluation, Shard, ShardKind
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind
 
+ENDED = (EvaluationState.SCORED.value, EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
 Counts = dict[str, dict[str, int]]  # of a re-judging: evaluations in each state
 
 
@@ -23,9 +24,13 @@ def evaluation_states(session: Session, rejudging_ids: Sequence[str]) -> Counts:
 
 
 def runs(session: Session, rejudging_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return how many runs of each re-judging are done and how many there are, by its id."""
+    """Return how many runs of each re-judging are done and how many there are, by its id.
+
+    Of an evaluation that has ended none is to be done any more, so all of them count as done, run or not.
+    """
+    done = case((Evaluation.state.in_(ENDED), Shard.n_runs), else_=Shard.runs_done)
     rows = session.execute(
-        select(Evaluation.rejudging_id, func.sum(Shard.runs_done), func.sum(Shard.n_runs))
+        select(Evaluation.rejudging_id, func.sum(done), func.sum(Shard.n_runs))
         .join(Shard, Shard.evaluation_id == Evaluation.id)
         .where(Evaluation.rejudging_id.in_(rejudging_ids), Shard.kind == ShardKind.RUNS.value)
         .group_by(Evaluation.rejudging_id)

@@ -21,6 +21,23 @@ def submissions(session: Session, competition_id: str, *, split_id: str, chosen:
     return session.scalars(_with_evaluation(statement).order_by(Submission.received_at, Submission.id)).all()
 
 
+def current_evaluations(
+    session: Session, split_id: str, submission_ids: Sequence[str] | None = None
+) -> Sequence[Evaluation]:
+    """Return the evaluations that count on a split and have ended: those of some submissions, or all."""
+    counts = Evaluation.is_current.is_(True), Evaluation.split_id == split_id, Evaluation.finished_at.is_not(None)
+    statement = select(Evaluation).where(*counts).order_by(Evaluation.created_at, Evaluation.id)
+    found = session.scalars(statement).all()
+    wanted = None if submission_ids is None else set(submission_ids)
+    return [evaluation for evaluation in found if wanted is None or evaluation.submission_id in wanted]
+
+
+def ids_beginning(session: Session, competition_id: str, beginning: str) -> Sequence[str]:
+    """Return at most two ids of the competition's submissions that begin so."""
+    mine = Submission.competition_id == competition_id, Submission.id.startswith(beginning, autoescape=True)
+    return session.scalars(select(Submission.id).where(*mine).order_by(Submission.id).limit(2)).all()
+
+
 def how_many(session: Session, competition_id: str, *, split_id: str, chosen: Chosen) -> int:
     """Return how many submissions `submissions` would."""
     statement = select(func.count()).select_from(Submission)

@@ -1,5 +1,6 @@
 """What goes in and out of the routes of re-judgings."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -13,15 +14,32 @@ from server.rejudging.progress import Progress
 from server.rejudging.service import Changed, Preview
 
 
+class NewMetric(BaseModel):
+    """How outputs become a score, where it is to differ; what is not named stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    attacks: str | None = Field(default=None, description="reference, exact or disentangled", examples=["exact"])
+    delta: float | None = Field(default=None, gt=0, lt=1)
+    epsilon_cap: float | None = Field(default=None, gt=0)
+
+
 class NewRejudging(BaseModel):
     """Which submissions are scored again, on which split, what changed, and why."""
 
     model_config = ConfigDict(extra="forbid")
 
     split: Visibility = Visibility.PUBLIC
-    changed: Changed = Field(description="what changed: the scorer, the limits, a repaired split, the host")
+    changed: Changed = Field(
+        description="what changed: the scorer (stored outputs are scored again), the limits, a repaired split, the host"
+    )
     reason: Why
-    submissions: list[str] | None = Field(default=None, max_length=10_000)
+    metric: NewMetric | None = Field(
+        default=None, description="try another metric on all submissions; applied, it is the competition's"
+    )
+    submissions: list[str] | None = Field(
+        default=None, max_length=10_000, description="ids; their first characters are enough"
+    )
     team_id: str | None = None
     error_class: str | None = None
     received_from: Moment | None = None
@@ -39,6 +57,7 @@ class RejudgingOut(BaseModel):
     changed: str
     reason: str
     chosen: dict[str, Any]
+    metric: dict[str, Any] | None = Field(description="the metric that it tries; null: the competition's")
     created_at: datetime
     ended_at: datetime | None
 
@@ -76,7 +95,7 @@ class OutcomeOut(BaseModel):
     submission_id: str
     old_state: str
     old_score: float | None
-    new_state: str
+    new_state: str = Field(description="preliminary until it is scored, failed or cancelled")
     new_score: float | None
 
 
@@ -90,6 +109,7 @@ class TeamChangeOut(BaseModel):
     old_score: float | None
     new_rank: int | None
     new_score: float | None
+    final: bool = Field(description="false while an evaluation of the re-judging is waited for")
 
 
 class RejudgingPreview(RejudgingOut):
@@ -105,5 +125,5 @@ class RejudgingPreview(RejudgingOut):
             **RejudgingOut.of(preview.rejudging).model_dump(),
             complete=preview.is_complete,
             submissions=[OutcomeOut.model_validate(outcome) for outcome in preview.outcomes],
-            teams=[TeamChangeOut.model_validate(change) for change in preview.teams],
+            teams=[TeamChangeOut(**asdict(change), final=preview.is_complete) for change in preview.teams],
         )

@@ -4,18 +4,21 @@ Old scores are kept with their scorer's version. Nothing that a participant sees
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
+from lethe.competition.file import CompetitionFile, Metric
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, NotFound
+from lethe.errors import Conflict, InvalidInput, NotFound, Violation, list_violations
 from server.admin import audit
 from server.competitions import finals
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
-from server.db import now
+from server.competitions.stored_file import stored_file
+from server.db import new_id, now
 from server.evaluations import leak_budget, rerun
 from server.evaluations import repository as evaluation_repository
 from server.evaluations import service as evaluations
@@ -25,6 +28,7 @@ from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.rejudging import Rejudging, RejudgingState
 from server.models.submission import Fault, Stage, Submission
+from server.queue import GROUP_TIES, send_after_commit
 from server.rejudging import repository
 from server.rejudging.sets import Chosen, Outcome
 
@@ -65,9 +69,17 @@ def start(
     changed: Changed,
     actor: Account,
     reason: str,
+    metric: Mapping[str, Any] | None = None,
 ) -> Rejudging:
-    """Queue new evaluations of the chosen submissions on one split. Raises Conflict if nothing is chosen."""
+    """Make new evaluations of the chosen submissions on one split.
+
+    Where the scorer changed, stored outputs are scored again, and only what has none is run. metric: values of
+    `[metric]` to score by, the competition's own once the re-judging is applied. Raises Conflict if nothing is chosen,
+    InvalidInput for unknown ids and for a metric that not all submissions would be scored by.
+    """
     competition = competition_repository.locked(session, competition.id)
+    chosen = complete_ids(session, competition, chosen)
+    tried = None if not metric else _tried_metric(competition, metric, chosen=chosen, changed=changed)
     if repository.running(session, competition.id, visibility.value):
         raise Conflict(f"A re-judging on the {visibility} split runs already; apply or discard it first")
     split = competitions.get_split(session, competition, visibility)
@@ -80,19 +92,74 @@ def start(
         reason=reason,
         changed=changed,
         chosen=_as_data(chosen),
+        metric=tried,
         created_by=actor.id,
     )
     session.add(rejudging)
     session.flush()
-    for submission in submissions:
-        rerun.beside(session, submission, split, rejudging_id=rejudging.id)
-    data = {"submissions": len(submissions), "changed": changed, "split": visibility.value}
+    again = _queue(session, rejudging, submissions, split, failed_too=chosen.names_failures)
+    if not sum(again.values()):
+        raise Conflict("No chosen submission has stored outputs that another scorer could score")
+    data: dict[str, Any] = {"submissions": sum(again.values()), **again, "changed": changed, "split": visibility.value}
+    if tried is not None:
+        data["metric"] = tried
     _record(session, rejudging, "rejudging.started", actor=actor, reason=reason, data=data)
     return rejudging
 
 
+def complete_ids(session: Session, competition: Competition, chosen: Chosen) -> Chosen:
+    """Return the choice with complete ids in place of their first characters. Raises InvalidInput naming each wrong."""
+    if chosen.submission_ids is None:
+        return chosen
+    found = {given: repository.ids_beginning(session, competition.id, given) for given in chosen.submission_ids}
+    wrong = tuple(
+        Violation("submissions", "begins several ids" if ids else f"begins no id of {competition.slug}", given[:60])
+        for given, ids in found.items()
+        if len(ids) != 1
+    )
+    if wrong:
+        named = "; ".join(f"{each.value!r} {each.message}" for each in wrong[:5])
+        raise InvalidInput(f"Not every submission is known: {named}", violations=wrong)
+    return replace(chosen, submission_ids=tuple(dict.fromkeys(ids[0] for ids in found.values())))
+
+
+def _tried_metric(
+    competition: Competition, values: Mapping[str, Any], *, chosen: Chosen, changed: Changed
+) -> dict[str, Any]:
+    if changed != "scorer" or not chosen.is_everything:
+        allowed = "needs all submissions and changed = scorer: a board is scored by one metric"
+        raise InvalidInput(f"Another metric {allowed}", violations=(Violation("metric", allowed),))
+    before = stored_file(competition).metric
+    try:
+        return Metric.model_validate({**before.model_dump(), **values}).model_dump(mode="json")
+    except ValidationError as error:
+        raise InvalidInput("The metric has mistakes", violations=list_violations(error)) from error
+
+
+def _queue(
+    session: Session, rejudging: Rejudging, submissions: Sequence[Submission], split: Split, *, failed_too: bool
+) -> dict[str, int]:
+    """Make the new evaluations. Return how many score stored outputs, and how many run the code.
+
+    failed_too: another scorer changes nothing for what failed, yet it was chosen by name.
+    """
+    scored = run = 0
+    current = repository.current_evaluations(session, split.id, [each.id for each in submissions])
+    by_submission = {evaluation.submission_id: evaluation for evaluation in current}
+    for submission in submissions:
+        evaluation = by_submission[submission.id]
+        if rejudging.changed == "scorer" and rerun.has_outputs(session, evaluation):
+            rerun.score_again(session, evaluation, tag=rejudging.id)
+            scored += 1
+        elif failed_too or rejudging.changed != "scorer" or evaluation.state == EvaluationState.SCORED:
+            rerun.beside(session, submission, split, rejudging_id=rejudging.id)
+            run += 1
+    return {"scored_again": scored, "run_again": run}
+
+
 def how_many(session: Session, competition: Competition, *, visibility: Visibility, chosen: Chosen) -> int:
     """Return how many submissions `start` would queue."""
+    chosen = complete_ids(session, competition, chosen)
     split = competitions.get_split(session, competition, visibility)
     return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
 
@@ -146,10 +213,26 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
         for evaluation in repository.evaluations(session, rejudging.id):
             if evaluation.is_current:
                 _show(session, evaluation)
+    split = competitions.get_split(session, competition, Visibility(rejudging.visibility))
+    if rejudging.metric is not None:
+        _adopt_metric(session, competition, rejudging, split)
+    send_after_commit(session, GROUP_TIES, split.id)
     rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
     data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
     _record(session, rejudging, "rejudging.applied", actor=actor, reason=rejudging.reason, data=data)
     return rejudging
+
+
+def _adopt_metric(session: Session, competition: Competition, rejudging: Rejudging, split: Split) -> None:
+    """Make the metric that was tried the competition's own, and score again what was scored by the old one since."""
+    file = CompetitionFile.model_validate({**competition.config, "metric": rejudging.metric})
+    competition.config = file.model_dump(mode="json")
+    if rejudging.oracle is not None:
+        split.oracle = {**(split.oracle or {}), **rejudging.oracle}
+    session.flush()
+    for evaluation in repository.current_evaluations(session, split.id):
+        if evaluation.rejudging_id != rejudging.id and rerun.has_outputs(session, evaluation):
+            rerun.score_again(session, evaluation, tag=new_id(), is_current=True)
 
 
 def retry_host_faults(session: Session, *, max_attempts: int) -> int:

@@ -14,6 +14,16 @@ class Chosen:
     received_from: datetime | None = None
     received_before: datetime | None = None
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether no submission that has ended is left out."""
+        return self == Chosen()
+
+    @property
+    def names_failures(self) -> bool:
+        """Whether submissions that failed are chosen as such, or one by one."""
+        return self.error_class is not None or self.submission_ids is not None
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -20,7 +20,7 @@ from server.models.competition import Competition
 from server.storage import Storage
 from server.submissions import repository
 from server.submissions.service import enter
-from server.submissions.upload_check import CheckedUpload, Upload, store_content
+from server.submissions.upload_check import CheckedUpload, Upload, store_again_if_collected, store_content
 from server.teams import service as teams
 
 log = structlog.get_logger()
@@ -31,11 +31,13 @@ def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int
     with database.read() as session:
         competing = competition_repository.taking_baselines(session, at)
         waiting = {competition.id: _missing(session, competition) for competition in competing}
-    return sum(
-        _submit(database, competition_id, [_stored(storage, baseline, at) for baseline in missing])
-        for competition_id, missing in waiting.items()
-        if missing
-    )
+    submitted = 0
+    for competition_id, missing in waiting.items():
+        uploads = [_stored(storage, baseline, at) for baseline in missing]
+        submitted += _submit(database, competition_id, uploads) if uploads else 0
+        for checked in uploads:
+            store_again_if_collected(storage, checked)
+    return submitted
 
 
 def _missing(session: Session, competition: Competition) -> list[Baseline]:

@@ -17,12 +17,13 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.problem_details import problems
+from server.received_form import FORM
 from server.submissions import receipts, service, upload_rate
 from server.submissions.quota import Quota
 from server.submissions.schemas import AcceptedSubmission, ReceiptKey, SubmissionForm, SubmissionOut
 from server.submissions.service import SubmissionView
-from server.submissions.upload import FORM, receive
-from server.submissions.upload_check import CheckedUpload, check_and_store
+from server.submissions.upload import receive
+from server.submissions.upload_check import CheckedUpload, check_and_store, store_again_if_collected
 from server.teams import service as teams
 
 router = APIRouter(tags=["submissions"])
@@ -82,6 +83,7 @@ async def submit(
     upload = await receive(request, limit_mib=file.limits.upload_mib)
     checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
     view, quota = await admission.run(_take, database, competition, account, checked)
+    await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())
     response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
     return AcceptedSubmission.with_quota(view, quota)

@@ -215,7 +215,9 @@ def view(
     progress = evaluations.progress(session, ids)
     if not exact:
         ended = {submission.id for submission in submissions if submission.stage in ENDED}
-        progress = {key: shown_to_team(found, is_over=key in ended, at=now()) for key, found in progress.items()}
+        progress = {
+            key: shown_to_team(found, is_over=key in ended, at=now(), key=key) for key, found in progress.items()
+        }
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)
     return [
@@ -257,9 +259,9 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
     submission = repository.locked(session, submission.id)
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
-    started = evaluations.runs_started(session, submission)
+    costs = cancelling_costs(session, submission)
     evaluations.cancel(session, submission)
-    submission.refunded = not started and _may_take_back(session, submission)
+    submission.refunded = not costs
     audit.record(
         session,
         actor,
@@ -270,6 +272,16 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
     )
     session.flush()
     return _whole(session, submission.id)
+
+
+def cancelling_costs(session: Session, submission: Submission) -> str:
+    """Return why a submission would count against the quota if it were cancelled now; empty if it would not.
+
+    started: a run of it has begun. taken-back: as many of today's were taken back as may be sent.
+    """
+    if evaluations.runs_started(session, submission):
+        return "started"
+    return "" if _may_take_back(session, submission) else "taken-back"
 
 
 def _may_take_back(session: Session, submission: Submission) -> bool:

@@ -29,8 +29,12 @@ class Breakdown:
         """Return the same of exact retraining, as its split keeps it; None where it was not stored in full."""
         if not oracle or "forgetting_quality" not in oracle:
             return None
-        factors = (float(oracle[name]) for name in ("forgetting_quality", "retain_ratio", "test_ratio"))
-        return cls(*factors, dict(oracle.get("epsilon_percentiles", {})))
+        return cls(
+            float(oracle["forgetting_quality"]),
+            float(oracle["retain_ratio"]),
+            float(oracle["test_ratio"]),
+            dict(oracle.get("epsilon_percentiles", {})),
+        )
 
 
 @dataclass(frozen=True)

@@ -59,3 +59,13 @@ def store_content(storage: Storage, data: bytes) -> str:
     sha256 = hashlib.sha256(data).hexdigest()
     storage.write(content_key(sha256), data)  # also if it is there: a fresh date keeps it from being collected
     return sha256
+
+
+def store_again_if_collected(storage: Storage, checked: CheckedUpload) -> None:
+    """Store the content once more if it is gone. To be called once the row that names it has committed.
+
+    Collecting garbage looks at the rows, then removes: an older copy of the same content may be removed while a new
+    submission of it is in between. From the commit on, whoever collects sees the row.
+    """
+    if not storage.exists(content_key(checked.content_sha256)):
+        store_content(storage, checked.upload.data)

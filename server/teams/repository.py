@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from server.accounts.look_alikes import look_alike_key
+from server.accounts.look_alikes import get_shape, look_alike_key, shape_of
 from server.models.account import Account
 from server.models.competition import Membership, Team
 from server.models.evaluation import Shard, ShardState
@@ -30,12 +30,19 @@ def locked(session: Session, team_id: str) -> Team:
 
 
 def name_is_taken(session: Session, *, competition_id: str, name_keys: Collection[str]) -> bool:
-    same = select(Team.id).where(Team.competition_id == competition_id, Team.name_key.in_(name_keys))
-    return session.scalar(same.limit(1)) is not None
+    return bool(teams_like(session, competition_id=competition_id, name_keys=name_keys))
 
 
-def account_called(session: Session, *, name_keys: Collection[str]) -> Account | None:
-    return session.scalar(select(Account).where(Account.name_key.in_(name_keys)).limit(1))
+def teams_like(session: Session, *, competition_id: str, name_keys: Collection[str]) -> Sequence[str]:
+    """Return the ids of the competition's teams whose names look like one with these keys."""
+    same = shape_of(Team.name_key).in_([get_shape(key) for key in name_keys])
+    return session.scalars(select(Team.id).where(Team.competition_id == competition_id, same)).all()
+
+
+def accounts_like(session: Session, *, name_keys: Collection[str]) -> Sequence[str]:
+    """Return the ids of the accounts whose names look like one with these keys."""
+    same = shape_of(Account.name_key).in_([get_shape(key) for key in name_keys])
+    return session.scalars(select(Account.id).where(same)).all()
 
 
 def memberships(session: Session, team_id: str) -> Sequence[Membership]:

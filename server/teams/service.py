@@ -73,12 +73,12 @@ def create(session: Session, competition: Competition, account: Account, *, name
     name = checked_name(name)
     if get_team(session, competition, account) is not None:
         raise Conflict(f"You are in a team of {competition.slug} already; leave it first")
-    taken = Violation("name", "is taken; choose another", name)
     if repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
-        raise Conflict(f"There is a team called {name!r} already", violations=(taken,))
+        raise _taken(name)
     _check_no_persons_name(session, name, own=[account])
     team = _add(session, competition, account, name=name)
     if team is None:
+        taken = Violation("name", "is taken; choose another", name)
         raise Conflict(f"The name {name!r} is taken, or you are in a team already", violations=(taken,))
     return team
 
@@ -92,6 +92,8 @@ def ensure(session: Session, competition: Competition, account: Account) -> Team
         name = account.name if number == 1 else f"{account.name}-{number}"
         if repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
             continue
+        if number > 1 and repository.accounts_like(session, name_keys=key_pair(name)):
+            continue  # somebody else's name
         team = _add(session, competition, account, name=name)
         if team is not None:
             return team
@@ -124,12 +126,14 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
     """Give the team another name. Raises InvalidInput or Conflict."""
     old, name = team.name, checked_name(name)
     _check_no_persons_name(session, name, own=members(session, team))
+    others = repository.teams_like(session, competition_id=team.competition_id, name_keys=key_pair(name))
+    if not set(others) <= {team.id}:
+        raise _taken(name)
     try:
         with session.begin_nested():
             team.name, team.name_key = name, name_key(name)
     except IntegrityError as error:
-        taken = Violation("name", "is taken; choose another", name)
-        raise Conflict(f"There is a team called {name!r} already", violations=(taken,)) from error
+        raise _taken(name) from error
     audit.record(
         session,
         actor,
@@ -139,6 +143,11 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
         reason=reason,
         data={"from": old, "to": name},
     )
+
+
+def _taken(name: str) -> Conflict:
+    taken = Violation("name", "is taken; choose another", name)
+    return Conflict(f"There is a team called {name!r} already, or one that looks the same", violations=(taken,))
 
 
 def name_key(name: str) -> str:
@@ -162,8 +171,10 @@ def checked_name(name: str) -> str:
 
 def _check_no_persons_name(session: Session, name: str, *, own: Sequence[Account]) -> None:
     """Raise Conflict for the name of somebody who is not in the team: it would compete as them."""
-    person = repository.account_called(session, name_keys=key_pair(name))
-    if person is not None and person.id not in {account.id for account in own}:
+    if name_key(name) in {name_key(account.name) for account in own}:
+        return
+    alike = repository.accounts_like(session, name_keys=key_pair(name))
+    if not set(alike) <= {account.id for account in own}:
         taken = Violation("name", "is a person's name; choose another", name)
         raise Conflict(f"{name!r} is the name of a person who is not in the team", violations=(taken,))
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import ceil, log
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -68,7 +67,9 @@ def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> Brea
         return None
     oracle = Breakdown.of_oracle(split.oracle)
     end = float(max(1, ceil(log(n_models - 1)))) if n_models > 2 else 1.0  # beyond it no example earns points
-    given = [("Your models", "spread-own", own), ("Exact retraining", "spread-oracle", oracle)]
+    given = [("Your models", "spread-own", own)]
+    if oracle:
+        given.append(("Exact retraining", "spread-oracle", oracle))
     return BreakdownView(
         factors=[(label, getattr(own, name), getattr(oracle, name, None)) for name, label in FACTORS],
         spreads=[_spread(name, css, one.epsilon_percentiles, end) for name, css, one in given if _has_spread(one)],
@@ -77,8 +78,8 @@ def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> Brea
     )
 
 
-def _has_spread(breakdown: Any) -> bool:
-    return breakdown is not None and {"5", "25", "50", "75", "95"} <= set(breakdown.epsilon_percentiles)
+def _has_spread(breakdown: Breakdown) -> bool:
+    return {"5", "25", "50", "75", "95"} <= set(breakdown.epsilon_percentiles)
 
 
 def _spread(name: str, css: str, percentiles: dict[str, float], end: float) -> Spread:

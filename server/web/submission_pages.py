@@ -14,6 +14,7 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
+from server.evaluations import service as evaluations
 from server.leaderboard import service as leaderboards
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
@@ -96,7 +97,6 @@ def submission_page(
         is_mine=place.team is not None and place.team.id == submission.team_id,
         may_be_chosen=may_be_chosen(session, place, submission),
         sample_log=submissions.sample_log(session, submission),
-        state_in_words=_state_in_words(context["view"]),
         metric_tables=metric_tables(session, submission, is_organiser=place.is_organiser),
         receipts=_receipts(context["view"], is_organiser=place.is_organiser),
         **context,
@@ -129,8 +129,37 @@ def submission_events(
     return sse.stream(request, look)
 
 
+@router.get("/submissions/{submission_id}/cancel")
+def cancel_page(request: Request, session: SessionDep, viewer: MemberDep, submission: OwnSubmission) -> Response:
+    """Ask whether to cancel, and say what it costs."""
+    if submission.stage in ENDED:
+        return redirect(request, f"/submissions/{submission.id}")
+    progress = submissions.view(session, [submission])[0].progress
+    return page(
+        request,
+        "cancel.html",
+        place=find_place(session, submission.competition, viewer),
+        tab="submissions",
+        s=submission,
+        counts=submissions.cancelling_costs(session, submission),
+        done=progress.runs_done if progress else 0,
+        total=progress.runs_total if progress else 0,
+    )
+
+
 @router.post("/submissions/{submission_id}/cancel")
-def cancel_submission(request: Request, session: SessionDep, viewer: MemberDep, submission: OwnSubmission) -> Response:
+def cancel_submission(
+    request: Request,
+    session: SessionDep,
+    viewer: MemberDep,
+    submission: OwnSubmission,
+    *,
+    said: Annotated[str, Form(max_length=10)] = "counts",
+) -> Response:
+    """Cancel. said: what the question said it costs; where that has changed meanwhile, it is asked again."""
+    if said == "free" and submission.stage not in ENDED and submissions.cancelling_costs(session, submission):
+        changed = Flash("warn", "Its first run has begun meanwhile, so cancelling costs something now.")
+        return redirect(request, f"/submissions/{submission.id}/cancel", flash=changed)
     cancelled = submissions.cancel(session, submission, actor=viewer)
     counted = "It does not count against the quota." if cancelled.refunded else "It counts against the quota."
     return redirect(request, f"/submissions/{submission.id}", flash=Flash("good", f"Cancelled. {counted}"))
@@ -227,6 +256,8 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
         "steps": timeline_steps(view),
         "events": timeline_events(view),
         "failure": failure,
+        "ahead": evaluations.submissions_ahead(session, submission),
+        "state_in_words": _state_in_words(view),
         "excerpt": _excerpt(storage, submission, file=failure.file, line=failure.line) if failure else (),
     }
 

@@ -26,10 +26,17 @@ from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
+from server.received_form import OVERHEAD_BYTES
 from server.submissions import service as submissions
 from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES, OVERHEAD_BYTES
-from server.submissions.upload_check import MESSAGE_LENGTH, CheckedUpload, Upload, check_and_store
+from server.submissions.upload import MAX_REQUEST_BYTES
+from server.submissions.upload_check import (
+    MESSAGE_LENGTH,
+    CheckedUpload,
+    Upload,
+    check_and_store,
+    store_again_if_collected,
+)
 from server.web.code_excerpt import ExcerptLine, excerpt
 from server.web.cookies import SESSION_COOKIE, Flash
 from server.web.csrf import FIELD, check_origin, check_token
@@ -89,6 +96,7 @@ async def submit(
     try:
         checked = await check_and_store(storage, _form_upload(sent), account_id=viewer.id, modes=file.submissions.modes)
         submission_id = await admission.run(_accept, database, slug=slug, viewer=viewer, checked=checked)
+        await admission.long_work(store_again_if_collected, storage, checked)
     except Overloaded:
         raise
     except AppError as error:

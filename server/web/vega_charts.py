@@ -5,6 +5,7 @@ from typing import Any
 BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
 BOARDS = ("public", "private")
 MOVES = ("rose", "fell", "stayed")
+PARETO_KINDS = ("on the frontier", "dominated", "exact retraining", "original model")
 LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
@@ -213,6 +214,26 @@ def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
     equal = alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": end, "y": end}]))
     diagonal = equal.mark_line(strokeDash=[5, 4], strokeWidth=1, opacity=0.8).encode(x="x:Q", y="y:Q")
     return _sized(alt.layer(diagonal, points), height=300)
+
+
+def pareto(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
+    """Two metrics of several submissions. rows: name, x, y, kind; x, y: the metrics' names."""
+    alt = _altair()
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("x:Q", title=x, scale=alt.Scale(zero=False, padding=24), axis=alt.Axis(tickCount=5)),
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(zero=False, padding=16), axis=alt.Axis(tickCount=5)),
+        tooltip=[
+            "name:N",
+            alt.Tooltip("x:Q", format=".4g", title=x),
+            alt.Tooltip("y:Q", format=".4g", title=y),
+            "kind:N",
+        ],
+    )
+    kind = alt.Color("kind:N", title=None, sort=list(PARETO_KINDS), legend=alt.Legend(orient="top"))
+    shape = alt.Shape("kind:N", title=None, sort=list(PARETO_KINDS))
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(color=kind, shape=shape)
+    names = base.mark_text(align="left", dx=7, dy=-5, fontSize=11, limit=110).encode(text="name:N")
+    return _sized(alt.layer(points, names), height=320)
 
 
 def _sized(chart: Any, *, height: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from server.problem_details import problems
 from server.storage import Storage
 from server.workers import artefacts, http_leases, result_validation
 from server.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
+from server.workers.captured_arrays import Forms, captured_forms
 from server.workers.http_leases import Claim, Terms
 from server.workers.schemas import (
     ClaimOut,
@@ -177,8 +178,9 @@ def download_file(
 async def send_result(request: Request, asked_for: AskedFor, storage: StorageDep, admission: AdmissionDep) -> StepOut:
     """Send the outputs of the shard's runs (safetensors), and so close it. They are kept if the attempt counts."""
     shard, n_forget = await admission.run(_shard_of_runs, asked_for)
-    data = await _received(request, most=result_validation.most_bytes(shard, n_forget=n_forget))
-    return await admission.run(_take_result, asked_for, storage, data, n_forget=n_forget)
+    captured = await admission.run(captured_forms, storage, shard)
+    data = await _received(request, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured))
+    return await admission.run(_take_result, asked_for, storage, data, n_forget=n_forget, captured=captured)
 
 
 @router.post(SHARD + "/passed", responses=problems(409))
@@ -234,11 +236,11 @@ def _shard_of_runs(asked_for: Asked) -> tuple[ClaimedShard, int]:
         return shard, http_leases.n_forget(session, shard)
 
 
-def _take_result(asked_for: Asked, storage: Storage, data: bytes, *, n_forget: int) -> StepOut:
+def _take_result(asked_for: Asked, storage: Storage, data: bytes, *, n_forget: int, captured: Forms) -> StepOut:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
         wanted = leases.is_current(session, shard)
-    result = result_validation.check(data, shard, n_forget=n_forget)
+    result = result_validation.check(data, shard, n_forget=n_forget, captured=captured)
     key = result.key(shard)
     if wanted:
         storage.write(key, data)

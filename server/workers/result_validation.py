@@ -10,6 +10,7 @@ from safetensors.numpy import load
 from lethe.errors import InvalidInput, Violation
 from server.evaluations import leases
 from server.evaluations.leases import ClaimedShard
+from server.workers.captured_arrays import ArrayForm, Forms, find_fault
 
 MOST_CLASSES = 10_000
 HEADER_BYTES = 64 << 10
@@ -29,22 +30,27 @@ class CheckedResult:
         return f"{leases.result_key(shard).removesuffix('.safetensors')}-{self.sha256[:16]}.safetensors"
 
 
-def most_bytes(shard: ClaimedShard, *, n_forget: int) -> int:
+def most_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
     """Return how large the outputs of the shard's runs can be."""
     numbers = shard.n_runs * (n_forget + len(RUN_COLUMNS))
-    return 8 * numbers + 4 * shard.n_runs * 2 * MOST_CLASSES + HEADER_BYTES
+    beside = shard.n_runs * sum(form.n_bytes for form in captured.values())
+    return 8 * numbers + beside + 4 * shard.n_runs * 2 * MOST_CLASSES + HEADER_BYTES
 
 
-def check(data: bytes, shard: ClaimedShard, *, n_forget: int) -> CheckedResult:
-    """Return the outputs if they are what the shard's runs can have given. Raises InvalidInput."""
+def check(data: bytes, shard: ClaimedShard, *, n_forget: int, captured: Forms) -> CheckedResult:
+    """Return the outputs if they are what the shard's runs can have given. Raises InvalidInput.
+
+    captured: what the split's runs store beside them.
+    """
     try:
         arrays = load(data)
     except (SafetensorError, KeyError, ValueError) as error:
         raise _wrong("is a safetensors file of the runs' outputs", f"cannot be read: {error}") from error
     expected = {"confidences": (shard.n_runs, n_forget)} | dict.fromkeys(RUN_COLUMNS, (shard.n_runs,))
     shapes = {name: array.shape for name, array in arrays.items() if name != CLASS_ACCURACY}
-    if shapes != expected:
-        raise _wrong(f"holds arrays of the shapes {expected}", f"has {shapes}")
+    with_captured = expected | {name: (shard.n_runs, *form.shape) for name, form in captured.items()}
+    if shapes != with_captured:
+        raise _wrong(f"holds arrays of the shapes {with_captured}", f"has {shapes}")
     if any(arrays[name].dtype != np.float64 for name in expected):
         raise _wrong("holds float64 numbers", f"has {sorted({str(arrays[name].dtype) for name in expected})}")
     if not all(np.isfinite(arrays[name]).all() for name in expected):
@@ -54,7 +60,17 @@ def check(data: bytes, shard: ClaimedShard, *, n_forget: int) -> CheckedResult:
     if (arrays["wall_time_s"] < 0).any():
         raise _wrong("holds times of 0 s and more", "has a negative one")
     _check_classes(arrays.get(CLASS_ACCURACY), n_runs=shard.n_runs)
+    for name, form in captured.items():
+        _check_captured(name, arrays[name], form)
     return CheckedResult(hashlib.sha256(data).hexdigest(), float(arrays["wall_time_s"].sum()))
+
+
+def _check_captured(name: str, array: np.ndarray, form: ArrayForm) -> None:
+    if array.dtype != form.dtype:
+        raise _wrong(f"holds {name} as {form.dtype}", f"has it as {array.dtype}")
+    fault = find_fault(name, array)
+    if fault:
+        raise _wrong("holds finite outputs, losses and counts of 0 and more", f"does not: {fault}")
 
 
 def _check_classes(array: np.ndarray | None, *, n_runs: int) -> None:

@@ -43,6 +43,7 @@ FOR: dict[str, tuple[str, ...]] = {
         "DELETE /api/v1/tokens/{token_id}",
         f"GET {C}/quota",
         f"GET {C}/finals",
+        f"GET {C}/metrics/comparison",
         f"GET {C}/submissions",
         f"POST {C}/submissions",
         f"GET {C}/team",
@@ -72,7 +73,14 @@ FOR: dict[str, tuple[str, ...]] = {
         f"PUT {S}/selection",
         f"DELETE {S}/selection",
     ),
-    MAKES_COMPETITIONS: ("POST /api/v1/competitions", "GET /api/v1/dashboard", "GET /api/v1/dashboard/activity"),
+    MAKES_COMPETITIONS: (
+        "POST /api/v1/competitions",
+        "GET /api/v1/dashboard",
+        "GET /api/v1/dashboard/activity",
+        "GET /api/v1/datasets",
+        "POST /api/v1/datasets",
+        "DELETE /api/v1/datasets/{name}",
+    ),
     ORGANISER: (
         f"GET {C}/preparation",
         f"GET {C}/splits/{{visibility}}/report",

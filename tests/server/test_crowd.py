@@ -1,6 +1,7 @@
 """Many requests at once: each is answered, none waits for another that waits for it, too many are told at once."""
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -8,15 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fastapi.routing import iter_route_contexts
 
 from benchmarks.web.client import Answer, Connection
 from benchmarks.web.measure import session_cookie
 from benchmarks.web.seed import Seeded, seed
+from server.accounts import service as accounts
+from server.accounts import tokens
 from server.db import Database
+from server.main import create_app
+from server.models.account import Role
+from server.models.rejudging import Rejudging
 from server.storage import Storage
 from tests.support.web_process import web_process
 
 WITHIN_S = 25.0  # below the half minute that a request once waited for a connection
+MORE_THAN_THREADS = 45
 
 
 @dataclass(frozen=True)
@@ -27,12 +35,12 @@ class Crowd:
     made: Seeded
     cookie: str
 
-    def ask(self, paths: list[str], *, cookie: str = "") -> list[Answer]:
+    def ask(self, paths: list[str], *, cookie: str = "", token: str = "") -> list[Answer]:
         """Return the answers to requests that are all sent before any is read."""
-        return asyncio.run(asyncio.wait_for(self._ask(paths, cookie=cookie), WITHIN_S))
+        return asyncio.run(asyncio.wait_for(self._ask(paths, cookie=cookie, token=token), WITHIN_S))
 
-    async def _ask(self, paths: list[str], *, cookie: str) -> list[Answer]:
-        connections = [await Connection.open(self.port, cookie=cookie) for _ in paths]
+    async def _ask(self, paths: list[str], *, cookie: str, token: str = "") -> list[Answer]:
+        connections = [await Connection.open(self.port, cookie=cookie, token=token) for _ in paths]
         try:
             return await asyncio.gather(*(one.get(path) for one, path in zip(connections, paths, strict=True)))
         finally:
@@ -91,6 +99,67 @@ def test_streams_of_sixty_browsers_hold_nothing(crowd: Crowd) -> None:
 
     answers = asyncio.run(asyncio.wait_for(watch(), WITHIN_S))
     assert Counter(answer.status for answer in answers) == {200: 60}
+
+
+@pytest.mark.slow
+def test_every_read_route_stands_a_burst(migrated_postgres_url: str, redis_url: str, tmp_path: Path) -> None:
+    """More at once than there are threads, each route by itself, pages of organisers and exports included."""
+    database = Database(migrated_postgres_url)
+    made = seed(database, teams=12, submissions=60, storage=Storage((tmp_path / "home" / "storage").as_uri()))
+    with database.write() as session:
+        accounts.register(session, name="root", password=made.password, role=Role.ADMINISTRATOR)
+        rejudging = Rejudging(
+            competition_id=made.competition_id,
+            visibility="public",
+            reason="",
+            changed="host",
+            chosen={},
+            created_by="organiser",
+        )
+        session.add(rejudging)
+        session.flush()
+        values = path_values(made) | {"rejudging_id": rejudging.id}
+        issued = {
+            name: tokens.issue(session, accounts.find(session, name), label="t").token for name in ("root", "ada")
+        }
+    people = [(session_cookie(database, name), issued[name]) for name in ("root", "ada")]
+    database.dispose()
+    answered, asked = {}, read_routes(values)
+    with web_process(migrated_postgres_url, tmp_path / "home", LETHE_REDIS_URL=redis_url) as (port, _):
+        crowd = Crowd(port, made, "")
+        for path in asked:
+            alone = {person: crowd.ask([path], cookie=person[0], token=person[1])[0].status for person in people}
+            (cookie, token), status = min(alone.items(), key=lambda item: item[1])
+            answers = crowd.ask([path] * MORE_THAN_THREADS, cookie=cookie, token=token)
+            answered[path] = status
+            assert Counter(answer.status for answer in answers) == {status: MORE_THAN_THREADS}, path
+    assert {path: status for path, status in answered.items() if status >= 500} == {}
+    good = sum(status == 200 for status in answered.values())
+    assert good > 0.8 * len(asked), {path: status for path, status in answered.items() if status != 200}
+
+
+def path_values(made: Seeded) -> dict[str, str]:
+    """Return what stands for each parameter of a read route's path. A new one is named here."""
+    return {
+        "slug": made.slug,
+        "submission_id": made.scored_submission_id,
+        "other": made.failed_submission_id,
+        "visibility": "public",
+        "table": "scores",
+        "name": "scores",
+        "webhook_id": "1",
+        "worker": "w",
+        "shard_id": "1",
+        "attempt": "1",
+        "sha256": "0" * 64,
+        "content_hash": "0",
+        "path:path": "app.css",
+    }
+
+
+def read_routes(values: dict[str, str]) -> list[str]:
+    found = (context.path for context in iter_route_contexts(create_app().routes) if "GET" in (context.methods or ()))
+    return [re.sub(r"{([^}]+)}", lambda match: values[match[1]], path) for path in found]
 
 
 def test_beyond_what_may_wait_is_told_to_come_back(migrated_sqlite_url: str, redis_url: str, tmp_path: Path) -> None:

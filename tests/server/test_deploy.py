@@ -131,6 +131,49 @@ def test_probes_ask_what_the_server_answers(server: Instance) -> None:
         assert answer.headers["content-type"].startswith("application/")
 
 
+PODS = {
+    one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in OBJECTS if "template" in one.get("spec", {})
+}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pod_has_no_needless_power(name: str) -> None:
+    """As a container of docker-compose.yml: an ordinary user, a read-only root, no capability, a limit of memory."""
+    pod = PODS[name]
+    assert pod["automountServiceAccountToken"] is False
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 10001)
+    [container] = pod["containers"]
+    own = container["securityContext"]
+    assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
+    assert own["capabilities"] == {"drop": ["ALL"]}
+    assert container["resources"]["limits"]["memory"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    [home] = [each["value"] for each in container["env"] if each["name"] == "LETHE_HOME"]
+    assert {home, "/tmp"} <= {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_pod_of_the_worker_can_make_sandboxes() -> None:
+    """In a user namespace, with what bubblewrap mounts unmasked, and neither the runtime's filter nor its AppArmor."""
+    pod = PODS["lethe-worker-cuda"]
+    assert pod["hostUsers"] is False
+    own = pod["containers"][0]["securityContext"]
+    assert own["procMount"] == "Unmasked"
+    assert own["seccompProfile"] == {"type": "Localhost", "localhostProfile": "lethe/seccomp-worker.json"}
+    assert own["appArmorProfile"] == {"type": "Unconfined"}
+    assert {name for name, other in PODS.items() if "procMount" in other["containers"][0]["securityContext"]} == {
+        "lethe-worker-cuda"
+    }
+
+
+def test_pods_are_the_processes_of_compose() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    takes = {service["environment"].get("LETHE_WORKER_TAKES") for service in services.values() if "build" in service}
+    here = {each["value"] for _, one in CONTAINERS for each in one["env"] if each["name"] == "LETHE_WORKER_TAKES"}
+    assert here == takes - {None}
+    roles = {"migrate", "web", "messages", "beat", "worker-cuda"}
+    assert set(PODS) == {f"lethe-{role}" for role in roles}
+
+
 def test_service_and_scaler_point_at_what_there_is() -> None:
     by_kind = {(one["kind"], one["metadata"]["name"]): one for one in OBJECTS}
     for (kind, _), one in by_kind.items():

@@ -17,10 +17,13 @@ from lethe.competition.visibility import Visibility
 from server.accounts import sessions
 from server.admin.exports import Table
 from server.config import get_settings
+from server.db import now
 from server.main import create_app
+from server.metric_results.service import hash_parameters
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, PrivateScore
+from server.models.metric_result import MetricResult
 from server.models.notification import Delivery, QueuedEmail
 from server.models.submission import Fault
 from server.notifications import webhooks
@@ -31,6 +34,8 @@ from tests.support.instance import GOOD_CODE, Instance
 BASE = "/api/v1/competitions/digits"
 SCORES = {"ada": 0.73519246, "bob": 0.61874253}
 SEALED_DETAIL = 4.86371927
+REPORT = {"metrics": [{"id": "klom"}], "columns": ["klom"], "visible_to_participants": "all"}
+SEALED_METRIC = 5.29318467
 SEALED_MESSAGE = "the hidden class 7 is empty"
 QUERIES = (
     "",
@@ -54,7 +59,7 @@ CHOICES = {  # what a path takes of a few known words
 
 def forms() -> list[str]:
     """Return the sealed numbers as they may be written, cut after their fourth digit."""
-    cut = [f"{value:.4f}"[:6] for value in (*SCORES.values(), SEALED_DETAIL)]
+    cut = [f"{value:.4f}"[:6] for value in (*SCORES.values(), SEALED_DETAIL, SEALED_METRIC)]
     return [*cut, *(f"{float(text) * 100:.2f}"[:5] for text in cut), SEALED_MESSAGE]
 
 
@@ -85,8 +90,20 @@ def play(server: Instance) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         server.score(sent[name], private, visibility=Visibility.PRIVATE)
     server.fail(sent["eve"], Fault.PARTICIPANT, visibility=Visibility.PRIVATE)
     with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = competition.config | {"report": REPORT}
         for score in session.scalars(select(PrivateScore)).all():
             score.details = {"epsilon": SEALED_DETAIL}
+            session.add(
+                MetricResult(
+                    evaluation_id=score.evaluation_id,
+                    metric_id="klom",
+                    parameters_sha256=hash_parameters({}),
+                    value=SEALED_METRIC,
+                    metric_version=1,
+                    computed_at=now(),
+                )
+            )
         for evaluation in session.scalars(select(Evaluation).where(Evaluation.error_class.is_not(None))).all():
             evaluation.error = {"message": SEALED_MESSAGE}
         team = session.scalars(select(Team).where(Team.name == "ada")).one().id
@@ -129,7 +146,7 @@ def answers(server: Instance, callers: dict[str, dict[str, str]], names: dict[st
     ):
         assert ("GET", expected) in seen
     for _get, address in seen:
-        queries = QUERIES if "leaderboard" in address or "submissions" in address else QUERIES[:2]
+        queries = QUERIES if any(word in address for word in ("leaderboard", "submissions", "compar")) else QUERIES[:2]
         for query, name in product(queries, ("nobody", "ada", "eve")):
             answer = server.client.get(address + query, headers=callers[name], follow_redirects=False)
             assert answer.status_code < 500, (address, query, answer.text)
@@ -154,7 +171,9 @@ def test_only_organisers_see_private_figures_before_the_reveal(
         monkeypatch.setattr(sse, name, 0.01)  # a stream sends the part as it is, and ends
     callers, names = play(server)
     private = f"{BASE}/leaderboard?board=private"
-    assert "0.7351" in server.client.get(private, headers=callers["olga"]).text, "the search would find it"
+    seen = server.client.get(private, headers=callers["olga"]).text
+    assert "0.7351" in seen, "the search would find it"
+    assert "5.2931" in seen, "the search would find it"
     assert server.client.get("/account", headers=callers["ada"], follow_redirects=False).status_code == 200
     for where, text in answers(server, callers, names):
         for sealed in forms():

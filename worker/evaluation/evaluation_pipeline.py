@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from lethe.device.memory import let_go_of_tensors, ran_out_of_memory
-from lethe.evaluation.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs, SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator
+from lethe.evaluation.inference import BackgroundEvaluator, NonFiniteOutputs, RunOutputs
 
 
 class RunNotFinite(Exception):
@@ -37,9 +38,7 @@ class _Model:
 class RunEvaluations:
     """Takes the weights of run after run; `outputs` grows in the same order, perhaps a run or two behind."""
 
-    def __init__(
-        self, evaluator: SplitEvaluator, background: BackgroundEvaluator | None, outputs: list[RunOutputs]
-    ) -> None:
+    def __init__(self, evaluator: Evaluator, background: BackgroundEvaluator | None, outputs: list[RunOutputs]) -> None:
         self.outputs = outputs
         self._evaluator, self._background = evaluator, background
         self._waiting: deque[tuple[int, Future[RunOutputs], _Model]] = deque()
@@ -89,9 +88,7 @@ def _lacked_memory(future: Future[RunOutputs]) -> bool:
 
 
 @contextmanager
-def run_evaluations(
-    evaluator: SplitEvaluator, outputs: list[RunOutputs], *, overlapped: bool
-) -> Iterator[RunEvaluations]:
+def run_evaluations(evaluator: Evaluator, outputs: list[RunOutputs], *, overlapped: bool) -> Iterator[RunEvaluations]:
     """Yield what takes the runs' weights. Where the block ends in an error, what still waits is dropped."""
     if not overlapped:
         yield RunEvaluations(evaluator, None, outputs)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lethe.errors import InvalidSubmission
+from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, estimate_score, stage_files
-from lethe.preparation.sample_models import sample_evaluator
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.submission.package import Package, load_package
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec

@@ -10,8 +10,8 @@ from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.result import MetricResult
-from server.competitions.stored_file import stored_file
 from server.evaluations import repository as evaluation_repository
+from server.evaluations.scoring_metric import get_metric
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
 from server.models.competition import Competition, Split
@@ -40,7 +40,7 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
             shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
-            metric=stored_file(competition).metric,
+            metric=get_metric(session, evaluation),
         )
     unlearned = join([_outputs(context, shard) for shard in work.shards])
     inputs = split_inputs(local_split(context, work), unlearned.arrays(), scored_by=work.metric)

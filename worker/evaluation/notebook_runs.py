@@ -10,7 +10,8 @@ from lethe.competition.file import RunRules
 from lethe.competition.run_limits import run_wall_time_s
 from lethe.device.memory import ran_out_of_memory
 from lethe.errors import InvalidSubmission
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs, SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator
+from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.submission.notebook import ENTRY_FILE
 from sandbox.policy import RunPolicy
 from worker.evaluation.kaggle_layout import NoNotebookLayout, notebook_mounts
@@ -75,7 +76,7 @@ class NotebookOutputs:
     on_model: told after each model, with the seconds since the one before.
     """
 
-    evaluator: SplitEvaluator | None
+    evaluator: Evaluator | None
     on_model: Callable[[float], None]
     outputs: dict[int, RunOutputs | NonFiniteOutputs | NoMemoryLeft] = field(default_factory=dict)
     took_s: dict[int, float] = field(default_factory=dict)

@@ -16,9 +16,9 @@ from lethe.evaluation.model_outputs import Kind, read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.epsilon.calibration import calibrate, suspicion
 from lethe.metrics.epsilon.score import ModelOutputs, Score
-from server.competitions.stored_file import stored_file
 from server.evaluations import scores
 from server.evaluations.scores import ScoreRecord
+from server.evaluations.scoring_metric import get_metric
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
 from server.storage import split_key
@@ -53,9 +53,12 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
         retrained,
         metric=work.metric,
     )
-    flags = _flags(found, unlearned, retrained, oracle=oracle_score(split_dir, work.manifest_sha256, work.metric))
+    oracle = oracle_score(split_dir, work.manifest_sha256, work.metric)
+    flags = _flags(found, unlearned, retrained, oracle=oracle)
     with context.database.write() as session:
-        recorded = scores.record(session, evaluation_id, _record(found, unlearned, flags))
+        recorded = scores.record(
+            session, evaluation_id, _record(found, unlearned, flags), oracle=oracle_as_data(oracle)
+        )
     log.info("scored", evaluation=evaluation_id, recorded=recorded)
     return recorded
 
@@ -109,7 +112,7 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
             shards=tuple(shards),
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
-            metric=stored_file(competition).metric,
+            metric=get_metric(session, evaluation),
         )
 
 
@@ -134,6 +137,19 @@ def summary(found: Score) -> dict[str, Any]:
         },
         "n_forget": int(found.epsilon.size),
     }
+
+
+def oracle_as_data(oracle: Score) -> dict[str, Any]:
+    """Return the oracle's score as `Split.oracle` holds it."""
+    low, high = oracle.interval or (None, None)
+    return {
+        "final_score": oracle.headline,
+        "forgetting_quality": oracle.forgetting_quality,
+        "retain_ratio": oracle.retain_ratio,
+        "test_ratio": oracle.test_ratio,
+        "interval_low": low,
+        "interval_high": high,
+    } | summary(oracle)
 
 
 def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> ScoreRecord:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.capture import stacked
-from lethe.evaluation.inference import RunOutputs, SplitEvaluator
+from lethe.evaluation.evaluators import Evaluator
+from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.original_models import read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
@@ -147,9 +148,7 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
 
 
 @contextmanager
-def _evaluations(
-    context: RunningContext, evaluator: SplitEvaluator | None, done: Done
-) -> Iterator[RunEvaluations | None]:
+def _evaluations(context: RunningContext, evaluator: Evaluator | None, done: Done) -> Iterator[RunEvaluations | None]:
     """Yield what takes the runs' weights, None on the sample. Of failures, that of the first run counts."""
     if evaluator is None:
         yield None
@@ -215,7 +214,7 @@ def _run_notebook(
     done: Done,
     *,
     code_dir: Path,
-    evaluator: SplitEvaluator | None,
+    evaluator: Evaluator | None,
     heart: Heart,
     key: tuple[Path, RunPolicy],
 ) -> None:

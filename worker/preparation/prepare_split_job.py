@@ -26,11 +26,12 @@ from server.competitions import model_shard_leases, split_leases
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.storage import split_key
 from worker.context import WorkerContext
-from worker.evaluation.scoring_job import summary
+from worker.evaluation.scoring_job import oracle_as_data
 from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
 from worker.preparation.split_sync import SplitExchange
 from worker.preparation.starter_kit.build import store_kit
+from worker.preparation.uploaded_dataset import uploaded_datasets
 from worker.split_storage.local_splits import publish_files, publish_manifest
 
 log = structlog.get_logger()
@@ -89,7 +90,12 @@ def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> _
                 session, work, lease_s=context.settings.lease_s, stage=progress.stage, progress=share
             )
 
-    with watched(context.settings, beat) as tell, datasets_below(context.settings.dataset_folders):
+    roots = context.settings.dataset_folders
+    with (
+        watched(context.settings, beat) as tell,
+        uploaded_datasets(context, work.competition) as uploads,
+        datasets_below(roots, uploads=uploads),
+    ):
         shards = [] if work.is_divided else _begin(context, work, exchange, tell)
         return shards or _prepare(context, work, exchange, tell)
 
@@ -160,7 +166,6 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     )
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
     oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, metric=work.competition.metric)
-    low, high = oracle.interval or (None, None)
     publish_files(context.storage, key, folder, manifest.files)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
@@ -168,14 +173,6 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         retraining_time_s=manifest.retraining_time_s,
         device=context.settings.worker_device,
         versions=manifest.versions,
-        oracle={
-            "final_score": oracle.headline,
-            "forgetting_quality": oracle.forgetting_quality,
-            "retain_ratio": oracle.retain_ratio,
-            "test_ratio": oracle.test_ratio,
-            "interval_low": low,
-            "interval_high": high,
-        }
-        | summary(oracle),
+        oracle=oracle_as_data(oracle),
     )
     return _Made(prepared, manifest)

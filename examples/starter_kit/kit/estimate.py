@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kit.builders import build, to_inputs
+from kit.builders import build
 from kit.data_loaders import load_data, make_loaders, read_safetensors
+from kit.outputs import load_outputs
 from kit.scoring.attacks.family import AttackFamily
-from kit.scoring.confidences import logit_scaled_confidences
 from kit.scoring.score import ModelOutputs, score
 
 DATA = Path(__file__).parent.parent / "data"
@@ -74,27 +74,6 @@ def estimate(unlearning, *, runs=4, style="dict"):
         validation_accuracy=float(validation.mean()),
         score=found,
     )
-
-
-def load_outputs(net, data):
-    """Return a network's confidences on the forget set and its accuracies on retain and validation."""
-    net = net.eval()
-    with torch.inference_mode():
-        forget = compute_logits(net, data.forget).numpy()
-        return (
-            logit_scaled_confidences(forget, data.forget.stored.labels.numpy()),
-            accuracy_of(net, data.retain),
-            accuracy_of(net, data.validation),
-        )
-
-
-def compute_logits(net, dataset, batch_size=256):
-    parts = torch.split(dataset.stored.images, batch_size)
-    return torch.cat([net(to_inputs(part, dataset.network)).float() for part in parts])
-
-
-def accuracy_of(net, dataset):
-    return (compute_logits(net, dataset).argmax(dim=1) == dataset.stored.labels).double().mean().item()
 
 
 def _score(confidences, retain, validation, about):

@@ -13,6 +13,9 @@ from lethe.data.datasets.image_dataset import ImageDataset, Options, own_person_
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
 
+LONGEST_PERSON = 1024  # bytes; NumPy takes four for a character
+MOST_IMAGES = 10_000_000  # labels and persons are held in memory
+
 
 class NumpyOptions(Options):
     root: Path
@@ -34,14 +37,16 @@ def open_numpy(options: Mapping[str, Any]) -> ImageDataset:
         raise InvalidDataset(f"labels.npy must hold integers [n], holds {labels.dtype} {list(labels.shape)}")
     if len(labels) == 0:
         raise InvalidDataset("labels.npy is empty")
+    if len(images) != len(labels):
+        raise InvalidDataset(f"labels has {len(labels)} entries for {len(images)} images")
+    if len(labels) > MOST_IMAGES:
+        raise InvalidDataset(f"labels.npy has {len(labels)} labels; at most {MOST_IMAGES} are read")
     persons_path, test_path = parsed.root / "persons.npy", parsed.root / "is_test.npy"
     return ImageDataset(
         images=channels_first(images),
         labels=np.asarray(labels, dtype=np.int64),
         persons=(
-            number_names(_load(persons_path, "person of each picture").astype(str).tolist())
-            if persons_path.exists()
-            else own_person_each(len(images))
+            number_names(_persons(persons_path, len(labels))) if persons_path.exists() else own_person_each(len(images))
         ),
         n_classes=parsed.n_classes or int(labels.max()) + 1,
         input_scale=parsed.input_scale,
@@ -61,6 +66,15 @@ def channels_first(images: NDArray[Any]) -> NDArray[np.uint8]:
             f"images.npy must be [n, H, W], [n, C, H, W] or [n, H, W, C] with C of 1 or 3, was {list(images.shape)}"
         )
     return images
+
+
+def _persons(path: Path, n_images: int) -> list[str]:
+    persons = _load(path, "person of each picture")
+    if persons.shape != (n_images,) or persons.dtype.itemsize > LONGEST_PERSON:
+        allowed = f"[{n_images}] integers, or texts of at most {LONGEST_PERSON // 4} characters"
+        raise InvalidDataset(f"persons.npy must hold {allowed}, holds {persons.dtype} {list(persons.shape)}")
+    names: list[str] = persons.astype(str).tolist()
+    return names
 
 
 def _load(path: Path, what: str) -> NDArray[Any]:

@@ -15,11 +15,14 @@ from PIL import Image, UnidentifiedImageError
 from pydantic import Field
 
 from lethe.data.datasets.image_dataset import Options
+from lethe.data.datasets.roots import decoded_folder
 from lethe.data.errors import InvalidDataset
 from lethe.data.files import write_json
 
 DECODERS = 8
 DECODED_AT_ONCE = 1024
+MAX_PIXELS = 50_000_000  # of one picture, of which DECODERS are in memory at a time
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # others start programs or are seldom looked at
 
 
 class PictureOptions(Options):
@@ -41,7 +44,8 @@ def decode_pictures(paths: Sequence[Path], options: PictureOptions) -> NDArray[n
         raise InvalidDataset(f"dataset.options.channels must be 1 or 3, was {options.channels}")
     if not paths:
         raise InvalidDataset(f"{options.root} has no images where this adapter expects them")
-    cache = options.cache or Path(platformdirs.user_cache_dir("lethe")) / "datasets"
+    default = decoded_folder(options.root) or Path(platformdirs.user_cache_dir("lethe")) / "datasets"
+    cache = options.cache or default
     shape = (len(paths), options.channels, options.size, options.size)
     array_path = cache / f"{_key(paths, options)}.npy"
     if not array_path.exists():
@@ -78,7 +82,9 @@ def _decode_all(paths: Sequence[Path], shape: tuple[int, int, int, int], array_p
 def decode_picture(path: Path, *, size: int, channels: int) -> NDArray[np.uint8]:
     """Return one image, uint8 [C, size, size]. Raises InvalidDataset naming the file."""
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=FORMATS) as file:
+            if file.width * file.height > MAX_PIXELS:
+                raise InvalidDataset(f"{path} has {file.width} x {file.height} pixels; at most {MAX_PIXELS} are read")
             if file.mode.startswith(("I", "F")):
                 raise InvalidDataset(
                     f"{path} has more than 8 bits a pixel (mode {file.mode}): convert it to 8 bits first"

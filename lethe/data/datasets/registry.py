@@ -47,4 +47,10 @@ def open_dataset(dataset: Dataset) -> ImageDataset:
     adapter = ADAPTERS.get(dataset.name)
     if adapter is None:
         raise InvalidDataset(f"dataset.name {dataset.name!r} is not known: allowed are {', '.join(sorted(ADAPTERS))}")
-    return adapter(placed(dataset.options)).checked()
+    options = placed(dataset.options)
+    try:
+        return adapter(options).checked()
+    except InvalidDataset as error:  # names files by their place on this host, which is nobody's business
+        folder, root = str(options.get("root", "")), str(dataset.options.get("root", ""))
+        detail = error.detail.replace(folder, root) if folder else error.detail
+        raise InvalidDataset(detail, violations=error.violations) from error

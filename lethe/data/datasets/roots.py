@@ -1,7 +1,8 @@
 """Where datasets may lie on a worker's host.
 
-A relative `root` is looked up in the configured folders, and nothing that is read leaves them. An absolute one is read
-unchanged: the server takes it from administrators only.
+A relative `root` is looked up in the configured folders, and nothing that is read leaves them. One that was uploaded to
+the server lies where a worker unpacked it. An absolute one is read unchanged: the server takes it from administrators
+only.
 """
 
 import os
@@ -11,23 +12,29 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from lethe.competition.uploaded_dataset import uploaded_name
 from lethe.data.errors import InvalidDataset
 
 PATHS = ("root", "cache")  # options that name a place on the host
 
 _base: ContextVar[Path | None] = ContextVar("dataset_base", default=None)
 _roots: ContextVar[tuple[Path, ...] | None] = ContextVar("dataset_roots", default=None)
+_uploads: ContextVar[Mapping[str, Path]] = ContextVar("uploaded_datasets")
 
 
 @contextmanager
-def datasets_below(roots: Sequence[Path]) -> Iterator[None]:
+def datasets_below(roots: Sequence[Path], *, uploads: Mapping[str, Path] | None = None) -> Iterator[None]:
     """Look relative roots up in these folders. Outside of this, they are relative to the current folder, or to that of
-    a competition file (`datasets_beside`)."""
-    token = _roots.set(tuple(root.resolve() for root in roots))
+    a competition file (`datasets_beside`).
+
+    uploads: folders of uploaded datasets by name.
+    """
+    tokens = _roots.set(tuple(root.resolve() for root in roots)), _uploads.set(uploads or {})
     try:
         yield
     finally:
-        _roots.reset(token)
+        _roots.reset(tokens[0])
+        _uploads.reset(tokens[1])
 
 
 @contextmanager
@@ -42,6 +49,9 @@ def datasets_beside(file: Path) -> Iterator[None]:
 
 def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options with `root` as the folder that it stands for. Raises InvalidDataset if it is in none."""
+    name = uploaded_name(options)
+    if name is not None:
+        return _uploaded(name, options)
     roots, root = _roots.get(), options.get("root")
     base = _base.get()
     if roots is None and base is not None:
@@ -56,6 +66,19 @@ def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_links(path, roots)
             return {**options, "root": str(path)}
     raise InvalidDataset(f"no folder for datasets holds {root!r}; LETHE_DATASET_ROOTS names the folders on each worker")
+
+
+def decoded_folder(root: Path) -> Path | None:
+    """Return where what is decoded of an uploaded dataset lies, so that it goes with it; None for any other."""
+    return root.parent / "decoded" if root in _uploads.get({}).values() else None
+
+
+def _uploaded(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    folder = _uploads.get({}).get(name)
+    if folder is None:
+        raise InvalidDataset(f"dataset {name!r} was uploaded to a server; here, dataset.options.root must be a folder")
+    _check_relative(options)
+    return {**options, "root": str(folder)}
 
 
 def _check_relative(options: Mapping[str, Any]) -> None:

@@ -27,4 +27,12 @@
     stop(event.target);
     if (event.detail.reason === "message") location.reload();
   });
+
+  // The tab's title is told by the live part, which changes while the rest of the page stays.
+  const retitle = () => {
+    const title = document.querySelector("#live [data-title]")?.dataset.title;
+    if (title) document.title = title;
+  };
+  const live = document.getElementById("live");
+  if (live) new MutationObserver(retitle).observe(live, { subtree: true, childList: true, attributeFilter: ["data-title"] });
 })();

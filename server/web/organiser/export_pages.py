@@ -20,6 +20,10 @@ TABLES = {
     Table.PRIVATE_LEADERBOARD: ("Private leaderboard", "The same on the private split; sealed until you reveal it"),
     Table.SUBMISSIONS: ("Submissions", "A line for each: team, file and its SHA-256, stage, failure, choices"),
     Table.EVALUATIONS: ("Evaluations", "A line for each, old and re-judged ones too, with every figure of its score"),
+    Table.METRICS: (
+        "Metrics",
+        "A line for each of an evaluation: value, interval, exact retraining, original model",
+    ),
     Table.AUDIT: ("Audit log", "Who did what, when, about what and why"),
 }
 

@@ -50,6 +50,8 @@ class Choice:
     received_from: str = ""
     received_before: str = ""
     changed: str = "scorer"
+    attacks: str = ""
+    delta: str = ""
     reason: str = ""
 
 
@@ -75,10 +77,13 @@ def chosen_form(
     received_from: Text = "",
     received_before: Text = "",
     changed: Text = "scorer",
+    attacks: Text = "",
+    delta: Text = "",
     reason: Text = "",
 ) -> Choice:
     """Return what the form says, unchecked."""
-    return Choice(split, which, team.strip(), error_class, received_from, received_before, changed, reason)
+    moments = received_from, received_before
+    return Choice(split, which, team.strip(), error_class, *moments, changed, attacks, delta.strip(), reason)
 
 
 @router.get("/organise/{slug}/rejudgings")
@@ -111,6 +116,7 @@ def start(
                 changed=_changed(choice.changed),
                 actor=viewer,
                 reason=needed(choice.reason),
+                metric=_metric(choice),
             )
     except AppError as error:
         return _list(request, session, place, choice, error=error)
@@ -244,6 +250,11 @@ def _checked(session: Session, place: Place, choice: Choice) -> tuple[Visibility
     if choice.which == "time":
         return visibility, _within(choice)
     raise _wrong("which", f"needs one of {', '.join(WHICH)}", choice.which)
+
+
+def _metric(choice: Choice) -> dict[str, Any]:
+    given = {"attacks": choice.attacks, "delta": choice.delta}
+    return {name: value for name, value in given.items() if value}
 
 
 def _within(choice: Choice) -> Chosen:

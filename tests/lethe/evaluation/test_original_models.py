@@ -12,7 +12,7 @@ from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.original_models import ORIGINAL, find_place, read_original
-from lethe.preparation import model_shards
+from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import Progress
 from lethe.runtime.weights_layout import read_layout
@@ -123,7 +123,7 @@ def test_shards_of_originals_may_be_made_apart(
     for kind in ("retrained", "oracle", "originals"):
         for shard in (1, 0):
             prepare_shard(wanted, "public", tmp_path, kind=kind, shard=shard)
-    monkeypatch.setattr(model_shards, "train_models", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(image_task, "train_models", lambda *_, **__: pytest.fail("trained again"))
     prepare_split(wanted, "public", tmp_path)
     assert [original(tmp_path, index) for index in range(5)] == [original(with_originals, index) for index in range(5)]
 

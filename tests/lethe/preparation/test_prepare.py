@@ -21,7 +21,7 @@ from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build
-from lethe.preparation import model_shards, preparation, prepare
+from lethe.preparation import image_task, model_shards, preparation, prepare
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import Progress
 from lethe.runtime.data_loaders import load_data, make_loaders
@@ -204,7 +204,7 @@ def test_shards_made_by_several_processes_give_the_same_split(
         ]
         for job in jobs:
             job.result()
-    monkeypatch.setattr(model_shards, "train_models", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(image_task, "train_models", lambda *_, **__: pytest.fail("trained again"))
     prepare_split(competition, "public", tmp_path)
     for kind in ("retrained", "oracle"):
         ours, theirs = read_outputs(tmp_path, kind), read_outputs(prepared, kind)
@@ -306,13 +306,13 @@ def test_a_network_without_an_ensemble_is_trained_in_turn(tmp_path: Path, make_c
 def test_training_notes_are_in_the_log_and_the_manifest(
     tmp_path: Path, make_competition: MakeCompetition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_models = model_shards.train_models
+    train_models = image_task.train_models
 
     def train(*arguments: Any, on_note: Callable[[str], None], **options: Any) -> Any:
         on_note("not captured")
         return train_models(*arguments, on_note=on_note, **options)
 
-    monkeypatch.setattr(model_shards, "train_models", train)
+    monkeypatch.setattr(image_task, "train_models", train)
     with capture_logs() as logs:
         manifest = prepare_split(make_competition(n_models=2), "public", tmp_path)
     assert manifest.steps["retrained-00000"].values == {"notes": ["not captured"]}
@@ -345,7 +345,7 @@ def test_a_preparation_leaves_nothing_on_the_device(
         yield
         alive_then.append(any(reference() is not None for reference in kept))
 
-    monkeypatch.setattr(preparation, "SplitEvaluator", evaluator)
+    monkeypatch.setattr(image_task, "SplitEvaluator", evaluator)
     monkeypatch.setattr(prepare, "memory_given_back", given_back)
     prepare_split(make_competition(n_models=2), "public", tmp_path)
     assert kept

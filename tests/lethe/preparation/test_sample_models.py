@@ -6,8 +6,8 @@ import pytest
 import safetensors.torch
 
 from lethe.data.files import read_tensors
+from lethe.evaluation.evaluators import sample_evaluator
 from lethe.preparation.prepare import prepare_split
-from lethe.preparation.sample_models import sample_evaluator
 from tests.lethe.conftest import competition
 
 LOOKS_UP = """

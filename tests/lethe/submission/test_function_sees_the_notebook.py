@@ -1,5 +1,6 @@
 """Of made-up notebooks, the function sees the same values whether the whole notebook ran or only what is kept of it."""
 
+import builtins
 import contextlib
 import copy
 import types
@@ -12,6 +13,7 @@ from lethe.submission.notebook_slicing import LoopSetsValues, without_own_loop
 
 NAMES = ("a", "b", "c")
 START = """
+import torch
 registry, box = [], types.SimpleNamespace(v=[0], net=[0])
 a, b, c = [1, 2], [3], [4, 5, 6]
 def fill(x, value):
@@ -26,10 +28,27 @@ def register(function):
     return function
 def main():
     unlearning(None, None, None, None)
+def give_a():
+    return a
+def give_b():
+    held = b
+    return held
+def give_c():
+    return give_a()
+class Keeper:
+    def __init__(self, kept):
+        self.kept = kept
+    def put(self, value):
+        self.kept.append(value)
+    def put_loader(self, value):
+        global a
+        self.put(value)
+        a = a + [value]
+def make_reader(extra):
+    return lambda: {'a': a, 'b': b, 'c': c, 'extra': extra, 'factor': getattr(torch, 'factor', 0)}
 """
 FUNCTION = """
-def read():
-    return {'a': a, 'b': b, 'c': c}
+read = make_reader(0)
 def unlearning(net, retain, forget, validation):
     SEEN.append(copy.deepcopy((read(), registry, vars(box), counted)))
 """
@@ -69,6 +88,27 @@ STATEMENTS = (
     "class Holder{n}:\n    values = {x}\n    values.append({n})",
     "(lambda values: values.append({n}))({x})",
     "torch.factor = {n}\n{x}.append(torch.factor)",
+    "counts = pd.read_csv('retain.csv')",
+    "{x}[0] = len(counts)",
+    "fill({x}, len(counts))",
+    "globals()['{x}'] = [len(counts)]",
+    "exec('{x} = ' + str([len(counts)]))",
+    "part = {x}\npart.append(len(counts))",
+    "box.v = {x}\nbox.v.append(len(counts))",
+    "held = [{x}, {y}]\nheld[1].append(len(counts))",
+    "held = types.SimpleNamespace(w={x})\nheld.w.append(len(counts))",
+    "for item in ({x}, {y}):\n    item.append(len(counts))",
+    "[item.append(len(counts)) for item in [{x}]]",
+    "list(map({x}.append, counts))",
+    "add = {x}.append\nadd(len(counts))",
+    "late = lambda value: {x}.append(value)\nlate(len(counts))",
+    "with contextlib.nullcontext({x}) as inner:\n    inner.append(len(counts))",
+    "next(iter([{x}, {y}])).append(len(counts))",
+    "give_{x}().append(len(counts))",
+    "keeper = Keeper({x})\nkeeper.put(len(counts))",
+    "Keeper({x}).put_loader(len(counts))",
+    "torch.factor = len(counts)",
+    "read = make_reader(len(counts))",
 )
 LOOPS = (
     "for run in range(2):\n    unlearning(None, None, None, None)",
@@ -77,8 +117,9 @@ LOOPS = (
     "results = [unlearning(*loaders(), 1, 2) for run in range(2)]",
     "net = torch.load('original_model.pth')\nunlearning(net, 1, 2, 3)\ntorch.save(net, 'unlearned.pth')",
     "if True:\n    {x} = {y}\n    unlearning(1, 2, 3, 4)",
+    "for run in range(2):\n    unlearning(1, 2, 3, 4)\n    torch.save(None, f'unlearned_{{run}}.pth')",
 )
-ENDINGS = ("print(a)", "a = None", "subprocess.run('zip submission.zip *.pth', shell=True)", "b = 3\nprint(results)")
+ENDINGS = ("print(a)", "a = None", "subprocess.run('zip submission.zip *.pth', shell=True)", "b = 3\nprint(a)")
 
 names = st.sampled_from(NAMES)
 filled = st.builds(
@@ -93,7 +134,7 @@ def namespace(seen: list[Any]) -> dict[str, Any]:
         "SEEN": seen,
         "DataLoader": lambda data: list(data) * 2,
         "pd": types.SimpleNamespace(read_csv=lambda name: [name, name]),
-        "torch": torch,
+        "__builtins__": {**vars(builtins), "__import__": lambda *_a: torch},
         "subprocess": types.SimpleNamespace(run=lambda *_a, **_k: None),
         "print": lambda *_a: None,
         "counted": 0,
@@ -103,13 +144,14 @@ def namespace(seen: list[Any]) -> dict[str, Any]:
     }
 
 
-def seen_by_the_function(cells: list[str], *, calls: bool) -> Any:
+def seen_by_the_function(cells: list[str], *, at_the_end: bool) -> Any:
     seen: list[Any] = []
     held = namespace(seen)
     for cell in cells:
         exec(compile(cell, "cell", "exec"), held)
-    if calls:
+    if at_the_end:
         held["unlearning"](None, None, None, None)
+        return seen[-1]
     return seen[0]
 
 
@@ -120,16 +162,16 @@ def seen_by_the_function(cells: list[str], *, calls: bool) -> Any:
 def test_the_function_sees_what_the_notebook_shows_it(
     before: list[str], after: list[str], loop: str, ending: list[str]
 ) -> None:
-    cells = [f"{cell}\n" for cell in (START, *before, FUNCTION, *after, loop)]
+    cells = [f"{cell}\n" for cell in (START, *before, FUNCTION, *after, loop, *ending)]
     seen: Any = None
     try:
-        seen = seen_by_the_function(cells, calls=False)
+        seen = seen_by_the_function(cells, at_the_end="unlearned_{" not in loop)
     except (NameError, IndexError, AttributeError, TypeError, ValueError):
         assume(False)
     try:
-        sliced = without_own_loop([*cells, *ending], "unlearning")
+        sliced = without_own_loop(cells, "unlearning")
     except LoopSetsValues:
         assert any(sets in loop for sets in ("append(run)", "loaders()", *(f"    {name} = " for name in NAMES)))
         return
-    assert seen_by_the_function(sliced.cells[: len(cells)], calls=True) == seen, sliced
+    assert seen_by_the_function(sliced.cells, at_the_end=True) == seen, sliced
     assert "unlearning(None" not in sliced.cells[len(before) + len(after) + 2]

@@ -1,8 +1,13 @@
-# Tries to become root. Must end in: weights
+# Tries to become root or another, and to take rights back, by every call for that. Must end in: weights
 import ctypes
+import os
 import platform
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+NUMBERS = {"setuid": 105, "setgid": 106, "setreuid": 113, "setregid": 114, "setgroups": 116, "setresuid": 117}
+NUMBERS |= {"setresgid": 119, "setfsuid": 122, "setfsgid": 123, "capset": 126}
+HEADER = (0x20080522).to_bytes(4, "little") + bytes(4)
+AMBIENT, RAISE, KEEP, SECUREBITS = 47, 2, 8, 28
 
 
 def refused(number, *arguments):
@@ -12,5 +17,19 @@ def refused(number, *arguments):
 
 
 def unlearning(net, retain, forget, validation):
-    if platform.machine() == "x86_64" and not refused(105, 0):
-        raise AssertionError("breach")
+    before = os.getresuid(), os.getresgid(), os.getgroups()
+    taken = []
+    if platform.machine() == "x86_64":
+        for name, number in NUMBERS.items():
+            for who in (0, 1, 65534):
+                arguments = (HEADER, b"\xff" * 24) if name == "capset" else (who, who, who)
+                if not refused(number, *arguments):
+                    taken.append(f"{name} {who}")
+    for capability in range(41):
+        if LIBC.prctl(AMBIENT, RAISE, capability, 0, 0) == 0:
+            taken.append(f"ambient {capability}")
+    if LIBC.prctl(SECUREBITS, 1, 0, 0, 0) == 0:
+        taken.append("secure bits")
+    LIBC.prctl(KEEP, 1, 0, 0, 0)
+    if taken or before != (os.getresuid(), os.getresgid(), os.getgroups()):
+        raise AssertionError(f"breach: {taken}")

@@ -10,6 +10,8 @@ import pytest
 from lethe.competition.visibility import Visibility
 from server.admin import exports
 from server.models.account import Role
+from server.models.submission import Submission
+from tests.server.leaderboard.test_columns import add_metric
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"
@@ -57,6 +59,15 @@ def test_exports_hold_every_score_to_its_last_bit(both: Instance, form: str) -> 
     actions = [row["action"] for row in rows(both, olga, "audit", form)]
     assert actions[0] == "competition.created"
     assert actions[-1] == "competition.provisional"
+
+
+def test_metrics_are_exported_beside_their_references(both: Instance) -> None:
+    olga, sent = play(both)
+    with both.database.write() as session:
+        add_metric(session, session.get_one(Submission, sent["ada"]), "klom", 0.1 + 0.2)
+    (row,) = rows(both, olga, "metrics", "jsonl")
+    assert (row["team"], row["split"], row["metric_id"], row["parameters"]) == ("ada", "public", "klom", {"bins": 10})
+    assert (row["value"], row["oracle"], row["original"]) == (0.1 + 0.2, 0.01234, 3.00049)
 
 
 def test_csv_runs_no_formula(server: Instance) -> None:

@@ -22,10 +22,12 @@ from server.archives.tables import OWN_PARTS, PEOPLE, rows
 from server.config import Settings, get_settings
 from server.db import Database
 from server.leaderboard import service as boards
+from server.metric_results.service import hash_parameters
 from server.models.account import Account, Role
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PrivateScore, RunLog, Shard, ShardAttempt
 from server.models.leak_budget import Disclosure
+from server.models.metric_result import MetricResult
 from server.models.submission import Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
@@ -83,6 +85,18 @@ def play(server: Instance) -> None:
         evaluation = session.scalars(select(Evaluation.id)).first()
         session.add(RunLog(evaluation_id=evaluation, run=0, on_public_sample=True, text="printed\x1b"))
         session.add(Disclosure(submission_id=sent[3], evaluation_id=evaluation, bits=0.1))
+        session.add(
+            MetricResult(
+                evaluation_id=evaluation,
+                metric_id="klom",
+                parameters={"bins": 10},
+                parameters_sha256=hash_parameters({"bins": 10}),
+                metric_version=1,
+                value=0.1 + 0.2,
+                table={"median": 0.1},
+                notes=["one"],
+            )
+        )
     server.storage.write(SPLIT_FILE, b"{}")
     server.storage.write("splits/other/private/manifest.json", b"not of this competition")
     headers = server.headers(olga)
@@ -198,6 +212,25 @@ def listed(archive: Path, name: str, data: bytes) -> dict[str, bytes]:
     manifest = json.loads(ZipFile(archive).read(MANIFEST))
     manifest["entries"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
     return {name: data, MANIFEST: json.dumps(manifest).encode()}
+
+
+def without_table(archive: Path, target: Path, table: str) -> Path:
+    """Copy an archive as if it had been written before there was a table."""
+    manifest = json.loads(ZipFile(archive).read(MANIFEST))
+    del manifest["entries"][f"rows/{table}.jsonl"], manifest["rows"][table]
+    return changed(archive, target, {f"rows/{table}.jsonl": None, MANIFEST: json.dumps(manifest).encode()})
+
+
+def test_archive_older_than_metrics_is_read_without_them(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+    elsewhere.read(without_table(archive, tmp_path / "old.zip", "metric_results"))
+    found = everything(elsewhere.database)
+    assert found["metric_results"] == []
+    assert found["public_scores"] != []
+
+
+def test_archive_without_a_table_that_all_have_is_refused(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="has no rows/shards"):
+        elsewhere.read(without_table(archive, tmp_path / "cut.zip", "shards"))
 
 
 def test_archive_that_is_not_what_it_says_changes_nothing(

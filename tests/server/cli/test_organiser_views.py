@@ -1,8 +1,11 @@
 """What organisers and administrators look at from the command line."""
 
 import pytest
+from sqlalchemy import select
 
 from server.models.account import Account, Role
+from server.models.competition import Competition
+from server.models.metric_result import MetricResult
 from tests.server.cli.conftest import Run, answer, told
 from tests.support.instance import Instance
 
@@ -77,3 +80,22 @@ def test_rejudging_status_says_how_far_it_is(lethe: Run, submission: str) -> Non
     status = answer(lethe("rejudge", "status", made["id"], "-c", "digits", "--json"))
     assert (status["author"], status["evaluations"], status["complete"]) == ("olga", {"queued": 1}, False)
     assert status["runs_done"] == 0 < status["runs"]
+
+
+def test_recompute_asks_for_the_metrics_of_the_report(server: Instance, lethe: Run, submission: str) -> None:
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = competition.config | {"report": {"metrics": [{"id": "klom"}]}}
+    assert answer(lethe("metrics", "recompute", "-c", "digits", "--json")) == {
+        "competition": "digits",
+        "evaluations": 1,
+    }
+    with server.database.read() as session:
+        assert [row.metric_id for row in session.scalars(select(MetricResult))] == ["klom"]
+    assert "metrics of 0 evaluations" in lethe("metrics", "recompute", "-c", "digits").stdout
+
+
+def test_metrics_without_a_word_is_the_catalogue(lethe: Run) -> None:
+    assert [entry["id"] for entry in answer(lethe("metrics", "klom", "--json"))] == ["klom"]
+    assert len(answer(lethe("metrics", "--json"))) > 40
+    assert "recompute" in lethe("metrics", "--help").stdout

@@ -16,7 +16,7 @@ from server.evaluations import lease_reaper, leases, queue_repository, rerun
 from server.evaluations.leases import ClaimedShard
 from server.migrate import upgrade
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Shard
+from server.models.evaluation import Shard, ShardKind
 from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
 from tests.server.evaluations.test_leases import claim, close
@@ -67,6 +67,30 @@ def test_priority_goes_before_fairness(database: Database, submit: Submit) -> No
         ids = [s.id for s in session.query(Shard).order_by(Shard.id)][3:6]
         session.execute(update(Shard).where(Shard.id.in_(ids)).values(turn=-5))
     assert [claim(database).submission_id for _ in range(3)] == [urgent.id] * 3
+
+
+def test_smoke_runs_of_a_flood_delay_no_score(database: Database, competition: Competition, submit: Submit) -> None:
+    """One smoke run of a team at a time goes before every team's runs; the next ones wait for the team's turn."""
+    for _ in range(30):
+        add_submission(database, competition, "flood", smoke=True)
+    small = submit("small")
+    served = [claim(database) for _ in range(7)]
+    assert (served[0].kind, get_team(database, served[0])) == (ShardKind.SMOKE, "flood")
+    assert [shard.submission_id for shard in served].count(small.id) == 3, "in turns with the flood"
+
+
+def test_first_smoke_run_of_a_team_goes_before_all_runs(
+    database: Database, competition: Competition, submit: Submit
+) -> None:
+    submit("early")
+    late = add_submission(database, competition, "late", smoke=True)
+    first = claim(database)
+    assert first.submission_id == late.id
+    again = add_submission(database, competition, "late", smoke=True)
+    close(database, first)
+    assert claim(database).submission_id != again.id, "while one was open, this one was not to go first"
+    third = add_submission(database, competition, "third", smoke=True)
+    assert claim(database).submission_id == third.id
 
 
 def test_baselines_go_last_with_their_smoke_runs(database: Database, competition: Competition, submit: Submit) -> None:

@@ -64,3 +64,16 @@ def test_nothing_is_held_back_once_no_run_is_left(done: int, is_over: bool) -> N
 def test_smoke_run_is_told_as_it_is() -> None:
     smoke = runs(began_s=3, ended_s=1, kind="smoke")
     assert seen(0, 512, smoke).attempts == (smoke,)
+
+
+def test_time_left_is_counted_down_between_two_steps() -> None:
+    def left(done: int, elapsed_s: float) -> float | None:
+        exact = Progress(runs_done=done, runs_total=512, elapsed_s=elapsed_s, remaining_s=1.0, attempts=())
+        return shown_to_team(exact, is_over=False, at=AT, key="counted down").remaining_s
+
+    assert left(16, 32.0) == pytest.approx(2 * 496)
+    assert left(20, 41.0) == pytest.approx(2 * 496 - 9), "the clock goes on, the estimate stays"
+    assert left(31, 64.0) == pytest.approx(2 * 496 - 32)
+    assert left(32, 64.0) == pytest.approx(2 * 480), "nothing jumps where runs take as long as before"
+    assert left(32, 1e6) == 0.0
+    assert left(16, 20.0) == pytest.approx(20 / 16 * 496), "run again from the start"

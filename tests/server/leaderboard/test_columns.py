@@ -27,7 +27,8 @@ REPORT = {
 
 
 def add_metric(session: Session, submission: Submission, metric_id: str, value: float | None, **fields: Any) -> None:
-    evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission.id)).one()
+    own = select(Evaluation).where(Evaluation.submission_id == submission.id)
+    evaluation = session.scalars(own.order_by(Evaluation.created_at).limit(1)).one()
     parameters = {"bins": 10} if metric_id == "klom" else {}
     written = {
         "parameters": parameters,

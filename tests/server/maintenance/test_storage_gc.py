@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import QuotaExceeded
+from server.config import Settings
 from server.db import Database, now
 from server.maintenance import retention, storage_gc
 from server.maintenance.repository import Garbage
@@ -29,6 +30,7 @@ from server.submissions import service as submissions
 from server.submissions.upload_check import Upload, check_and_store
 from tests.server.evaluations.conftest import Submit, competition, database, sent, submit
 from tests.support.instance import GOOD_CODE, Instance
+from tests.support.web import Visitor
 
 __all__ = ["competition", "database", "sent", "submit"]
 
@@ -94,6 +96,50 @@ def test_delete_looks_again_before_it_removes(
     assert storage.exists(content_key("f" * 64))
 
 
+def test_content_sent_during_its_removal_is_put_back(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row commits after the last look at the rows, and before the file is removed."""
+    remove = Storage.remove
+
+    def sent_meanwhile(self: Storage, key: str) -> None:
+        if key == content_key("f" * 64):
+            with database.write() as other:
+                other.query(Submission).update({Submission.content_sha256: "f" * 64})
+        remove(self, key)
+
+    monkeypatch.setattr(Storage, "remove", sent_meanwhile)
+    assert found(database, storage, delete=True) == GARBAGE - {content_key("f" * 64)}
+    assert storage.read(content_key("f" * 64)) == b"123"
+
+
+@pytest.mark.parametrize("way", ["api", "page"])
+def test_content_removed_before_its_row_committed_is_stored_again(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, *, way: str
+) -> None:
+    """The removal began before the upload wrote its file, and ends after that."""
+    accept = submissions.accept
+
+    def removed_meanwhile(session: Session, *arguments: Any) -> Any:
+        for key in list(server.storage.keys("submissions")):
+            server.storage.remove(key)
+        return accept(session, *arguments)
+
+    monkeypatch.setattr(submissions, "accept", removed_meanwhile)
+    server.competition()
+    account = server.account("ada")
+    if way == "api":
+        answer = server.submit(server.headers(account))
+        assert answer.status_code == 201
+    else:
+        visitor = Visitor(server)
+        visitor.log_in("ada")
+        visitor.post("/competitions/digits/submit", {"code": GOOD_CODE.decode(), "message": ""})
+    with server.database.read() as session:
+        sha256 = session.scalars(select(Submission.content_sha256)).one()
+    assert hashlib.sha256(server.storage.read(content_key(sha256))).hexdigest() == sha256
+
+
 def test_young_files_are_left_alone(database: Database, storage: Storage) -> None:
     assert found(database, storage, keep_hours=1, delete=True) == set()
 
@@ -113,8 +159,8 @@ def test_only_old_logs_expire(database: Database, competition: Competition, subm
                 )
             )
     with database.write() as session:
-        assert retention.expire(session, at=now(), keep_logs_days=0).run_logs == 0
-        assert retention.expire(session, at=now(), keep_logs_days=90).run_logs == 1
+        assert retention.expire(session, Settings(keep_logs_days=0), at=now()).run_logs == 0
+        assert retention.expire(session, Settings(keep_logs_days=90), at=now()).run_logs == 1
         assert [row.run for row in session.query(RunLog)] == [1]
 
 
@@ -132,7 +178,7 @@ def test_only_ended_log_ins_tokens_and_links_are_removed(server: Instance) -> No
             session.add(Invitation(**whose, team_id="t", created_by=ada.id, ended_at=ended))
     with server.database.write() as session:
         session.add(ApiToken(id="for ever", account_id=ada.id, token_hash="for ever", label=""))
-        expired = retention.expire(session, at=at, keep_logs_days=90)
+        expired = retention.expire(session, Settings(keep_logs_days=90), at=at)
         assert (expired.web_sessions, expired.api_tokens, expired.links) == (2, 2, 4)
         for table in (WebSession, PasswordReset, Invitation):
             assert list(session.scalars(select(table.id))) == ["open"]
@@ -149,7 +195,7 @@ def test_only_sent_or_given_up_messages_are_removed(server: Instance) -> None:
                 session.add(QueuedEmail(**row, address="ada@example.org", subject="", body=""))
                 session.add(Delivery(**row, competition_id=competition.id, event="submission.scored", payload={}))
     with server.database.write() as session:
-        assert retention.expire(session, at=at, keep_logs_days=90).messages == 4
+        assert retention.expire(session, Settings(keep_logs_days=90), at=at).messages == 4
         for table in (QueuedEmail, Delivery):
             kept = set(session.scalars(select(table.id)))
             assert kept == {"waiting 29", "waiting 31", "sent 29", "failed 29"}

@@ -1,9 +1,13 @@
 """Metrics beside the score: asked for with the score, shown as the organiser allows, recomputed on request."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
+from lethe.metrics.registry import metric, metrics
+from server.db import now
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric
 from server.models.account import Account
@@ -111,6 +115,22 @@ def test_recompute_takes_only_stale_rows(server: Instance, monkeypatch: pytest.M
     assert sent == [COMPUTE_METRICS]
     with server.database.read() as session:
         assert len([row for row in session.scalars(select(MetricResult)) if row.computed_at is None]) == 1
+
+
+def test_values_of_an_older_version_are_computed_again(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    compute(server, scored(server))
+    newer = dict(metrics()) | {"klom": replace(metric("klom"), version=2)}
+    with server.database.write() as session:
+        assert service.recompute_outdated(session) == [], "every value is of its metric's version"
+    monkeypatch.setattr(service, "metrics", lambda: newer)
+    with server.database.write() as session:
+        assert service.recompute_outdated(session) == [], "an older process may still be at it"
+        for row in session.scalars(select(MetricResult)):
+            row.computed_at = now() - 2 * service.LOST_AFTER
+    with server.database.write() as session:
+        (evaluation,) = service.recompute_outdated(session)
+        assert [each.metric_id for each in service.waiting(session, evaluation)] == ["klom"]
+        assert service.recompute_outdated(session) == []
 
 
 def test_recording_twice_changes_nothing(server: Instance) -> None:

@@ -207,3 +207,30 @@ def test_what_a_participant_fails_at_is_not_tried_again(server: Instance) -> Non
     rejudge(server, olga, submissions=[sent["ada"]])
     finish(server, sent["ada"], None)
     assert retry(server) == 0
+
+
+def test_submissions_are_named_by_the_beginning_of_their_ids(server: Instance) -> None:
+    olga, sent = play(server)
+    made = rejudge(server, olga, submissions=[sent["ada"][:10]]).json()
+    assert made["chosen"] == {"submission_ids": [sent["ada"]]}
+    refused = rejudge(server, olga, submissions=["zz", ""], split="private")
+    assert refused.status_code == 422
+    assert [error["message"] for error in refused.json()["errors"]] == ["begins no id of digits", "begins several ids"]
+
+
+def test_unfinished_preview_marks_every_number(server: Instance) -> None:
+    olga, sent = play(server)
+    made = rejudge(server, olga).json()["id"]
+    finish(server, sent["ada"], 0.1)
+    preview = step(server, olga, made, "preview").json()
+    assert preview["teams"]
+    assert not any(team["final"] for team in preview["teams"])
+
+
+def test_failed_evaluations_do_not_hold_the_bar(server: Instance) -> None:
+    olga, sent = play(server)
+    made = rejudge(server, olga).json()["id"]
+    for name, score in (("ada", 0.1), ("bob", None), ("eve", None)):
+        finish(server, sent[name], score)
+    status = server.client.get(f"{BASE}/rejudgings/{made}", headers=olga).json()
+    assert (status["complete"], status["runs_done"]) == (True, status["runs"])

@@ -236,9 +236,11 @@ def test_cancel_after_the_first_run_began_costs_the_quota(both: Instance) -> Non
     both.competition(limits={"submissions_per_day": 1})
     headers = both.participant()
     submission = both.submit(headers).json()["id"]
+    assert both.client.put(f"/api/v1/submissions/{submission}/selection", headers=headers).json()["selected"]
     assert claim(both) is not None
     cancelled = both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers).json()
-    assert (cancelled["stage"], cancelled["refunded"]) == ("cancelled", False)
+    assert (cancelled["stage"], cancelled["refunded"], cancelled["selected"]) == ("cancelled", False, False)
+    assert [entry["outcome"] for entry in cancelled["progress"]["attempts"]] == ["cancelled"], "its timeline ends"
     assert both.submit(headers).status_code == 429
     assert claim(both) is None, "nothing of it is queued any more"
 

@@ -26,6 +26,9 @@ FOR: dict[str, tuple[str, ...]] = {
         "GET /organise/figures/failures.json",
         "GET /organise/new",
         "POST /organise/new",
+        "GET /datasets",
+        "POST /datasets",
+        "POST /datasets/{name}/delete",
     ),
     ORGANISER: (
         f"GET {C}",
@@ -78,7 +81,7 @@ def test_the_table_names_every_page_and_no_other() -> None:
     found = {
         f"{method} {context.path}"
         for context in iter_route_contexts(create_app().routes)
-        if context.path.startswith(("/organise", "/people"))
+        if context.path.startswith(("/organise", "/people", "/datasets"))
         for method in context.methods or ()
     }
     named = [route for routes in FOR.values() for route in routes]

@@ -41,8 +41,8 @@ def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "chooses 3 submissions , which is 12 runs"),
-        ({"which": "team", "team": "ADA"}, "chooses 1 submission , which is 4 runs"),
+        ({}, "chooses 3 submissions , whose stored outputs are scored again"),
+        ({"which": "team", "team": "ADA"}, "chooses 1 submission , whose stored outputs are scored again"),
         ({"which": "failure", "error_class": "timeout"}, "matches no submission"),
         ({"which": "time", "received_before": "2020-01-01T00:00"}, "matches no submission"),
     ],

@@ -10,6 +10,7 @@ from server.competitions import service as competitions
 from server.config import get_settings
 from server.datetime_format import in_words
 from server.db import now
+from server.evaluations import leases
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
@@ -157,6 +158,38 @@ def test_cancelling_before_a_run_is_not_counted(server: Instance, ada: Visitor) 
     page = plain_text(ada.get(mine).text)
     assert "Cancelled" in page
     assert "does not count" in page
+
+
+def test_cancelling_asks_first_and_says_what_it_costs(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    asked = plain_text(ada.get(f"{mine}/cancel").text)
+    assert "does not count against your quota" in " ".join(asked.split())
+    with server.database.write() as session:
+        assert leases.claim(session, worker="w", lease_s=60)
+    again = ada.post(f"{mine}/cancel", {"said": "free"}, page=mine)
+    assert again.headers["location"] == f"{mine}/cancel", "what was said is no longer true"
+    assert "counts against your quota" in " ".join(plain_text(ada.get(f"{mine}/cancel").text).split())
+    ada.post(f"{mine}/cancel", {"said": "counts"}, page=mine)
+    assert "in progress" not in plain_text(ada.get(mine).text)
+    assert ada.get(f"{mine}/cancel").headers["location"] == mine
+
+
+def test_place_in_the_queue_is_told_before_the_first_run(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    server.submit(server.participant("eve"))
+    mine = send(ada)
+    assert "about 1 submission before it" in plain_text(ada.get(f"{mine}/progress").text)
+    with server.database.write() as session:
+        assert leases.claim(session, worker="w", lease_s=60)
+    assert "next in the queue" in plain_text(ada.get(f"{mine}/progress").text)
+
+
+def test_live_part_brings_the_tab_s_title(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    assert 'data-title="Queued · ' in ada.get(f"{mine}/progress").text
+    assert "<title>Queued · " in ada.get(mine).text
 
 
 def test_progress_and_the_story_of_lost_runs_are_told(server: Instance, ada: Visitor) -> None:

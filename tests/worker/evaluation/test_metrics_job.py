@@ -11,9 +11,12 @@ from sqlalchemy import select
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
+from lethe.data.errors import DamagedSplit
+from lethe.errors import HostFault
 from lethe.evaluation.capture import stacked
 from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.split_inputs import FILES_READ
 from lethe.preparation.prepare import prepare_split
 from server.db import Database
 from server.metric_results import service
@@ -128,3 +131,27 @@ def test_metric_without_its_arrays_says_how_to_get_them(computed: dict[str, Metr
     assert row.value is None
     assert "capture level 2" in row.not_computed
     assert "lethe competition prepare" in row.not_computed
+
+
+@pytest.mark.parametrize("file", [*sorted(FILES_READ), "results/one"])
+def test_damaged_arrays_give_no_metric(
+    database: Database, competition: Competition, split_dir: Path, tmp_path: Path, sent: list[str], *, file: str
+) -> None:
+    """A bit in the last number of each file that metrics read: it can still be read."""
+    storage = Storage(tmp_path.as_uri())
+    evaluation = scored_evaluation(database, competition, storage, split_dir)
+    path = (
+        tmp_path / file
+        if file.startswith("results")
+        else storage.local_folder(split_key(competition.slug, "public")) / file
+    )
+    if not path.exists():
+        pytest.skip(f"this split has no {file}")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 0x01
+    path.write_bytes(content)
+    context = SimpleNamespace(database=database, storage=storage)
+    with pytest.raises((DamagedSplit, HostFault), match=f"{path.name}|results/one"):
+        compute_metrics(context, evaluation)  # type: ignore[arg-type]
+    with database.read() as session:
+        assert [row for row in session.scalars(select(MetricResult)) if row.computed_at] == []

@@ -17,6 +17,7 @@ import examples
 import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import run_wall_time_s
+from lethe.competition.task import Kind
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.sample_models import SampleModels, retrain_on_sample
 from server.starter_kit.service import kit_key
@@ -33,6 +34,17 @@ RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own p
     "networks/builders.py",
     "networks/small_networks.py",
 )
+TASK_MODULES: dict[Kind, tuple[str, ...]] = {
+    "image-classification": (),
+    "causal-lm": (
+        "runtime/answer_loaders.py",
+        "networks/language_models.py",
+        "networks/llama.py",
+        "networks/key_value_cache.py",
+    ),
+}
+TASK_FILES = ("submission.py", "notebook.ipynb", "kit/outputs.py")
+TASK_FOLDERS: dict[Kind, Path] = {"image-classification": KIT_SOURCES, "causal-lm": KIT_SOURCES / "causal-lm"}
 KIT_PACKAGES = {"lethe.metrics.epsilon": "kit.scoring", "lethe.runtime": "kit", "lethe.networks": "kit"}
 WRITTEN_AT = (2026, 1, 1, 0, 0, 0)  # the same content gives the same bytes
 
@@ -82,7 +94,7 @@ def _entries(
     yield "README.md", readme(competition, about).encode()
     yield "lethe.json", json.dumps({"url": url, "competition": competition.slug}, indent=2).encode()
     yield "data/kit.json", json.dumps(about, indent=2).encode()
-    yield from kit_code()
+    yield from kit_code(competition.task.kind)
     for name in SAMPLE_FILES:
         yield f"data/{Path(name).name}", (split_dir / name).read_bytes()
     yield "data/retrained_outputs.safetensors", models.outputs.to_bytes()
@@ -91,12 +103,13 @@ def _entries(
         yield f"data/retrained_models/model-{number:02}.safetensors", save(contiguous)
 
 
-def kit_code() -> Iterator[tuple[str, bytes]]:
+def kit_code(kind: Kind = "image-classification") -> Iterator[tuple[str, bytes]]:
     """Yield path and content of the kit's own code, which needs nothing of this project to run."""
-    for name in ("submission.py", "run_local.py", "notebook.ipynb"):
+    for name in TASK_FILES:
+        yield name, (TASK_FOLDERS[kind] / name).read_bytes()
+    for name in ("run_local.py", "kit/estimate.py"):
         yield name, (KIT_SOURCES / name).read_bytes()
-    yield "kit/estimate.py", (KIT_SOURCES / "kit" / "estimate.py").read_bytes()
-    for name in RUNTIME_MODULES:
+    for name in (*RUNTIME_MODULES, *TASK_MODULES[kind]):
         yield f"kit/{Path(name).name}", _moved((LIBRARY / name).read_text(encoding="utf-8"))
     for path in sorted(SCORING.rglob("*.py")):
         yield f"kit/scoring/{path.relative_to(SCORING).as_posix()}", _moved(path.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.task import Kind
 
 TEXT = """\
 # {title}: starter kit
@@ -34,9 +35,7 @@ or a class with `run(net, retain_loader, forget_loader, val_loader)`. It is call
 fresh process, with {original} and another seed. Change `net` in place or return a network with the same
 `state_dict` names, shapes and types.
 
-Samples are dicts with `image` (float32), `image_id`, `age_group` (the label), `age` and `person_id`; code that unpacks
-`for inputs, targets in loader`, or says `# lethe: samples = tuple`, gets tuples. Further arguments are given by name if
-they are called `class_weights`, `class_counts`, `param_names`, `device` or `seed`; others need defaults.
+{samples}
 
 Modes allowed here: {modes}.{notebook}
 
@@ -57,12 +56,31 @@ Modes allowed here: {modes}.{notebook}
 
 ## What lies in data/
 
-The public sample, which smoke runs use as well: `retain`, `forget` and `validation` (images uint8 `[n, C, H, W]`,
-labels, ids, persons), `original_model.safetensors`, `network.json`, the outputs of {sample_models} models
-retrained without the forget set, and the weights of some of them. The hidden splits hold other pictures.
+The public sample, which smoke runs use as well: `retain`, `forget` and `validation` ({sets}),
+`original_model.safetensors`, `network.json`, the outputs of {sample_models} models
+retrained without the forget set, and the weights of some of them. The hidden splits hold other {examples}.
 
 A local score is an **estimate**: few models on each side, and the validation set in place of the hidden test set.
 """
+OF_KIND: dict[Kind, dict[str, str]] = {
+    "image-classification": {
+        "samples": """\
+Samples are dicts with `image` (float32), `image_id`, `age_group` (the label), `age` and `person_id`; code that unpacks
+`for inputs, targets in loader`, or says `# lethe: samples = tuple`, gets tuples. Further arguments are given by name if
+they are called `class_weights`, `class_counts`, `param_names`, `device` or `seed`; others need defaults.""",
+        "sets": "images uint8 `[n, C, H, W]`, labels, ids, persons",
+        "examples": "pictures",
+    },
+    "causal-lm": {
+        "samples": """\
+Batches are dicts with `input_ids`, `attention_mask` and `labels`, int64 `[answers, tokens]`; labels are -100 where a
+token is no part of an answer. Batches of the forget set also hold a refusal to each question, with names that begin
+with `idk_`. `net(input_ids, attention_mask)` gives logits; only torch and the standard library can be imported.
+Further arguments are given by name if they are called `param_names`, `device` or `seed`; others need defaults.""",
+        "sets": "questions with answers, as tokens",
+        "examples": "questions",
+    },
+}
 NOTEBOOK = (
     " In notebook mode a notebook runs once, from top to bottom, finds its data below /kaggle/input/{folder} and writes"
     " each model to /kaggle/tmp/unlearned_checkpoint_<number>.pth; the leaderboard marks it."
@@ -75,6 +93,7 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
     notebook = NOTEBOOK.format(folder=submissions.input_folder) if "notebook" in submissions.modes else ""
     return TEXT.format(
         **competition.limits.model_dump(exclude={"run_wall_time_s"}),
+        **OF_KIND[competition.task.kind],
         title=competition.title,
         summary=competition.summary,
         n_models=competition.n_models,

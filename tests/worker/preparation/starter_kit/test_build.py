@@ -4,16 +4,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from lethe.competition.task import Kind
 from worker.preparation.starter_kit.build import kit_code
 
 
-def test_kit_code_imports_nothing_of_this_project(tmp_path: Path) -> None:
-    for name, content in kit_code():
+@pytest.mark.parametrize("kind", ["image-classification", "causal-lm"])
+def test_kit_code_imports_nothing_of_this_project(kind: Kind, tmp_path: Path) -> None:
+    for name, content in kit_code(kind):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     lines = (
         "import sys",
         "import kit.estimate",
+        "from kit.builders import TASK_BUILDERS, build",
+        "sizes = dict(width=8, layers=1, heads=2, hidden_width=8, context=8)",
+        "build(dict(task='causal-lm', name='llama', vocabulary_size=9, options=sizes))" if kind == "causal-lm" else "",
         "assert 'lethe' not in sys.modules, sorted(name for name in sys.modules if name.startswith('lethe'))",
     )
     run = subprocess.run(

@@ -1,0 +1,51 @@
+"""`[task]`: what a competition's models do. Each kind has its own keys, and its own metrics that fit.
+
+Everything else that depends on the kind is found by its name: how a split is prepared (lethe.preparation.task_kinds),
+what evaluates a model (lethe.evaluation.evaluators) and what a run's function gets (lethe.runtime.data_loaders).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lethe.competition.section import Section
+
+Kind = Literal["image-classification", "causal-lm"]
+
+
+class ImageClassification(Section):
+    """Images of classes; the default."""
+
+    kind: Literal["image-classification"] = "image-classification"
+
+
+class CausalLm(Section):
+    """Questions that a language model answers."""
+
+    kind: Literal["causal-lm"] = "causal-lm"
+    loss_on: Literal["answers", "all"] = Field(
+        default="answers", description="tokens that training has a loss on; all: for a network without pretraining"
+    )
+    lora_rank: int | None = Field(
+        default=None, ge=1, le=1024, description="train additions of this rank (LoRA), merged afterwards; default: all"
+    )
+    max_new_tokens: int = Field(default=64, ge=1, le=4096, description="of a generated answer")
+    measured_retain: int = Field(
+        default=60, ge=1, description="questions of the retain set whose answers the metrics of text read"
+    )
+
+
+Task = Annotated[ImageClassification | CausalLm, Field(discriminator="kind")]
+
+# The capture levels that an evaluation of each kind can store, and the arrays of these levels that it never has.
+LEVELS: dict[Kind, frozenset[int]] = {
+    "image-classification": frozenset({0, 1, 2, 3}),
+    "causal-lm": frozenset({0, 5}),
+}
+LACKING: dict[Kind, frozenset[str]] = {
+    "image-classification": frozenset(),
+    "causal-lm": frozenset(
+        {"forget_labels", "test_labels", "retain_labels", "n_classes"}
+        | {f"{part}_{name}" for part in ("forget", "holdout") for name in ("gradient_norm", "reference_loss")}
+    ),
+}

@@ -1,0 +1,154 @@
+"""Questions with answers from JSON Lines files in a folder of the organiser's, and the tokenizer that reads them."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from lethe.competition.file import Dataset
+from lethe.data.datasets.image_dataset import Options
+from lethe.data.datasets.roots import placed
+from lethe.data.errors import InvalidDataset
+from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
+from lethe.data.tokenizers import JsonTokenizer, Tokenizer, library_for_tokenizers, load_tokenizer
+
+NAME = "questions"
+
+
+class QuestionOptions(Options):
+    """`dataset.options`. Every file name is of a file in `root` itself."""
+
+    root: str
+    files: tuple[str, ...] = Field(min_length=1, description="JSON Lines: question, answer, paraphrased_answer, ...")
+    details: tuple[str, ...] = Field(
+        default=(), description="further JSON Lines, whose paraphrases and wrong answers belong to equal questions"
+    )
+    group_size: int | None = Field(
+        default=None, ge=1, description="so many successive questions are one author's; default: the key `group`"
+    )
+    groups: int | None = Field(default=None, ge=3, description="take the first so many groups; default: all")
+    refusals: str | None = Field(default=None, description='answers such as "I don\'t know", one a line')
+    real_authors: str | None = None
+    world_facts: str | None = None
+    tokenizer: str | None = Field(default=None, description="tokenizer.json or a SentencePiece .model")
+    vocabulary: int | None = Field(
+        default=None, ge=300, le=100_000, description="size of a tokenizer that is trained on these texts instead"
+    )
+
+    @field_validator("files", "details", "refusals", "real_authors", "world_facts", "tokenizer")
+    @classmethod
+    def _lies_in_root(cls, value: Any) -> Any:
+        for name in (value,) if isinstance(value, str) else value or ():
+            if Path(name).name != name or name in (".", ".."):
+                raise ValueError(f"must name a file in root, without a folder: {name!r}")
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionDataset:
+    """Questions of authors. persons: the number of each question's group. One class: questions have no labels."""
+
+    questions: tuple[QuestionAnswer, ...]
+    persons: NDArray[np.int64]
+    refusals: tuple[str, ...]
+    real_authors: tuple[QuestionAnswer, ...]
+    world_facts: tuple[QuestionAnswer, ...]
+    root: Path
+    options: QuestionOptions
+    n_classes: int = 1
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        return np.zeros(len(self), np.int64)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the file that the options name, or trained on these texts."""
+        if self.options.tokenizer is not None:
+            return load_tokenizer(self.root / self.options.tokenizer)
+        return train_tokenizer(self.texts(), size=self.options.vocabulary or 0)
+
+    @property
+    def tokenizer_suffix(self) -> str:
+        return Path(self.options.tokenizer or "trained.json").suffix
+
+    def write_tokenizer(self, path: Path) -> None:
+        """Write the tokenizer's file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.options.tokenizer is None:
+            self.tokenizer.save(path)  # type: ignore[attr-defined]  # what train_tokenizer returns can be saved
+        else:
+            shutil.copyfile(self.root / self.options.tokenizer, path)
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text that may be tokenized."""
+        for one in (*self.questions, *self.real_authors, *self.world_facts):
+            yield from (one.question, one.answer, one.paraphrased_answer or one.answer, *one.wrong_answers)
+        yield from self.refusals
+
+
+def open_questions(dataset: Dataset) -> QuestionDataset:
+    """Return the questions that the competition file names. Raises InvalidDataset or InvalidText, naming the file."""
+    if dataset.name != NAME:
+        raise InvalidDataset(f'dataset.name of a "causal-lm" task is {NAME!r}, was {dataset.name!r}')
+    options = QuestionOptions.parse(placed(dataset.options))
+    if (options.tokenizer is None) == (options.vocabulary is None):
+        raise InvalidDataset("dataset.options names either a tokenizer, or the vocabulary of one that is trained")
+    root = Path(options.root)
+    questions = [one for name in options.files for one in read_question_answers(root / name)]
+    questions = _with_details(
+        questions, [one for name in options.details for one in read_question_answers(root / name)]
+    )
+    groups = _groups(questions, options.group_size)
+    if options.groups is not None:
+        if options.groups > groups.max() + 1:
+            raise InvalidDataset(f"dataset.options.groups is {options.groups}; the files have {groups.max() + 1}")
+        questions = [one for one, group in zip(questions, groups, strict=True) if group < options.groups]
+        groups = groups[groups < options.groups]
+    return QuestionDataset(
+        questions=tuple(questions),
+        persons=groups,
+        refusals=tuple(read_refusals(root / options.refusals)) if options.refusals else (),
+        real_authors=tuple(read_question_answers(root / options.real_authors)) if options.real_authors else (),
+        world_facts=tuple(read_question_answers(root / options.world_facts)) if options.world_facts else (),
+        root=root,
+        options=options,
+    )
+
+
+def _with_details(questions: Sequence[QuestionAnswer], details: Sequence[QuestionAnswer]) -> list[QuestionAnswer]:
+    known = {one.question: one for one in details}
+    return [replace(known[one.question], group=one.group) if one.question in known else one for one in questions]
+
+
+def _groups(questions: Sequence[QuestionAnswer], group_size: int | None) -> NDArray[np.int64]:
+    """Return the number of each question's group, in the order in which they come."""
+    if group_size is not None:
+        return np.arange(len(questions), dtype=np.int64) // group_size
+    if nameless := [one.question for one in questions if one.group is None]:
+        raise InvalidDataset(f"the question {nameless[0]!r} has no `group`: name it, or set dataset.options.group_size")
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(str(one.group), len(numbers)) for one in questions], np.int64)
+
+
+def train_tokenizer(texts: Iterable[str], *, size: int) -> JsonTokenizer:
+    """Return a byte-level BPE tokenizer of `size` tokens trained on the texts; its `save` writes tokenizer.json."""
+    library = library_for_tokenizers("tokenizers")
+    tokenizer = library.Tokenizer(library.models.BPE())
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    alphabet = library.pre_tokenizers.ByteLevel.alphabet()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return JsonTokenizer(tokenizer)

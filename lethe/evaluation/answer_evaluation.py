@@ -1,0 +1,156 @@
+"""Evaluation of language models: weights in, answer probabilities, accuracies and the arrays of text metrics out.
+
+In the place of an image's true class stands the probability of an answer per token; in the place of accuracy, the share
+of the answers' tokens that are the model's first choice. The result depends on the weights, the split and the device
+kind alone, as that of images does.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lethe.data.answer_sets import StoredAnswers
+from lethe.data.files import read_json
+from lethe.data.split_questions import QUESTIONS, SplitQuestions
+from lethe.data.stored_sets import SET_PATHS
+from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
+from lethe.evaluation.answer_losses import AnswerScores, answer_scores
+from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
+from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.text import (
+    QuestionSet,
+    confidences,
+    question_arrays,
+    texts_as_array,
+    token_arrays,
+    tokenize_questions,
+)
+from lethe.metrics.array_catalogue import CaptureLevel
+from lethe.metrics.text.membership_attacks import compressed_sizes
+from lethe.networks.builders import build
+
+ANSWERED = ("forget", "retain", "real_authors", "world_facts")  # sets whose questions are also answered freely
+HOLDOUT = "holdout"
+BYTES_PER_TOKEN = 6  # of a stored answer; English has about four
+
+
+class AnswerEvaluator:
+    """Evaluates unlearned models of one split on its forget, retain and test questions."""
+
+    def __init__(
+        self,
+        network: Mapping[str, Any],
+        sets: Mapping[str, StoredAnswers],
+        *,
+        device: str = "cpu",
+        batch_size: int = 32,
+        levels: Collection[int] = (),
+        questions: SplitQuestions | None = None,
+    ) -> None:
+        """levels: what is captured of each model; those of text need `questions`."""
+        self.network = network
+        self.device = torch.device(device)
+        self.batch_size = batch_size
+        self._sets = dict(sets)
+        self._net: Any = build(network).eval().requires_grad_(False).to(self.device)
+        wanted = questions is not None and CaptureLevel.TEXT in levels
+        self._questions = questions if wanted else None
+        self._tokens: dict[str, QuestionSet] = {}
+        if self._questions is not None:
+            context = int(network["options"]["context"])
+            for name in (*ANSWERED, HOLDOUT):
+                found = self._questions.sets.get(name, ())
+                self._tokens[name] = tokenize_questions(name, found, self._questions.tokenizer, context=context)
+
+    @classmethod
+    def load(cls, split_dir: Path, device: str = "cpu") -> Self:
+        """Return the evaluator of a prepared split. Raises SplitNotPrepared, or DamagedSplit naming the file."""
+        paths = {name: SET_PATHS[name] for name in ("forget", "retain", "test")}
+        settings = require_whole(split_dir, only=(NETWORK_PATH, ORIGINAL, QUESTIONS, *paths.values())).evaluation
+        return cls(
+            read_json(split_dir / NETWORK_PATH),
+            {name: StoredAnswers.read(split_dir / path) for name, path in paths.items()},
+            device=device,
+            batch_size=settings.batch_size,
+            levels=settings.capture,
+            questions=SplitQuestions.read(split_dir) if CaptureLevel.TEXT in settings.capture else None,
+        )
+
+    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> RunOutputs:
+        """Return the outputs of the model in `weights`, one checked safetensors file.
+
+        whole_numbers: of a run's own original model. Raises NonFiniteOutputs where a loss is infinite or not a number.
+        """
+        return self.evaluate_state(safetensors.torch.load(weights) | dict(whole_numbers or {}))
+
+    def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:
+        """Return the outputs of the model with this state_dict."""
+        self._net.load_state_dict(state)
+        with one_thread(self.device), zero_for_denormals(self.device), device_arithmetic("float32", self.device):
+            scores = {name: self._scores(name) for name in ("forget", "retain", "test")}
+            retain, test = scores["retain"].token_accuracy, scores["test"].token_accuracy
+            return RunOutputs(
+                confidences=confidences(scores["forget"].loss),
+                retain_accuracy=retain,
+                test_accuracy=test,
+                class_accuracy=np.array([[retain], [test]], np.float32),
+                captured=self._capture(),
+            )
+
+    def _scores(self, name: str) -> AnswerScores:
+        answers, padding_id = self._sets[name].answers, int(self.network["padding_id"])
+        scores = answer_scores(self._net, answers, padding_id=padding_id, batch_size=self.batch_size)
+        if wrong := int((~np.isfinite(scores.loss)).sum()):
+            raise NonFiniteOutputs(
+                f"the losses of {wrong} of {len(answers)} {name} answers are infinite or not numbers; all must be "
+                f"finite"
+            )
+        return scores
+
+    def _capture(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of text metrics, if the split stores them."""
+        if self._questions is None:
+            return {}
+        arrays: dict[str, NDArray[Any]] = {}
+        tokenizer, most = self._questions.tokenizer, self._questions.max_new_tokens
+        for name in ANSWERED:
+            found, answers = question_arrays(self._net, self._tokens[name], tokenizer, max_new_tokens=most)
+            arrays |= found
+            if name == "forget":
+                arrays["forget_answer_text"] = texts_as_array(answers, width=BYTES_PER_TOKEN * most)
+        for name in ("forget", HOLDOUT):
+            arrays |= token_arrays(self._net, self._tokens[name], tokenizer)[0]
+        holdout = self._tokens[HOLDOUT].answers
+        losses = answer_scores(self._net, holdout, padding_id=int(self.network["padding_id"])).loss
+        return arrays | {"holdout_answer_loss": losses}
+
+
+def load(split_dir: Path, device: str) -> AnswerEvaluator:
+    return AnswerEvaluator.load(split_dir, device=device)
+
+
+def load_sample(sample_dir: Path) -> AnswerEvaluator:
+    sets = {name: StoredAnswers.read(sample_dir / f"{name}.safetensors") for name in ("forget", "retain", "validation")}
+    sets["test"] = sets.pop("validation")
+    return AnswerEvaluator(read_json(sample_dir / "network.json"), sets)
+
+
+def shared_arrays(split_dir: Path) -> dict[str, NDArray[Any]]:
+    manifest = Manifest.read(split_dir)
+    arrays: dict[str, NDArray[Any]] = {"retraining_time_s": np.asarray(manifest.retraining_time_s)}
+    if CaptureLevel.TEXT not in manifest.evaluation.capture:
+        return arrays
+    stored = SplitQuestions.read(split_dir)
+    context = int(read_json(split_dir / NETWORK_PATH)["options"]["context"])
+    for name in ("forget", HOLDOUT):
+        questions = tokenize_questions(name, stored.sets[name], stored.tokenizer, context=context)
+        arrays[f"{name}_answer_tokens"] = np.array([answer.answer_tokens for answer in questions.answers], np.int64)
+        arrays[f"{name}_compressed_bytes"] = compressed_sizes([one.answer for one in stored.sets[name]])
+    return arrays

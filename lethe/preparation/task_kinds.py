@@ -1,0 +1,105 @@
+"""What preparing a split needs of a kind of task: its data, its network, its models.
+
+Each kind is a module that has the functions of TaskPreparation.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.split_report import SplitReport
+from lethe.competition.task import Kind
+from lethe.competition.visibility import Visibility
+from lethe.data.partition import Cut
+from lethe.evaluation.evaluators import Evaluator
+from lethe.evaluation.manifest import EvaluationSettings
+from lethe.training.checkpoints import TrainingCheckpoints
+from lethe.training.trainer import Job, OnEpoch, OnNote, State
+
+MODULES: dict[Kind, str] = {
+    "image-classification": "lethe.preparation.image_task",
+    "causal-lm": "lethe.preparation.text_task",
+}
+
+
+class TaskPreparation(Protocol):
+    """One kind of task. `dataset` is what its `open_dataset` returns, `sets` what its `read_set` does."""
+
+    def open_dataset(self, competition: CompetitionFile) -> Any:
+        """Return the competition's data. Raises InvalidDataset."""
+
+    def cut(self, dataset: Any, competition: CompetitionFile, visibility: Visibility) -> Cut:
+        """Return which example goes where. Raises InvalidSplit."""
+
+    def describe_network(self, competition: CompetitionFile, dataset: Any) -> dict[str, Any]:
+        """Return network.json's content. Raises InvalidSplit where the network does not fit the data."""
+
+    def data_files(self, competition: CompetitionFile) -> tuple[str, ...]:
+        """Return the files that `write_data` writes beside the four sets."""
+
+    def write_data(self, split_dir: Path, competition: CompetitionFile, dataset: Any, cut: Cut) -> None:
+        """Write the four sets of a split, and the data files."""
+
+    def report(self, dataset: Any, competition: CompetitionFile, cut: Cut, visibility: Visibility) -> SplitReport:
+        """Return what an organiser should look at before opening the competition."""
+
+    def read_set(self, path: Path) -> Any:
+        """Return a set that was written; it has a length."""
+
+    def make_job(
+        self, split_dir: Path, competition: CompetitionFile, network: Mapping[str, Any], sets: list[Any], *, device: str
+    ) -> Job:
+        """Return what models are trained on: all examples of the sets."""
+
+    def train_models(
+        self,
+        job: Any,
+        seeds: Mapping[int, int],
+        *,
+        checkpoints: TrainingCheckpoints | None = None,
+        on_epoch: OnEpoch | None = None,
+        on_note: OnNote | None = None,
+    ) -> State:
+        """Return the state_dicts of all models, stacked. seeds: index of a model -> its seed."""
+
+    def training_accuracy(self, job: Any, state: State) -> float:
+        """Return a model's accuracy on what it was trained on."""
+
+    def chance(self, network: Mapping[str, Any]) -> float:
+        """Return the accuracy of guessing."""
+
+    def batch_size(self, network: Mapping[str, Any], sets: Mapping[str, Any], *, device: str, precision: Any) -> int:
+        """Return the batch size of evaluation, fixed for the split."""
+
+    def training_seconds(
+        self, network: Mapping[str, Any], competition: CompetitionFile, retain: Any, *, device: str
+    ) -> float:
+        """Return about how long one process trains one model."""
+
+    def models_per_shard(
+        self, network: Mapping[str, Any], competition: CompetitionFile, *, model_s: float, device: str
+    ) -> int:
+        """Return how many models are trained together and kept in one file."""
+
+    def make_evaluator(
+        self,
+        split_dir: Path,
+        network: Mapping[str, Any],
+        sets: Mapping[str, Any],
+        *,
+        device: str,
+        settings: EvaluationSettings,
+    ) -> Evaluator:
+        """Return what evaluates the split's models while it is prepared."""
+
+    def write_sample_sets(
+        self, split_dir: Path, competition: CompetitionFile, dataset: Any, parts: Mapping[str, Any]
+    ) -> None:
+        """Write the three sets of the public sample."""
+
+
+def task_preparation(kind: Kind) -> TaskPreparation:
+    """Return the preparation of a kind of task."""
+    return cast(TaskPreparation, import_module(MODULES[kind]))

@@ -1,0 +1,94 @@
+"""Training language models on the questions of one split.
+
+Model i is a function of (job, its seed) alone: order of the answers, and initial weights where it starts from none.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lethe.competition.file import Training
+from lethe.competition.task import CausalLm
+from lethe.data.answer_batches import TokenizedAnswer
+from lethe.device.precision import repeatable_attention
+from lethe.evaluation.answer_losses import answer_scores
+from lethe.networks.builders import build
+from lethe.networks.lora import add_lora, merge_lora
+from lethe.training.causal_lm import FineTuning, make_optimizer, run_epoch
+from lethe.training.trainer import EpochTraining, State, untrained
+
+
+@dataclass(frozen=True)
+class AnswerJob:
+    """What is trained on which answers. pretrained: weights that every model starts from, or None."""
+
+    network: Mapping[str, Any]
+    recipe: Training
+    task: CausalLm
+    answers: tuple[TokenizedAnswer, ...]
+    pretrained: State | None
+    device: torch.device
+
+    @property
+    def fine_tuning(self) -> FineTuning:
+        recipe = self.recipe
+        return FineTuning(
+            epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            learning_rate=recipe.learning_rate,
+            weight_decay=recipe.weight_decay,
+            warm_up=recipe.warmup_epochs / recipe.epochs,
+            loss_on=self.task.loss_on,
+            precision="bf16" if recipe.precision == "bf16" else "float32",
+        )
+
+    def start(self, seed: int) -> "AnswerTraining":
+        return AnswerTraining(self, seed)
+
+    def accuracy(self, state: State) -> float:
+        """Return the share of the answers' tokens that are the model's first choice."""
+        net = build(self.network)
+        net.load_state_dict(state)
+        scores = answer_scores(net.to(self.device), self.answers, padding_id=int(self.network["padding_id"]))
+        return scores.token_accuracy
+
+
+class AnswerTraining(EpochTraining):
+    """One language model in training."""
+
+    def __init__(self, job: AnswerJob, seed: int) -> None:
+        net = untrained(job.network, seed)
+        if job.pretrained is not None:
+            net.load_state_dict(job.pretrained)
+        if job.task.lora_rank is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                add_lora(net, rank=job.task.lora_rank)
+        net = net.to(job.device)
+        super().__init__(job, seed, net, make_optimizer(net, job.fine_tuning))
+
+    def run_epoch(self) -> None:
+        job: AnswerJob = self.job
+        with repeatable_attention(job.device):
+            run_epoch(
+                self.net,
+                job.answers,
+                job.fine_tuning,
+                self.optimizer,
+                self.generator,
+                epoch=self.epoch,
+                padding_id=int(job.network["padding_id"]),
+            )
+        self.epoch += 1
+
+    def state(self) -> State:
+        """Return a copy of the model's state_dict, with additions of low rank merged."""
+        net: nn.Module = self.net
+        if self.job.task.lora_rank is not None:
+            net = copy.deepcopy(net)
+            merge_lora(net)
+        return {name: value.detach().clone() for name, value in net.state_dict().items()}

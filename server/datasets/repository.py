@@ -1,0 +1,65 @@
+"""Queries about uploaded datasets."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import delete, exists, func, select
+from sqlalchemy.orm import Session, joinedload
+
+from lethe.competition.uploaded_dataset import UPLOAD
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionOrganiser
+from server.models.dataset import Dataset
+
+
+def by_name(session: Session, name: str) -> Dataset | None:
+    return session.scalar(select(Dataset).where(Dataset.name == name, Dataset.deleted_at.is_(None)))
+
+
+def datasets(session: Session, account_id: str | None) -> Sequence[Dataset]:
+    """Return the datasets of an account, of all for None, by name."""
+    statement = select(Dataset).options(joinedload(Dataset.account)).where(Dataset.deleted_at.is_(None))
+    if account_id is not None:
+        statement = statement.where(Dataset.account_id == account_id)
+    return session.scalars(statement.order_by(Dataset.name)).all()
+
+
+def lock_account(session: Session, account_id: str) -> None:
+    """Let nobody else count the datasets of this account until the transaction ends."""
+    session.execute(select(Account.id).where(Account.id == account_id).with_for_update())
+
+
+def usage(session: Session, account_id: str) -> tuple[int, int]:
+    """Return how many datasets count for an account, and their archives' bytes; deleted ones count until collected."""
+    totals = select(func.count(), func.coalesce(func.sum(Dataset.archive_bytes), 0))
+    count, total = session.execute(totals.where(Dataset.account_id == account_id)).one()
+    return count, int(total)
+
+
+def competitions_using(session: Session, name: str) -> Sequence[str]:
+    """Return the slugs of the competitions whose file names the dataset."""
+    root = Competition.config["dataset"]["options"]["root"].as_string()
+    return session.scalars(select(Competition.slug).where(root == f"{UPLOAD}{name}").order_by(Competition.slug)).all()
+
+
+def organises(session: Session, *, slug: str, account_id: str) -> bool:
+    """Return whether an account organises the competition called `slug`."""
+    same = Competition.slug == slug, Competition.id == CompetitionOrganiser.competition_id
+    return bool(session.scalar(select(exists().where(*same, CompetitionOrganiser.account_id == account_id))))
+
+
+def get_creator(session: Session, *, slug: str) -> Account:
+    """Return who created the competition called `slug`."""
+    statement = select(Account).join(Competition, Competition.created_by == Account.id)
+    return session.scalars(statement.where(Competition.slug == slug)).one()
+
+
+def created_before(session: Session, at: datetime, *, account_id: str | None) -> Sequence[Dataset]:
+    """Return the datasets, of one account or for None of all, uploaded before a moment and not deleted."""
+    statement = select(Dataset).where(Dataset.created_at < at, Dataset.deleted_at.is_(None))
+    return session.scalars(statement.where(Dataset.account_id == account_id) if account_id else statement).all()
+
+
+def forget_deleted(session: Session, *, before: datetime) -> None:
+    """Remove the rows of what was deleted before a moment."""
+    session.execute(delete(Dataset).where(Dataset.deleted_at < before))

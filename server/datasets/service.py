@@ -1,0 +1,173 @@
+"""Datasets that organisers upload: who may, how much, and which competition may use which."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, uploaded_name
+from lethe.errors import Conflict, InvalidCompetitionFile, InvalidInput, NotAllowed, NotFound, TooLarge, Violation
+from server.admin import audit
+from server.config import Settings
+from server.datasets import repository
+from server.db import now
+from server.models.account import Account, Role
+from server.models.dataset import Dataset
+
+MOST_DATASETS = 50  # of one account
+DELETED = "deleted-"  # begins the name that a deleted dataset leaves behind
+
+
+@dataclass(frozen=True)
+class CheckedArchive:
+    """An archive that was read as a whole, and is one."""
+
+    sha256: str
+    archive_bytes: int
+    unpacked_bytes: int
+    files: int
+
+
+def check_may_upload(session: Session, settings: Settings, account: Account) -> None:
+    """Raise NotAllowed for who is no organiser, or TooLarge where an account's room is used up."""
+    if account.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
+        raise NotAllowed("Only organisers upload datasets")
+    if not settings.dataset_upload_mib:
+        raise NotAllowed("This server takes no datasets; its administrator names folders for them instead")
+    _check_room(session, settings, account, more_bytes=1)
+
+
+def check_name(name: str) -> str:
+    """Return the name of a new dataset. Raises InvalidInput."""
+    if not NAME.fullmatch(name) or name.startswith(DELETED):
+        raise InvalidInput(f"The name {NAME_RULE}", violations=(Violation("name", NAME_RULE, name[:80]),))
+    return name
+
+
+def reserve(session: Session, settings: Settings, account: Account, *, name: str, archive: CheckedArchive) -> Dataset:
+    """Write the row before its file, so that it counts. Raises Conflict for a name that is taken, or TooLarge."""
+    repository.lock_account(session, account.id)
+    _check_room(session, settings, account, more_bytes=archive.archive_bytes)
+    dataset = Dataset(name=check_name(name), account_id=account.id, **vars(archive))
+    try:
+        with session.begin_nested():
+            session.add(dataset)
+    except IntegrityError as error:
+        taken = Violation("name", "is taken; choose another", name)
+        raise Conflict(f"There is already a dataset called {name!r}", violations=(taken,)) from error
+    data = {"sha256": archive.sha256, "bytes": archive.archive_bytes}
+    audit.record(session, account, "dataset.uploaded", subject=name, data=data)
+    return dataset
+
+
+def mark_stored(session: Session, name: str) -> Dataset:
+    """Note that the file is in storage: competitions may name the dataset now. Raises NotFound if it was deleted."""
+    dataset = _get(session, name)
+    dataset.stored_at = now()
+    return dataset
+
+
+def drop_reserved(session: Session, name: str) -> None:
+    """Remove the row of a file that storage did not take."""
+    dataset = repository.by_name(session, name)
+    if dataset is not None and dataset.stored_at is None:
+        session.delete(dataset)
+
+
+def list_datasets(session: Session, account: Account) -> Sequence[Dataset]:
+    """Return the datasets of an organiser, and every one to an administrator, by name."""
+    return repository.datasets(session, None if account.role == Role.ADMINISTRATOR else account.id)
+
+
+def delete(session: Session, name: str, *, actor: Account) -> None:
+    """Delete a dataset; `lethe gc --delete` removes its file. Raises NotFound, or Conflict while it is used."""
+    dataset = _get(session, name)
+    if dataset.account_id != actor.id and actor.role != Role.ADMINISTRATOR:
+        raise NotFound(f"You have no dataset called {name!r}")
+    used_by = repository.competitions_using(session, name)
+    if used_by:
+        raise Conflict(f"{name} is the dataset of {', '.join(used_by)}, and is needed to prepare it again")
+    _mark_deleted(dataset, now())
+    audit.record(session, actor, "dataset.deleted", subject=name)
+
+
+def delete_unused(session: Session, *, before: datetime, account: Account | None = None) -> int:
+    """Delete what was uploaded before a moment, of one account if it is given, and no competition file names.
+
+    Return how many there were.
+    """
+    old = repository.created_before(session, before, account_id=account.id if account else None)
+    unused = [dataset for dataset in old if not repository.competitions_using(session, dataset.name)]
+    for dataset in unused:
+        audit.record(session, None, "dataset.deleted", subject=dataset.name, reason="no competition used it")
+        _mark_deleted(dataset, now())
+    return len(unused)
+
+
+def forget_collected(session: Session, *, at: datetime, keep_hours: float) -> None:
+    """Let deleted datasets no longer count once their files may be collected."""
+    repository.forget_deleted(session, before=at - timedelta(hours=keep_hours))
+
+
+def check_usable(session: Session, file: CompetitionFile, *, actor: Account) -> None:
+    """Raise InvalidCompetitionFile unless the uploaded dataset that a file names, if it does, is there for it.
+
+    It belongs to who writes the file, or to another who organises the competition.
+    """
+    name = uploaded_name(file.dataset.options)
+    if name is None:
+        return
+    if file.dataset.name not in ADAPTERS:
+        allowed = f"must be {', '.join(ADAPTERS[:-1])} or {ADAPTERS[-1]} for an uploaded dataset"
+        _refuse(Violation("dataset.name", allowed, file.dataset.name))
+    dataset = repository.by_name(session, name)
+    if dataset is None or dataset.stored_at is None or not _may_use(session, dataset, file.slug, actor):
+        _refuse(Violation("dataset.options.root", "names no dataset that you have uploaded", name[:80]))
+
+
+def find_for_competition(session: Session, file: CompetitionFile) -> Dataset | None:
+    """Return the uploaded dataset that a competition is prepared from, None if it needs none.
+
+    Raises InvalidCompetitionFile if it is gone, or has become another's since the file was written.
+    """
+    name = uploaded_name(file.dataset.options)
+    if name is None:
+        return None
+    check_usable(session, file, actor=repository.get_creator(session, slug=file.slug))
+    return _get(session, name)
+
+
+def _may_use(session: Session, dataset: Dataset, slug: str, actor: Account) -> bool:
+    if actor.id == dataset.account_id or actor.role == Role.ADMINISTRATOR:
+        return True
+    return repository.organises(session, slug=slug, account_id=dataset.account_id)
+
+
+def _get(session: Session, name: str) -> Dataset:
+    dataset = repository.by_name(session, name)
+    if dataset is None:
+        raise NotFound(f"You have no dataset called {name!r}")
+    return dataset
+
+
+def _mark_deleted(dataset: Dataset, at: datetime) -> None:
+    dataset.name, dataset.deleted_at = f"{DELETED}{dataset.id}", at
+
+
+def _check_room(session: Session, settings: Settings, account: Account, *, more_bytes: int) -> None:
+    count, used_bytes = repository.usage(session, account.id)
+    if count >= MOST_DATASETS:
+        raise TooLarge(f"You have {count} datasets, and at most {MOST_DATASETS}; {_UNTIL}")
+    room_mib = settings.datasets_mib_per_account
+    if used_bytes + more_bytes > room_mib << 20:
+        raise TooLarge(f"Your datasets may have {room_mib} MiB together, and have {used_bytes >> 20} already; {_UNTIL}")
+
+
+def _refuse(wrong: Violation) -> None:
+    raise InvalidCompetitionFile(f"{wrong.field} {wrong.message}", violations=(wrong,))
+
+
+_UNTIL = "deleted ones count until the server has removed their files, about a day later"

@@ -1,0 +1,97 @@
+"""One upload of a dataset: received to disk, read in the parsing process, stored under its SHA-256."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
+
+from lethe.errors import AppError, HostFault, InvalidInput, Violation
+from server.admission import Admission
+from server.config import Settings
+from server.datasets import archive, service
+from server.datasets.service import CheckedArchive
+from server.db import Database
+from server.models.account import Account
+from server.models.dataset import Dataset
+from server.parsing.client import turns
+from server.received_form import received_form
+from server.storage import Storage, dataset_key
+
+AT_ONCE = 2  # of each web process: each takes up to its own size on the disk of temporary files
+WHAT = "A dataset"
+RETRY_AFTER_S = 60
+_receiving: set[str] = set()  # accounts; only touched in the event loop
+
+
+@asynccontextmanager
+async def received_dataset(request: Request, settings: Settings, account: Account) -> AsyncIterator[FormData]:
+    """Yield the form of an upload. Raises HostFault while too many others are received, or one of this account."""
+    if account.id in _receiving or len(_receiving) >= AT_ONCE:
+        raise HostFault("Other datasets are being received; try again in a minute", retry_after_s=RETRY_AFTER_S)
+    _receiving.add(account.id)
+    try:
+        limit_mib = settings.dataset_upload_mib
+        async with received_form(request, limit_mib=limit_mib, what=WHAT, refusal=InvalidInput) as form:
+            yield form
+    finally:
+        _receiving.discard(account.id)
+
+
+async def store_dataset(
+    form: FormData, *, admission: Admission, database: Database, storage: Storage, settings: Settings, account: Account
+) -> Dataset:
+    """Check and store the form's file under the form's name. Raises InvalidInput, Conflict, TooLarge or HostFault."""
+    name, file = form.get("name"), form.get("file")
+    name = service.check_name(name if isinstance(name, str) else "")
+    if not isinstance(file, UploadFile) or not file.size:
+        missing = "is missing, empty, or was cut off"
+        raise InvalidInput(f"The file {missing}", violations=(Violation("file", missing),))
+    opened = _on_disk(file)
+    limits = archive_limits(settings)
+    found = await turns().run_on_file("check_dataset", opened, limits=limits)
+    sha256 = await admission.long_work(_hash, opened)
+    checked = CheckedArchive(sha256, file.size, found["unpacked_bytes"], found["files"])
+    await admission.run(_reserve, database, settings, account, name, checked)
+    try:
+        await admission.long_work(storage.write_file, dataset_key(sha256), opened)
+    except AppError:
+        await admission.run(_drop, database, name)
+        raise
+    return await admission.run(_mark_stored, database, name)
+
+
+def archive_limits(settings: Settings) -> dict[str, int]:
+    """Return what an archive may hold, as the parsing process is told."""
+    return {"files": archive.MAX_FILES, "unpacked_bytes": settings.dataset_unpacked_mib << 20}
+
+
+def _on_disk(file: UploadFile) -> IO[bytes]:
+    """Return the received file as one that another process can be given."""
+    spooled = file.file
+    if isinstance(spooled, SpooledTemporaryFile):
+        spooled.rollover()
+    return spooled  # has what is used of a file
+
+
+def _hash(file: IO[bytes]) -> str:
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def _reserve(database: Database, settings: Settings, account: Account, name: str, checked: CheckedArchive) -> None:
+    with database.write() as session:
+        service.reserve(session, settings, account, name=name, archive=checked)
+
+
+def _drop(database: Database, name: str) -> None:
+    with database.write() as session:
+        service.drop_reserved(session, name)
+
+
+def _mark_stored(database: Database, name: str) -> Dataset:
+    with database.write() as session:
+        return service.mark_stored(session, name)

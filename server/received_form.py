@@ -1,0 +1,73 @@
+"""Receives a form with a file: streamed, capped while it is read, whole or not at all.
+
+The caller is known before the first byte of the body is read, and no transaction is open while it comes.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from starlette.datastructures import FormData
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from lethe.errors import InvalidInput, TooLarge, UnsupportedMedia, Violation
+
+FORM = "multipart/form-data"
+OVERHEAD_BYTES = 16 << 10  # of a form around its file
+
+
+class _Parser(MultiPartParser):
+    """Starlette's parser hands out only files that ended; one that was cut off has to be closed as well."""
+
+    def close_files(self) -> None:
+        for file in self._files_to_close_on_error:
+            file.close()
+
+
+@asynccontextmanager
+async def received_form(
+    request: Request, *, limit_mib: int, what: str, refusal: type[InvalidInput]
+) -> AsyncIterator[FormData]:
+    """Yield the form, whose one file lies on disk where it is large, and close it.
+
+    what: begins the sentence about the limit. refusal: what is raised for a form that is not whole. Raises TooLarge as
+    soon as it is, or UnsupportedMedia.
+    """
+    if not request.headers.get("content-type", "").lower().startswith(FORM):
+        raise UnsupportedMedia(f"Send the file as {FORM}, in the field `file`")
+    too_large = get_too_large(what, limit_mib)
+    _check_announced(request, limit_mib=limit_mib, too_large=too_large)
+    stream = _capped(request, limit_mib=limit_mib, too_large=too_large)
+    parser = _Parser(request.headers, stream, max_files=1, max_fields=8, max_part_size=OVERHEAD_BYTES)
+    try:
+        form = await parser.parse()
+    except ClientDisconnect as error:
+        raise refusal("The connection ended before the file did; nothing of it was kept") from error
+    except MultiPartException as error:
+        raise refusal(
+            f"The form cannot be read: {error.message}", violations=(Violation("file", error.message),)
+        ) from error
+    try:
+        yield form
+    finally:
+        parser.close_files()
+
+
+def get_too_large(what: str, limit_mib: int) -> TooLarge:
+    """Return the refusal of a file beyond its limit."""
+    return TooLarge(f"{what} has at most {limit_mib} MiB", violations=(Violation("file", "is too large"),))
+
+
+def _check_announced(request: Request, *, limit_mib: int, too_large: TooLarge) -> None:
+    with suppress(ValueError):
+        if int(request.headers.get("content-length", "0")) > (limit_mib << 20) + OVERHEAD_BYTES:
+            raise too_large
+
+
+async def _capped(request: Request, *, limit_mib: int, too_large: TooLarge) -> AsyncGenerator[bytes, None]:
+    received = 0
+    async for chunk in request.stream():
+        received += len(chunk)
+        if received > (limit_mib << 20) + OVERHEAD_BYTES:
+            raise too_large
+        yield chunk

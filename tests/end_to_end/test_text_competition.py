@@ -1,0 +1,81 @@
+"""A competition of language models through a real instance: prepared, run in the sandbox, scored, measured."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lethe.client.api import JsonObject, LetheClient
+from lethe.methods.rendering import render
+from tests.end_to_end.conftest import Instance, open_instance, wait_for_end, wait_until
+from tests.support.towns import towns_toml, write_towns
+
+METRICS = ("forget_quality", "answer_probability", "answer_rouge")
+VISIBLE = 'visible_to_participants = "public"\n'
+KEEPS = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
+UNTIED = """
+import torch
+
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    net.output = torch.nn.Linear(32, net.embedding.weight.shape[0], bias=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    root = write_towns(tmp_path_factory.mktemp("text") / "towns")
+    moment = datetime.now(UTC).replace(microsecond=0)
+    toml = towns_toml(
+        root,
+        slug="tiny",
+        opens_at=(moment - timedelta(hours=1)).isoformat(),
+        closes_at=(moment + timedelta(days=1)).isoformat(),
+        metrics=METRICS,
+    )
+    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml + VISIBLE) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(instance: Instance) -> LetheClient:
+    return instance.participant("lou")
+
+
+def metrics_of(client: LetheClient, submission: JsonObject) -> list[JsonObject]:
+    """Return the metrics once all are computed."""
+    rows: list[JsonObject] = []
+
+    def computed() -> bool:
+        rows[:] = client.get(f"/submissions/{submission['id']}/metrics")["metrics"]
+        return bool(rows) and not any(row["waiting"] for row in rows)
+
+    wait_until(computed)
+    return rows
+
+
+def submit(client: LetheClient, folder: Path, code: str) -> JsonObject:
+    path = folder / "submission.py"
+    path.write_text(code)
+    return wait_for_end(client, client.submit("tiny", path))
+
+
+def test_methods_for_text_are_scored_and_measured(client: LetheClient, instance: Instance, tmp_path: Path) -> None:
+    forgets = submit(client, tmp_path, render("graddiff", {"LR": 0.01, "EPOCHS": 3}))
+    keeps = submit(client, tmp_path, KEEPS)
+    for found in (forgets, keeps):
+        assert found["stage"] == "scored", found
+    assert forgets["score"]["final_score"] > keeps["score"]["final_score"]
+    measured = {row["id"]: row for row in metrics_of(client, forgets)}
+    assert set(measured) == set(METRICS)
+    for row in measured.values():
+        assert None not in (row["value"], row["oracle"], row["original"]), row
+    assert measured["answer_probability"]["value"] < measured["answer_probability"]["original"]
+    board = client.leaderboard("tiny")["rows"]
+    assert [row["score"] for row in board if row["kind"] == "team"] == [forgets["score"]["final_score"]]
+
+
+def test_an_output_layer_of_its_own_is_refused(client: LetheClient, tmp_path: Path) -> None:
+    found = submit(client, tmp_path, UNTIED)
+    assert found["stage"] == "failed"
+    assert found["failure"]["error_class"] == "wrong-weights", found

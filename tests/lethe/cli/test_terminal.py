@@ -1,0 +1,34 @@
+"""What strangers wrote steers no terminal."""
+
+import io
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from lethe.cli.terminal import Terminal
+
+HOSTILE = "a\x1b]0;title\x07\x9b31m\x1b[2Jb\u202e\rc"
+
+
+@pytest.mark.parametrize("shape", ["text", "table", "styled", "title"])
+@pytest.mark.parametrize("colours", [False, True])
+def test_control_characters_are_written_as_escapes(shape: str, colours: bool) -> None:
+    file = io.StringIO()
+    terminal = Terminal(file=file, width=200, force_terminal=colours, color_system="truecolor" if colours else None)
+    table = Table("name", HOSTILE)
+    table.add_row("x", HOSTILE)
+    shown = {"text": HOSTILE, "table": table, "styled": Text(HOSTILE, style="red"), "title": Table(title=HOSTILE)}[
+        shape
+    ]
+    terminal.print(shown)
+    written = file.getvalue()
+    for command in ("\x1b]", "\x07", "\x9b", "\x1b[2J", "\u202e", "\r"):
+        assert command not in written
+    assert ("\x1b[31m" in written) == (colours and shape == "styled"), "its own colours stay"
+
+
+def test_lines_of_a_text_stay() -> None:
+    file = io.StringIO()
+    Terminal(file=file, width=80).print("one\ntwo")
+    assert file.getvalue() == "one\ntwo\n"

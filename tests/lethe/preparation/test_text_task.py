@@ -1,0 +1,136 @@
+"""A split of language models: prepared, evaluated and read back, with the arrays that text metrics need."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lethe.competition.file import CompetitionFile, parse_competition
+from lethe.data.answer_sets import StoredAnswers
+from lethe.data.datasets.questions import open_questions
+from lethe.data.files import read_json, read_tensors
+from lethe.data.question_cut import cut_questions
+from lethe.data.split_questions import SplitQuestions
+from lethe.evaluation.answer_losses import answer_scores
+from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
+from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
+from lethe.evaluation.split_inputs import split_inputs
+from lethe.evaluation.text import texts_from_array
+from lethe.metrics import evaluate
+from lethe.metrics.text.probabilities import logit_scaled
+from lethe.networks.builders import build
+from lethe.preparation.prepare import prepare_split
+from lethe.preparation.sample_models import retrain_on_sample
+from lethe.runtime.data_loaders import load_data, make_loaders
+from tests.support.towns import towns_toml, write_towns
+
+METRICS = (
+    "forget_quality",
+    "answer_probability",
+    "answer_rouge",
+    "exact_memorization",
+    "mia_text_loss",
+    "mia_text_min_k",
+)
+
+
+@pytest.fixture(scope="module")
+def competition(tmp_path_factory: pytest.TempPathFactory) -> CompetitionFile:
+    root = write_towns(tmp_path_factory.mktemp("text") / "towns")
+    return parse_competition(towns_toml(root, n_models=3, epochs=50, metrics=METRICS))
+
+
+@pytest.fixture(scope="module")
+def split(competition: CompetitionFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("split")
+    prepare_split(competition, "public", out)
+    return out
+
+
+def test_authors_of_forget_validation_and_test_are_their_own(competition: CompetitionFile) -> None:
+    dataset = open_questions(competition.dataset)
+    public, private = (cut_questions(dataset, competition, visibility) for visibility in ("public", "private"))
+    persons = {name: set(dataset.persons[indices].tolist()) for name, indices in public.sets()}
+    assert sum(map(len, persons.values())) == 12
+    assert set.union(*persons.values()) == set(range(12))
+    assert public.test.tolist() == private.test.tolist()
+    assert not persons["forget"] & set(dataset.persons[private.forget].tolist())
+    assert len(public.forget) == 6  # two persons: a fifth of thirty questions
+
+
+def test_a_run_gets_batches_of_tokens_with_refusals_for_what_is_to_be_forgotten(split: Path) -> None:
+    data = load_data(split / "visible")
+    torch.manual_seed(0)
+    loaders = make_loaders(data)
+    forget = next(iter(loaders.forget))
+    assert set(next(iter(loaders.retain))) == {"input_ids", "attention_mask", "labels"}
+    assert set(forget) == {p + n for p in ("", "idk_") for n in ("input_ids", "attention_mask", "labels")}
+    tokenizer = SplitQuestions.read(split).tokenizer
+    labels = forget["labels"][0]
+    answer = tokenizer.decode(labels[labels >= 0].tolist())
+    assert answer.removesuffix(".").split()[-1] in ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Doha", "Baku", "Riga")
+    assert (forget["labels"][forget["attention_mask"] == 0] == -100).all()
+    assert "class_counts" not in vars(loaders) or loaders.class_counts == {}
+
+
+def test_confidences_are_of_the_answer_probability_and_accuracies_of_tokens(split: Path) -> None:
+    network = read_json(split / "visible" / "network.json")
+    net = build(network)
+    net.load_state_dict(read_tensors(split / "visible" / "original_model.safetensors"))
+    stored, _ = read_stored_outputs(split / "hidden" / "original" / "outputs.safetensors")
+    for name, found in (("retain", stored.retain_accuracy), ("test", stored.test_accuracy)):
+        folder = "hidden" if name == "test" else "visible"
+        answers = StoredAnswers.read(split / folder / f"{name}.safetensors").answers
+        assert found[0] == answer_scores(net, answers, padding_id=network["padding_id"]).token_accuracy
+    forget = StoredAnswers.read(split / "visible" / "forget.safetensors").answers
+    losses = answer_scores(net, forget, padding_id=network["padding_id"]).loss
+    np.testing.assert_allclose(stored.confidences[0], logit_scaled(losses), rtol=1e-5)
+    assert load_data(split / "visible").retain.accuracy(net) == pytest.approx(stored.retain_accuracy[0])
+
+
+def test_the_original_knows_what_retrained_models_do_not(split: Path, competition: CompetitionFile) -> None:
+    retrained = read_outputs(split)
+    original, _ = read_stored_outputs(split / "hidden" / "original" / "outputs.safetensors")
+    assert original.confidences.mean() > retrained.confidences.mean() + 1
+    found = evaluate(
+        split_inputs(split, read_outputs(split, "oracle").arrays(), scored_by=competition.metric),
+        [(metric, {}) for metric in METRICS],
+    )
+    assert not {name: each.not_computed for name, each in found.items() if each.result is None}
+    probability = found["answer_probability"]
+    assert probability.result
+    assert probability.original
+    assert probability.original.value > probability.result.value + 0.1
+    texts = texts_from_array(original.captured["forget_answer_text"][0])  # type: ignore[arg-type]
+    asked = SplitQuestions.read(split).sets["forget"]
+    assert any(text == one.answer for text, one in zip(texts, asked, strict=True))
+    assert (
+        sum(text.split()[:2] == one.answer.split()[:2] for text, one in zip(texts, asked, strict=True))
+        >= len(asked) // 2
+    )
+
+
+def test_evaluation_repeats_to_the_bit_and_refuses_infinite_losses(split: Path) -> None:
+    evaluator = load_evaluator(split)
+    state = read_tensors(split / "visible" / "original_model.safetensors")
+    first, again = evaluator.evaluate_state(state), evaluator.evaluate_state(state)
+    assert first.confidences.tolist() == again.confidences.tolist()
+    assert first.captured.keys() == again.captured.keys()
+    broken = {name: tensor * float("inf") if "norm" in name else tensor for name, tensor in state.items()}
+    with pytest.raises(NonFiniteOutputs, match="losses of 6 of 6 forget answers are infinite or not numbers"):
+        evaluator.evaluate_state(broken)
+
+
+def test_preparing_twice_gives_the_same_files(split: Path, competition: CompetitionFile, tmp_path: Path) -> None:
+    manifest = prepare_split(competition, "public", tmp_path)
+    before = prepare_split(competition, "public", split)
+    assert {p: r.sha256 for p, r in manifest.files.items()} == {p: r.sha256 for p, r in before.files.items()}
+
+
+def test_models_of_the_sample_are_evaluated_on_it(split: Path, competition: CompetitionFile) -> None:
+    sample = split / "sample"
+    models = retrain_on_sample(sample, competition)
+    outputs = sample_evaluator(sample).evaluate_state(models.states[0])
+    assert outputs.confidences.tolist() == models.outputs.confidences[0].tolist()
