@@ -67,6 +67,7 @@ PARTICIPANT = (
     Visit(f"{SLUG}/team/join", f"Team · {DIGITS}", query="?token={invitation_token}"),
     Visit("/account", "Account · Lethe"),
     Visit(SUBMISSION, f"[0-9]+ of 512 runs · {RUN}", submission="running"),
+    Visit(f"{SUBMISSION}/cancel", f"Cancel\\? · {RUN}", submission="running"),
     Visit(SUBMISSION, f"Failed · {RUN}", submission="failed"),
     Visit(SUBMISSION, f"Scored [0-9.]+ · {RUN}"),
     Visit(f"{SUBMISSION}/source", f"Code of {RUN}"),

@@ -54,9 +54,10 @@ def store_kit(
 ) -> None:
     """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage.
 
-    The pictures of the sample that the overview page shows are kept beside it.
+    Of images, the pictures of the sample that the overview page shows are kept beside it.
     """
-    store_pictures(storage, split_dir / "sample", competition.slug)
+    if competition.task.kind == "image-classification":
+        store_pictures(storage, split_dir / "sample", competition.slug)
     kit = build_kit(split_dir, competition, url=url, retraining_time_s=retraining_time_s, device=device)
     storage.write(kit_key(competition.slug), kit)
 

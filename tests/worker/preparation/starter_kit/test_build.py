@@ -3,10 +3,15 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lethe.competition.task import Kind
+from server.starter_kit.service import kit_key
+from server.storage import Storage
+from worker.preparation.starter_kit import build
 from worker.preparation.starter_kit.build import kit_code
 
 
@@ -32,3 +37,17 @@ def test_kit_code_imports_nothing_of_this_project(kind: Kind, tmp_path: Path) ->
         check=False,
     )
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(("kind", "pictured"), [("image-classification", ["digits"]), ("causal-lm", [])])
+def test_only_images_have_pictures_beside_the_kit(
+    kind: Kind, pictured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(build, "build_kit", lambda *_, **__: b"kit")
+    monkeypatch.setattr(build, "store_pictures", lambda _storage, _folder, slug: drawn.append(slug))
+    competition: Any = SimpleNamespace(slug="digits", task=SimpleNamespace(kind=kind))
+    storage = Storage(tmp_path.as_uri())
+    build.store_kit(storage, tmp_path, competition, url="", retraining_time_s=1.0, device="cpu")
+    assert storage.read(kit_key("digits")) == b"kit"
+    assert drawn == pictured
