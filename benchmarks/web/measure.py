@@ -63,14 +63,17 @@ def count_pages(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, s
     base, organise = f"/competitions/{made.slug}", f"/organise/{made.slug}"
     return [
         ("competitions", "/", ""),
+        ("competitions, own work", "/", ada),
         ("overview", base, ada),
         ("leaderboard, anonymous", f"{base}/leaderboard", ""),
         ("leaderboard, own team", f"{base}/leaderboard", ada),
         ("leaderboard, page 40", f"{base}/leaderboard?page=40", ada),
         ("leaderboard, search", f"{base}/leaderboard?q=heron", ada),
         ("leaderboard, JSON of 100", f"/api/v1{base}/leaderboard?limit=100", ""),
+        ("team on the board", f"{base}/teams/{made.own_team_id}", ada),
         ("submit", f"{base}/submit", ada),
         ("my submissions", f"{base}/submissions", ada),
+        ("two of my submissions", f"{base}/submissions/compare", ada),
         ("submission, running", f"/submissions/{made.running_submission_id}", ada),
         ("submission, failed", f"/submissions/{made.failed_submission_id}", ada),
         ("submission, scored", f"/submissions/{made.scored_submission_id}", ada),
@@ -82,6 +85,9 @@ def count_pages(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, s
         ("organiser's, failed only", f"{organise}/submissions?stage=failed", grace),
         ("submission in depth", f"{organise}/submissions/{made.scored_submission_id}", grace),
         ("audit log", f"{organise}/audit", grace),
+        ("limits", f"{organise}/limits", grace),
+        ("new competition", "/organise/new", grace),
+        ("HTTP API", "/api/docs", ada),
     ]
 
 

@@ -53,7 +53,7 @@ def measure_capacity(
     """Return what the shards of the last day say of waits and pace."""
     done = repository.first_attempts(session, competition_ids, since=at - WINDOW)
     present = [w for w in workers if w.state == WorkerState.ACTIVE and at - w.seen_at < WORKER_IS_LOST_AFTER]
-    busy_s = sum((ended - started).total_seconds() for _, started, ended, _ in done)
+    busy_s = sum((ended - started).total_seconds() for _, started, ended, _ in done if ended)
     pace = HOUR_S * sum(runs for *_, runs in done) / busy_s if busy_s > 0 else None
     waited = sorted(max(0.0, (started - queued).total_seconds()) for queued, started, _, _ in done)
     return Capacity(

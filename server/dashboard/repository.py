@@ -144,7 +144,7 @@ def failures(session: Session, competition_ids: Sequence[str], *, since: datetim
 
 def first_attempts(
     session: Session, competition_ids: Sequence[str], *, since: datetime
-) -> Sequence[tuple[datetime, datetime, datetime, int]]:
+) -> Sequence[tuple[datetime, datetime, datetime | None, int]]:
     """Return when shards were queued, begun and done that were done lately at the first attempt, and their runs."""
     rows = session.execute(
         select(Shard.queued_at, ShardAttempt.started_at, ShardAttempt.ended_at, Shard.n_runs)

@@ -75,7 +75,7 @@ def _operation(document: Json, path: str, method: str, operation: Json, *, url: 
         if p["in"] in ("path", "query")
     ]
     answers = operation.get("responses", {})
-    good = next((answers[code] for code in sorted(answers) if int(code) < PROBLEM_FROM), {})
+    good: Json = next((answers[code] for code in sorted(answers) if int(code) < PROBLEM_FROM), {})
     returned = _content(good)
     return Operation(
         key=operation["operationId"],
@@ -101,12 +101,14 @@ def _content(holder: Json) -> tuple[str, Json] | None:
 
 
 def _item(schema: Json) -> Json:
-    return schema.get("items", schema)  # type: ignore[no-any-return]
+    item: Json = schema.get("items", schema)
+    return item
 
 
 def _resolved(document: Json, schema: Json) -> Json:
     name = schema.get("$ref", "").rpartition("/")[2]
-    return document["components"]["schemas"][name] if name else schema  # type: ignore[no-any-return]
+    found: Json = document["components"]["schemas"][name] if name else schema
+    return found
 
 
 def _fields(document: Json, schema: Json, *, place: str) -> Iterator[Field]:
