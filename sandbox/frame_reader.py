@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 from sandbox.guest.frame_format import FAULT_LENGTH, FAULT_TAG, MAX_FAULT_BYTES, TAG_BYTES, WEIGHTS_TAG
 
+FEWEST_HALVES = 32  # values that happen to be representable in half precision are taken for rounded ones from here on
+
 
 class FrameState(StrEnum):
     """What a run has sent so far."""
@@ -120,7 +122,7 @@ def parse_fault(body: bytes) -> dict[str, Any]:
 class WeightsProblem:
     """The first tensor that may not be used, and why."""
 
-    kind: str  # "non-finite" or "huge"
+    kind: str  # "non-finite", "half-precision" or "huge"
     tensor: str
 
 
@@ -132,6 +134,8 @@ def find_problem(content: bytes, layout: WeightsLayout, *, max_abs_weight: float
     data = memoryview(content)[len(layout.header) :]
     for slot in layout.tensors:
         kind = _find_problem(_values(slot, data[slot.begin : slot.end]), max_abs_weight=max_abs_weight)
+        if kind == "non-finite" and _overflowed_half(layout, data):
+            kind = "half-precision"
         if kind:
             return WeightsProblem(kind=kind, tensor=slot.name)
     return None
@@ -143,6 +147,20 @@ def _values(slot: TensorSlot, data: memoryview) -> NDArray[Any]:
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
     return np.frombuffer(data, kinds[slot.dtype]) if slot.dtype in kinds else np.empty(0)
+
+
+def _overflowed_half(layout: WeightsLayout, data: memoryview) -> bool:
+    """Return whether single-precision weights have all been in half precision: then infinity is an overflow of it."""
+    n_finite = 0
+    for slot in layout.tensors:
+        values = _values(slot, data[slot.begin : slot.end])
+        finite = values[np.isfinite(values)]
+        with np.errstate(over="ignore"):
+            rounded = finite.astype(np.float16)
+        if slot.dtype in ("F16", "BF16") or np.isnan(values).any() or (rounded != finite).any():
+            return False
+        n_finite += len(finite)
+    return n_finite >= FEWEST_HALVES
 
 
 def _find_problem(values: NDArray[Any], *, max_abs_weight: float) -> str:

@@ -264,6 +264,7 @@ class Sandbox:
             tensors=frozenset(slot.name for slot in self._layout.tensors),
             entry_file=request.entry_point.file,
             entry_function=request.entry_point.function,
+            sent_as=request.entry_point.sent_as,
             open_log=request.kind == "sample",
         )
 

@@ -16,13 +16,14 @@ class EntryPoint:
 
     file: path below the submission's folder. style: whether loaders give dicts or (input, target) tuples.
     keywords: names beyond the four positional arguments that the function wants, of class_weights,
-    class_counts, param_names, device and seed.
+    class_counts, param_names, device and seed. sent_as: the upload's own name, for texts about its files.
     """
 
     file: str = "submission.py"
     function: str = "unlearning"
     style: Literal["dict", "tuple"] = "dict"
     keywords: tuple[str, ...] = ()
+    sent_as: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from lethe.submission.sent_names import name_as_sent
 from sandbox.frame_reader import FrameState, WeightsProblem
 
 
@@ -84,6 +85,7 @@ class Context:
     tensors: frozenset[str] = frozenset()
     entry_file: str = ""
     entry_function: str = "unlearning"
+    sent_as: str = ""  # the upload's name, by which its author knows a lone file
     open_log: bool = False  # a run on the public sample: whatever it says may be shown
 
 
@@ -103,8 +105,9 @@ MESSAGES = {
     "exception": "The code raised an exception. Run it on the public sample to see the full traceback.",
     "wrong-weights": "The unlearned model's state_dict differs from the original model's in names, shapes or dtypes. "
     "Change the network's values in place, not its structure.",
-    "non-finite-weights": "The unlearned model holds NaN or infinity. In half precision (float16) nothing above 65504 "
-    "can be saved: save such a model in float32. Else lower the learning rate or clip gradients.",
+    "non-finite-weights": "The unlearned model holds NaN or infinity. Lower the learning rate or clip gradients.",
+    "half-precision-overflow": "The unlearned model holds infinity where it was saved in half precision (float16), "
+    "whose largest number is 65504. Save it in float32.",
     "huge-weights": "The unlearned model holds a value above {max_abs_weight:g}. Lower the learning rate.",
     "no-weights": "The run ended before its weights were complete. Return from {entry_function} normally; "
     "do not call exit.",
@@ -121,7 +124,9 @@ MESSAGES = {
     "host-fault": "The server had a problem. The run is repeated and does not count against your quota.",
 }
 
-NOT_INSTALLED = " What it imports is not installed on the server, and a run has no network to install it."
+NOT_INSTALLED = " {module} is not installed on the server, and a run has no network to install it."
+OTHER_VERSION = " The module is there, but not what the code imports from it: the server's version is another one."
+NO_NETWORK = " A run has no network: bring what the code downloads in a zip, or do without it."
 _BY_KILL = {
     KillReason.WALL_TIME: "timeout",
     KillReason.IDLE_TIME: "idle",
@@ -129,6 +134,11 @@ _BY_KILL = {
     KillReason.MEMORY: "out-of-memory",
     KillReason.LOG: "log-limit",
     KillReason.CLOSED_FRAME: "no-weights",
+}
+_BY_PROBLEM = {
+    "non-finite": "non-finite-weights",
+    "half-precision": "half-precision-overflow",
+    "huge": "huge-weights",
 }
 _CLAIMABLE = frozenset(
     {
@@ -150,8 +160,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
-_NAMES_A_TENSOR = frozenset({"wrong-weights", "non-finite-weights", "huge-weights"})
+_NAMES_A_TENSOR = frozenset({"wrong-weights", *_BY_PROBLEM.values()})
 _SIGXCPU = 24
+_NETWORK_ERRORS = frozenset(
+    {"URLError", "gaierror", "ConnectionError", "ConnectError", "MaxRetryError", "LocalEntryNotFoundError"}
+)
 
 
 def judge(facts: ExitFacts, context: Context) -> Verdict:
@@ -179,7 +192,7 @@ def _measured(facts: ExitFacts) -> str:
 def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
     if problem is None:
         return Verdict(outcome="weights", fault=Fault.NONE)
-    error_class = "non-finite-weights" if problem.kind == "non-finite" else "huge-weights"
+    error_class = _BY_PROBLEM[problem.kind]
     return _failed(error_class, context, detail=f" The first is in {problem.tensor!r}.")
 
 
@@ -201,10 +214,9 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
         error_class = "process-limit"
     file, line = _place(claim, context)
     detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
-    where = f" See {file}, line {line}." if line else ""
+    where = f" See {name_as_sent(file, context.sent_as)}, line {line}." if line else ""
     exception_type = _exception_type(claim, open_log=context.open_log)
-    if exception_type in ("ModuleNotFoundError", "ImportError"):
-        detail += NOT_INSTALLED
+    detail += _missing(claim, exception_type, context)
     return _failed(
         error_class,
         context,
@@ -213,6 +225,20 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
         file=file,
         line=line,
     )
+
+
+def _missing(claim: dict[str, Any], exception_type: str, context: Context) -> str:
+    """Say what is not there: a module, a name in one, the network. What only the run claims, not on hidden data."""
+    if exception_type == "ModuleNotFoundError":
+        module = claim.get("module") if context.open_log else None
+        named = isinstance(module, str) and all(map(_IDENTIFIER.fullmatch, module.split(".")))
+        return NOT_INSTALLED.format(module=f"The module {module!r}" if named else "What the code imports")
+    if exception_type == "ImportError":
+        return OTHER_VERSION
+    names = claim.get("mro")
+    if context.open_log and isinstance(names, list) and not _NETWORK_ERRORS.isdisjoint(map(str, names[:32])):
+        return NO_NETWORK
+    return ""
 
 
 def _place(claim: dict[str, Any], context: Context) -> tuple[str, int]:
@@ -259,7 +285,7 @@ def _failed(
     file: str = "",
     line: int = 0,
 ) -> Verdict:
-    names = {"entry_file": context.entry_file, "entry_function": context.entry_function}
+    names = {"entry_file": name_as_sent(context.entry_file, context.sent_as), "entry_function": context.entry_function}
     message = MESSAGES[error_class].format(**{**context.limits, **names})
     return Verdict(
         outcome="failed",

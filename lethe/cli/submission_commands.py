@@ -28,6 +28,7 @@ from lethe.cli.method_file import method_file
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
+from lethe.submission.traceback_text import last_traceback
 
 # Exit status of a command that knows a submission's end; 1 is any other error, 2 a wrong option.
 SCORED, FAILED, HOST_FAILED, CANCELLED = 0, 3, 4, 5
@@ -73,7 +74,8 @@ def submit(
             console.print(f"Received as [bold]{sent['id']}[/] in {slug}; {_left(sent['quota'])}.", highlight=False)
         ended = _followed(client, sent["id"], quiet=as_json) if wait else sent
         placing = get_placing(client, ended)
-    _print_submission(ended, placing, as_json=as_json)
+        text = _failure_text(client, ended)
+    _print_submission(ended, placing, as_json=as_json, failure_text=text)
     if not as_json:
         print_left_out(sent.get("left_out", ()))
     if wait:
@@ -116,7 +118,8 @@ def status(
         submission_id = complete_id(client, submission, competition)
         found = _followed(client, submission_id, quiet=as_json) if wait else client.submission(submission_id)
         placing = get_placing(client, found)
-    _print_submission(found, placing, as_json=as_json)
+        text = _failure_text(client, found)
+    _print_submission(found, placing, as_json=as_json, failure_text=text)
     raise typer.Exit(exit_status(found))
 
 
@@ -221,9 +224,17 @@ def _followed(client: LetheClient, submission_id: str, *, quiet: bool) -> JsonOb
         return client.wait(submission_id, on_change=show, every_s=EVERY_S)
 
 
-def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: bool) -> None:
+def _failure_text(client: LetheClient, submission: JsonObject) -> str:
+    """Return what a failed run on the public sample ended with: its whole traceback. Empty for any other end."""
+    failure = submission["failure"] or {}
+    if failure.get("fault") != "participant" or failure.get("bits") is not None:
+        return ""
+    return last_traceback(client.log(submission["id"]))
+
+
+def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: bool, failure_text: str = "") -> None:
     if as_json:
-        print_json(submission | placing)
+        print_json(submission | placing | ({"failure_text": failure_text} if failure_text else {}))
         return
     progress, score = submission["progress"] or {}, submission["score"] or {}
     failure = submission["failure"] or {}
@@ -247,6 +258,8 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("quota", "this one does not count" if submission["refunded"] else None),
         )
     )
+    if failure_text:
+        typer.echo(f"\nThe run on the public sample ended with:\n{failure_text}")
 
 
 def _row(submission: JsonObject) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""A set of a split as stored on disk: images as bytes, labels, ids, persons."""
+"""A set of a split as stored on disk: images as bytes, labels, ids, persons, and ages where the dataset knows them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +14,18 @@ from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.partition import Cut, Indices
 
+AGE = "age"  # the dataset's column that entries find under this name
+
 
 @dataclass(frozen=True)
 class StoredSet:
-    """images uint8 [n, C, H, W]; labels, ids and persons int64 [n]. Read from a file it is memory-mapped."""
+    """images uint8 [n, C, H, W]; labels, ids, persons and ages (years) int64 [n]. From a file it is memory-mapped."""
 
     images: Tensor
     labels: Tensor
     ids: Tensor
     persons: Tensor
+    ages: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -35,6 +38,7 @@ class StoredSet:
             labels=torch.from_numpy(labels[indices]),
             ids=torch.from_numpy(indices.copy()),
             persons=torch.from_numpy(dataset.persons[indices]),
+            ages=_ages(dataset, indices),
         )
 
     @classmethod
@@ -45,14 +49,24 @@ class StoredSet:
         missing = [name for name in names if name not in tensors]
         if missing:
             raise DamagedSplit(f"{path} has no tensor {missing[0]!r}: prepare the split again to make this file again")
-        return cls(**{name: tensors[name] for name in names})
+        return cls(**{name: tensors[name] for name in names}, ages=tensors.get("ages"))
 
     def write(self, path: Path) -> None:
-        write_tensors(path, {"images": self.images, "labels": self.labels, "ids": self.ids, "persons": self.persons})
+        tensors = {"images": self.images, "labels": self.labels, "ids": self.ids, "persons": self.persons}
+        write_tensors(path, tensors if self.ages is None else tensors | {"ages": self.ages})
 
     def part(self, start: int, stop: int) -> "StoredSet":
         window = slice(start, stop)
-        return StoredSet(self.images[window], self.labels[window], self.ids[window], self.persons[window])
+        ages = None if self.ages is None else self.ages[window]
+        return StoredSet(self.images[window], self.labels[window], self.ids[window], self.persons[window], ages)
+
+
+def _ages(dataset: ImageDataset, indices: Indices) -> Tensor | None:
+    """Return the ages in complete years, or None where the dataset has none, or groups with names."""
+    ages = np.asarray(dataset.columns.get(AGE, ()))
+    if ages.dtype.kind not in "iuf" or len(ages) != len(dataset) or not np.isfinite(ages).all():
+        return None
+    return torch.from_numpy(ages[indices].astype(np.int64))
 
 
 SET_PATHS = {

@@ -81,7 +81,7 @@ def _work(request: Mapping[str, Any], preloaded: Preloaded) -> int:
         Path(request["weights"]).write_bytes(b"".join([preloaded.layout.header, *pieces]))
     except BaseException as error:
         if not isinstance(error, RunFault):
-            traceback.print_exception(error, limit=-30)
+            traceback.print_exception(error, limit=-60 if isinstance(error, RecursionError) else None)
         Path(request["fault"]).write_text(json.dumps(describe(error, task)), encoding="utf-8")
         return 1
     finally:

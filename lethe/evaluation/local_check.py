@@ -4,7 +4,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
 from lethe.metrics.epsilon.score import ModelOutputs
 from lethe.submission.package import Package, load_package
+from lethe.submission.sent_names import name_as_sent
 
 FEWEST_FOR_A_SCORE = 3
 MESSAGES = {
@@ -81,6 +82,11 @@ class Checked:
     estimate: float | None = None
     sandbox: str = "none"
 
+    def name_files_as_sent(self, filename: str) -> None:
+        """Name the file at fault as its author knows it."""
+        if self.failure is not None and self.failure.file:
+            self.failure = replace(self.failure, file=name_as_sent(self.failure.file, filename))
+
     def as_json(self, kit: Kit) -> dict[str, Any]:
         """Return everything as plain values."""
         failed = self.failure
@@ -135,6 +141,7 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
                 checked.seconds.append(result.wall_time_s)
                 on_run(run + 1)
             checked.log = child.log()
+    checked.name_files_as_sent(path.name)
     if checked.failure is None:
         checked.estimate = estimate_score(checked.outputs, kit)
     return checked
@@ -145,6 +152,8 @@ def explain_failure(result: ChildResult) -> Failure:
     fault = dict(result.fault or {})
     error_class, kind = str(fault.get("class", "exception")), next(iter(fault.get("mro", ())), "")
     message = MESSAGES.get(error_class, f"The code raised {kind or 'an exception'}; the log has the traceback.")
+    if module := fault.get("module"):
+        message += f" The module {module!r} is not installed here."
     return Failure(error_class, message, kind, str(fault.get("file", "")), int(fault.get("line", 0)))
 
 

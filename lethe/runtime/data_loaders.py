@@ -29,12 +29,21 @@ FLOAT_CACHE_BYTES = 512 * 2**20  # a set below this is kept as floats, so that a
 
 @dataclass(frozen=True)
 class ImageSet:
-    """One set as stored: images uint8 [n, C, H, W]; labels, ids and persons int64 [n]."""
+    """One set as stored: images uint8 [n, C, H, W]; labels, ids, persons and ages int64 [n].
+
+    ages: in years; None where the data knows none, and `age` is the label.
+    """
 
     images: Tensor
     labels: Tensor
     ids: Tensor
     persons: Tensor
+    ages: Tensor | None = None
+
+    @property
+    def shown_ages(self) -> Tensor:
+        """What samples show as `age`."""
+        return self.labels if self.ages is None else self.ages
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,7 @@ class InMemoryDataset(Dataset[Any]):
         small = images.images.numel() * 4 <= FLOAT_CACHE_BYTES
         self._inputs = to_inputs(images.images, network) if small else None
         self._labels = images.labels.tolist()
+        self._ages = images.shown_ages.tolist()
         self._persons = images.persons.tolist()
         pairs = zip(self._persons, images.ids.tolist(), strict=True)
         self._names = [f"{person}-{image}" for person, image in pairs]
@@ -119,7 +129,7 @@ class InMemoryDataset(Dataset[Any]):
             image=image,
             image_id=self._names[position],
             age_group=label,
-            age=label,
+            age=self._ages[position],
             person_id=self._persons[position],
         )
 
@@ -137,7 +147,7 @@ class InMemoryDataset(Dataset[Any]):
             "image": image,
             "image_id": [names[i] for i in indices],
             "age_group": labels,
-            "age": labels.clone(),
+            "age": self.stored.shown_ages[index],
             "person_id": self.stored.persons[index],
         }
 
@@ -149,7 +159,7 @@ class InMemoryDataset(Dataset[Any]):
                 window = slice(start, start + batch_size)
                 yield [self.inputs(order[window]), labels[window]]
             return
-        ages, persons = labels.clone(), self.stored.persons[order]
+        ages, persons = self.stored.shown_ages[order], self.stored.persons[order]
         names = list(map(self._names.__getitem__, order.tolist()))
         for start in range(0, len(order), batch_size):
             window = slice(start, start + batch_size)
@@ -265,7 +275,8 @@ def read_image_set(path: Path) -> ImageSet:
 
 
 def image_set(tensors: Mapping[str, Tensor]) -> ImageSet:
-    return ImageSet(**{name: tensors[name] for name in ("images", "labels", "ids", "persons")})
+    required = {name: tensors[name] for name in ("images", "labels", "ids", "persons")}
+    return ImageSet(**required, ages=tensors.get("ages"))
 
 
 _DTYPES = {

@@ -186,7 +186,9 @@ def describe(error: BaseException, task: Task) -> dict[str, Any]:
     if isinstance(error, RunFault):
         return {"class": error.error_class, "detail": error.detail}
     file, line = _own_line(error, task.submission)
+    missing = {"module": str(error.name)[:200]} if isinstance(error, ModuleNotFoundError) and error.name else {}
     return {
+        **missing,
         "class": _error_class(error, task),
         "mro": [kind.__name__[:64] for kind in type(error).__mro__[:32]],
         "file": file,

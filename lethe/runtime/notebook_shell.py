@@ -80,7 +80,10 @@ class Shell:
         if name in ("writefile", "file"):
             words = [word for word in shlex.split(line) if word not in ("-a", "--append")]
             mode = "a" if len(words) != len(shlex.split(line)) else "w"
-            with Path(words[0]).open(mode, encoding="utf-8") as file:
+            path = Path(words[0])
+            if path.is_relative_to(WORKING) and not WORKING.exists():  # a run without Kaggle's folders
+                path = path.relative_to(WORKING)
+            with path.open(mode, encoding="utf-8") as file:
                 file.write(cell if cell.endswith("\n") else f"{cell}\n")
         else:
             report(f"the cell magic %%{name} is not known here, and its cell was skipped")

@@ -3,16 +3,16 @@
 from lethe.submission.blanked_lines import without_statements
 from lethe.submission.left_out import LeftOut
 from lethe.submission.notebook_statements import split_statements
-from lethe.submission.own_loop import Reason, is_gpu_guard
+from lethe.submission.own_loop import GPU, Reason, is_gpu_guard
 
 
 def without_gpu_guards(data: bytes) -> tuple[bytes, tuple[LeftOut, ...]]:
     """Return a file that is Python without its guards, and a list of them. Its lines keep their numbers."""
     try:
         text = data.decode()
-    except UnicodeDecodeError:  # in an encoding that it names: left as it is
+        statements = split_statements([text]) if GPU.search(text) else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # also in another encoding: left as it is
         return data, ()
-    statements = split_statements([text])
     guards = [found for found in statements if is_gpu_guard(found.node)]
     if not guards:
         return data, ()

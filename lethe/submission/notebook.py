@@ -80,7 +80,7 @@ def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
                 return "function"
             if match[1] == "notebook":
                 return "notebook"
-            raise _refused(shown_as, f"cell {number}: mode must be function or notebook, was {match[1]!r}")
+            raise _refused(f"{shown_as}, cell {number}", f"mode must be function or notebook, was {match[1]!r}")
     return None
 
 
@@ -169,14 +169,15 @@ def _source(cell: Mapping[str, Any], shown_as: str) -> str:
 
 
 def _check_syntax(cell: str, number: int, shown_as: str) -> None:
+    where = f"{shown_as}, cell {number}"
     try:
         tree = parse_python(cell)
     except SyntaxError as error:
-        raise _refused(shown_as, f"code cell {number}: syntax error: {error.msg}", line=error.lineno) from error
+        raise _refused(where, f"syntax error: {error.msg}", line=error.lineno) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise _refused(shown_as, f"code cell {number} cannot be read as Python: {type(error).__name__}") from error
+        raise _refused(where, f"cannot be read as Python: {type(error).__name__}") from error
     if is_too_deep(tree):
-        raise _refused(shown_as, f"code cell {number} is nested deeper than {MAX_LEVELS} levels")
+        raise _refused(where, f"is nested deeper than {MAX_LEVELS} levels")
 
 
 def _refused(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:

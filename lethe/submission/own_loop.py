@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import or_ as _or
 
 
 class Reason(StrEnum):
@@ -46,6 +47,10 @@ SHELLS = re.compile(r"^(os\.(system|popen)|subprocess\.\w+|get_ipython\.(system|
 NETWORK_COMMAND = re.compile(r"(^|[;&|]\s*)(sudo\s+)?(pip3?|conda|mamba|apt(-get)?|wget|curl|gdown|kaggle|git)\b")
 PIP_MODULE = re.compile(r"-m\s+pip\b")
 ARCHIVE_COMMAND = re.compile(r"(^|[;&|]\s*)(zip|7z|tar)\b|submission\.zip")
+EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+QUESTION = re.compile(
+    r"^(torch|os\.environ|os\.getenv|shutil\.which|len|str|bool|int|any|all)\b|\.(get|lower|startswith)$"
+)
 GPU = re.compile(r"cuda|gpu|device", re.IGNORECASE)
 # Imports that change nothing outside themselves: those that only what is left out uses need not be loaded in each run.
 QUIET_LIBRARIES = frozenset(
@@ -110,13 +115,12 @@ def saves_in_a_loop(nodes: Iterable[ast.AST]) -> bool:
 
 def is_gpu_guard(node: ast.stmt) -> bool:
     """Return whether the statement does nothing but give up where there is no GPU."""
-    if isinstance(node, ast.Assert):
-        return bool(GPU.search(ast.unparse(node.test)))
-    if not isinstance(node, ast.If) or node.orelse or not GPU.search(ast.unparse(node.test)):
+    if not isinstance(node, ast.Assert | ast.If) or not GPU.search(ast.unparse(node.test)) or not _only_asks(node.test):
         return False
-    return all(isinstance(item, ast.Raise) or _only_prints(item) for item in node.body) and any(
-        isinstance(item, ast.Raise) for item in node.body
-    )
+    if isinstance(node, ast.Assert):
+        return True
+    gives_up = [_gives_up(item) for item in node.body]
+    return not node.orelse and any(gives_up) and all(map(_or, gives_up, map(_only_prints, node.body)))
 
 
 def imported_libraries(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
@@ -154,6 +158,19 @@ def _needs_network(command: str) -> bool:
 def _reads_data(name: str) -> bool:
     last = name.rpartition(".")[2]
     return bool(DATA_CALL.match(last)) or "torchvision.datasets" in name or name.startswith("datasets.")
+
+
+def _only_asks(test: ast.expr) -> bool:
+    """Return whether evaluating a condition changes nothing."""
+    nodes = list(ast.walk(test))
+    calls = (dotted(node.func) for node in nodes if isinstance(node, ast.Call))
+    return not any(isinstance(node, ast.NamedExpr) for node in nodes) and all(map(QUESTION.search, calls))
+
+
+def _gives_up(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return dotted(node.value.func) in EXITS
+    return isinstance(node, ast.Raise)
 
 
 def _only_prints(node: ast.stmt) -> bool:

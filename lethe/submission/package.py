@@ -76,8 +76,14 @@ def load_package(
 
 def _without_guards(kind: str, files: dict[str, bytes], *, shown_as: str | None = None) -> Package:
     entry_point = find_entry_point(files, shown_as=shown_as)
-    content, left_out = without_gpu_guards(files[entry_point.file])
-    return Package(kind, files | {entry_point.file: content}, replace(entry_point, left_out=left_out))
+    found = {name: without_gpu_guards(content) for name, content in files.items() if name.endswith(".py")}
+    left_out = tuple(
+        part if name == entry_point.file else replace(part, reason=f"in {name}: {part.reason}")
+        for name, (_content, parts) in found.items()
+        for part in parts
+    )
+    changed = {name: content for name, (content, _parts) in found.items()}
+    return Package(kind, files | changed, replace(entry_point, left_out=left_out))
 
 
 def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Package:

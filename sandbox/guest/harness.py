@@ -7,6 +7,8 @@ import traceback
 from lethe.runtime.entry import Preloaded, RunFault, Task, describe, unlearned_weights
 from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
 
+RECURSION_FRAMES = -60  # of a recursion that does not end: all of them could be more than a log may hold
+
 
 def run_task(task: Task, preloaded: Preloaded, frame_fd: int) -> bool:
     """Run the task; write one frame of weights or one fault to `frame_fd`. Returns whether it was weights."""
@@ -24,7 +26,7 @@ def run_task(task: Task, preloaded: Preloaded, frame_fd: int) -> bool:
 
 def report_fault(error: BaseException, task: Task, frame_fd: int) -> None:
     if not isinstance(error, RunFault):
-        traceback.print_exception(error, limit=-30)
+        traceback.print_exception(error, limit=RECURSION_FRAMES if isinstance(error, RecursionError) else None)
     flush_output()
     write_all(frame_fd, encode_fault(describe(error, task)))
 

@@ -22,6 +22,7 @@ ADVICE = {
     "exception": "Fix the line and submit again. The smoke run shows the full traceback.",
     "wrong-weights": "Change the network's values, not its structure: names, shapes and dtypes must stay.",
     "non-finite-weights": "Lower the learning rate, or clip the gradients.",
+    "half-precision-overflow": "Save the model in float32: call .float() before state_dict().",
     "huge-weights": "Lower the learning rate, or clip the gradients.",
     "no-weights": "Return from the function normally; do not call exit.",
     "killed": "A crash in native code can cause this. Run it on the public sample.",

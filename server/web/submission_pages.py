@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.submission.traceback_text import last_traceback
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
@@ -258,8 +259,15 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
         "failure": failure,
         "ahead": evaluations.submissions_ahead(session, submission),
         "state_in_words": _state_in_words(view),
+        "traceback": _traceback(session, submission),
         "excerpt": _excerpt(storage, submission, file=failure.file, line=failure.line) if failure else (),
     }
+
+
+def _traceback(session: Session, submission: Submission) -> str:
+    """Return what the failed run on the public sample ended with; empty for a failure elsewhere."""
+    failed = submission.fault == Fault.PARTICIPANT.value and "bits" not in (submission.error or {})
+    return last_traceback(submissions.sample_log(session, submission)) if failed else ""
 
 
 def _excerpt(storage: Storage, submission: Submission, *, file: str, line: int) -> tuple[ExcerptLine, ...]:

@@ -136,9 +136,14 @@ def test_submit_waits_and_says_the_outcome_by_its_status(lethe: Command, kit: Pa
     failed = lethe("submit", "raises.py", "--wait", "-c", "tiny")
     assert failed.returncode == 3, failed.stdout
     assert "raises.py, line 3" in failed.stdout
+    assert "submission.py" not in failed.stdout.partition("Traceback")[0]
+    for words in ("Traceback (most recent call last):", "raise KeyError('x')", "KeyError: 'x'"):
+        assert words in failed.stdout
     rows = json.loads(lethe("submissions", "--json").stdout)
     assert [row["stage"] for row in rows] == ["failed", "scored"]
     assert "seen" in lethe("logs", rows[0]["id"]).stdout
+    assert "KeyError: 'x'" in lethe("status", rows[0]["id"]).stdout
+    assert "KeyError: 'x'" in json.loads(lethe("status", rows[0]["id"], "--json").stdout)["failure_text"]
 
 
 def test_an_address_where_nobody_answers_is_named(lethe: Command) -> None:

@@ -90,6 +90,20 @@ def test_values_are_judged_in_every_floating_type(dtype: torch.dtype, value: flo
     assert (problem and (problem.kind, problem.tensor)) == (kind and (kind, "second"))
 
 
+@pytest.mark.parametrize(
+    ("half", "kind"), [(True, "half-precision"), (False, "non-finite")], ids=["saved in half", "another infinity"]
+)
+def test_an_overflow_of_half_precision_is_told_apart(half: bool, kind: str) -> None:
+    weights = torch.linspace(-3, 3, 64)
+    big = torch.tensor([1.0, 7e4, 0.3])
+    state = {"fc.weight": weights, "fc.bias": big}
+    state = {name: value.half().float() for name, value in state.items()} if half else state | {"fc.bias": big / 0}
+    content = save(state)
+    problem = find_problem(content, read_layout(content), max_abs_weight=1e9)
+    assert problem is not None
+    assert (problem.kind, problem.tensor) == (kind, "fc.bias")
+
+
 def test_scalars_and_empty_tensors_are_fine() -> None:
     content = save({"a": torch.tensor(1.5), "b": torch.zeros(0, 3), "c": torch.tensor(True)})
     assert find_problem(content, read_layout(content), max_abs_weight=10) is None

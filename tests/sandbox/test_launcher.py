@@ -106,6 +106,17 @@ def test_exception_names_the_own_files_line(submit: Submit) -> None:
     assert (verdict.exception_type, verdict.file, verdict.line) == ("RuntimeError", "submission.py", 4)
 
 
+def test_a_long_traceback_comes_whole(submit: Submit) -> None:
+    steps = "".join(f"def step_{i}():\n    step_{i + 1}()\n" for i in range(60)) + "def step_60():\n    1 / 0\n"
+    log = submit(steps + body("step_0()")).log.decode()
+    assert all(f"in step_{i}\n" in log for i in range(61))
+
+
+def test_a_missing_module_is_named(submit: Submit) -> None:
+    message = submit(body("import no_such_module"), kind="sample").verdict.message
+    assert "'no_such_module' is not installed" in message
+
+
 def test_syntax_error_names_its_line(submit: Submit) -> None:
     verdict = submit("x = 1\ny = (\n").verdict
     assert (verdict.error_class, verdict.file, verdict.line) == ("syntax-error", "submission.py", 2)

@@ -1,5 +1,6 @@
 """Whose fault it was and what is said of it, from facts alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,3 +121,51 @@ def test_what_is_shown_is_counted_in_bits() -> None:
     failed = judge(claim(file="submission.py", line=7, mro=["ValueError"]), CONTEXT)
     assert timeout.detail_bits == 0
     assert 12 < failed.detail_bits < 15
+
+
+def test_an_overflow_of_half_precision_names_tensor_and_largest_number() -> None:
+    verdict = judge(
+        ExitFacts(frame=FrameState.WEIGHTS, problem=WeightsProblem(kind="half-precision", tensor="fc.weight")), CONTEXT
+    )
+    assert verdict.error_class == "half-precision-overflow"
+    assert "65504" in verdict.message
+    assert "'fc.weight'" in verdict.message
+    assert "learning rate" not in verdict.message
+
+
+MISSING = {"class": "exception", "mro": ["ModuleNotFoundError", "ImportError", "Exception"], "module": "timm.layers"}
+
+
+def test_a_missing_module_is_named_on_public_data_only() -> None:
+    shown = judge(claim(**MISSING), replace(CONTEXT, open_log=True)).message
+    assert "'timm.layers' is not installed on the server, and a run has no network" in shown
+    hidden = judge(claim(**MISSING), CONTEXT).message
+    assert "timm" not in hidden
+    assert "not installed" in hidden
+    spoken = judge(claim(**MISSING | {"module": "a b"}), replace(CONTEXT, open_log=True)).message
+    assert "a b" not in spoken
+
+
+def test_a_name_that_a_module_lacks_is_no_missing_module() -> None:
+    message = judge(claim(**{"class": "exception", "mro": ["ImportError", "Exception"]}), CONTEXT).message
+    assert "not installed" not in message
+    assert "version" in message
+
+
+def test_a_download_is_told_that_there_is_no_network() -> None:
+    facts = claim(**{"class": "exception", "mro": ["URLError", "OSError", "Exception"]})
+    assert "no network" in judge(facts, replace(CONTEXT, open_log=True)).message
+    assert "no network" not in judge(facts, CONTEXT).message
+
+
+@pytest.mark.parametrize(
+    ("sent_as", "file", "named"),
+    [
+        ("mine.py", "submission.py", "mine.py, line 3"),
+        ("mine.ipynb", "cell-07.py", "mine.ipynb, cell 7, line 3"),
+        ("mine.zip", "methods/scrub.py", "methods/scrub.py, line 3"),
+    ],
+)
+def test_a_failure_names_the_file_that_was_sent(sent_as: str, file: str, named: str) -> None:
+    context = replace(CONTEXT, files={file: 9}, sent_as=sent_as)
+    assert f"See {named}." in judge(claim(**{"class": "exception", "file": file, "line": 3}), context).message

@@ -117,8 +117,10 @@ def _write_table(path: Path, stored: StoredSet) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        rows = zip(stored.persons.tolist(), stored.ids.tolist(), stored.labels.tolist(), strict=True)
-        writer.writerows((f"{person}-{image}", label, label, person) for person, image, label in rows)
+        ages = stored.labels if stored.ages is None else stored.ages
+        columns = (stored.persons, stored.ids, stored.labels, ages)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        writer.writerows((f"{person}-{image}", label, age, person) for person, image, label, age in rows)
 
 
 def _write_pictures(folder: Path, stored: StoredSet) -> None:

@@ -39,12 +39,13 @@ def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) 
         with Launcher(spec).start() as sandbox:
             request = RunRequest(
                 code_dir=code_dir,
-                entry_point=entry_point(package.entry_point.as_data()),
+                entry_point=entry_point(package.entry_point.as_data(), sent_as=path.name),
                 kind="sample",
                 map_cuda=kit.submissions.cuda == "map-to-cpu",
             )
             run = _run_notebook if package.entry_point.mode == "notebook" else _run_function
             run(checked, sandbox, request, kit, runs=runs, on_run=on_run)
+    checked.name_files_as_sent(path.name)
     if checked.failure is None:
         checked.estimate = estimate_score(checked.outputs, kit)
     return checked

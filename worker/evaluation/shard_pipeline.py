@@ -20,6 +20,7 @@ from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.original_models import read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from lethe.submission.sent_names import name_as_sent
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
@@ -199,7 +200,7 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
 def _request(shard: ClaimedShard, code_dir: Path, *, run: int, seed: int, original: Path | None = None) -> RunRequest:
     return RunRequest(
         code_dir=code_dir,
-        entry_point=entry_point(shard.entry_point),
+        entry_point=entry_point(shard.entry_point, sent_as=shard.filename),
         run=run,
         seed=seed,
         kind="sample" if shard.kind is ShardKind.SMOKE else "hidden",
@@ -316,9 +317,10 @@ def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: Ru
 
 
 def _own_name(shard: ClaimedShard, file: str) -> str | None:
-    """Return the file under the name that its author knows: a lone file is staged under a name of ours."""
-    alone = not shard.filename.endswith(".zip")
-    return shard.filename if alone and file == shard.entry_point["file"] else file or None
+    """Return the file as its author knows it; a notebook's cells keep the names by which an excerpt is found."""
+    if shard.filename.endswith(".ipynb") and file != shard.entry_point["file"]:
+        return file or None
+    return name_as_sent(file, shard.filename) if file else None
 
 
 def _give_back(context: RunningContext, shard: ClaimedShard, done: Done, *, reason: str) -> str:

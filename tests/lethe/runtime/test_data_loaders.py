@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 from lethe.runtime import data_loaders as loaders_module
-from lethe.runtime.data_loaders import GuestData, load_data, make_loaders, read_safetensors
+from lethe.runtime.data_loaders import GuestData, ImageSet, InMemoryDataset, load_data, make_loaders, read_safetensors
 
 SIZES = {"retain": 21, "forget": 5, "validation": 8}
 
@@ -197,3 +197,17 @@ def test_read_safetensors_equals_the_library(tmp_path: Path) -> None:
     read = read_safetensors(tmp_path / "x.safetensors")
     assert set(read) == set(tensors)
     assert all(torch.equal(read[name], tensors[name]) and read[name].dtype == tensors[name].dtype for name in tensors)
+
+
+def test_age_is_the_age_where_the_data_knows_it_and_the_label_elsewhere() -> None:
+    numbers = torch.arange(4)
+    images = torch.zeros(4, 1, 2, 2, dtype=torch.uint8)
+    network = {"name": "mlp", "options": {"hidden": []}, "input_shape": [1, 2, 2], "n_classes": 4}
+    network |= {"input_scale": 1.0, "input_shift": 0.0}
+    for ages in (None, numbers + 40):
+        dataset = InMemoryDataset(ImageSet(images, numbers, numbers, numbers, ages), network)
+        wanted = (numbers if ages is None else ages).tolist()
+        assert [dataset[i]["age"] for i in range(4)] == wanted
+        assert dataset.collated(range(4))["age"].tolist() == wanted
+        assert next(dataset.epoch(numbers, 4))["age"].tolist() == wanted
+        assert next(dataset.epoch(numbers, 4))["age_group"].tolist() == numbers.tolist()

@@ -90,7 +90,7 @@ def test_only_notebooks_are_taken_where_only_they_are_allowed() -> None:
 
 def test_a_syntax_error_names_cell_and_line() -> None:
     error = refused(notebook(FUNCTION, "x = 1\ny = = 2\n"))
-    assert "code cell 2" in error.detail
+    assert "cell 2" in error.detail
     assert error.violations[0].line == 2
 
 

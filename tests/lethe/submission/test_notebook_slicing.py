@@ -1,10 +1,14 @@
 """Of a notebook, a function keeps what it needs and loses the loop around it."""
 
+import io
 import time
+import zipfile
 
 import pytest
 
+from lethe.submission.gpu_guards import without_gpu_guards
 from lethe.submission.notebook_slicing import LoopSetsValues, without_own_loop
+from lethe.submission.package import load_package
 
 IMPORTS = """\
 import json, random
@@ -156,3 +160,42 @@ def test_a_long_notebook_is_read_in_time_that_grows_with_it() -> None:
         return time.process_time() - begun
 
     assert seconds(2000) < 10 * seconds(400) + 0.5
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if not torch.cuda.is_available():\n    print('no GPU')\n    sys.exit(1)",
+        "if torch.cuda.device_count() < 1: raise SystemExit('no GPU')",
+        "assert str(DEVICE).startswith('cuda'), 'no GPU'",
+    ],
+)
+def test_guards_for_a_gpu_go_in_notebooks_and_files(guard: str) -> None:
+    source = f"import sys, torch\nDEVICE = 'cpu'\n{guard}\n{NEEDS}"
+    assert guard.splitlines()[-1] not in sliced(source)[0]
+    kept, left_out = without_gpu_guards(source.encode())
+    assert guard.splitlines()[-1] not in kept.decode()
+    assert left_out[0].first_line == 3
+
+
+@pytest.mark.parametrize(
+    "no_guard",
+    [
+        "if not set_up_gpu():\n    raise RuntimeError",
+        "assert (n := torch.cuda.device_count()) >= 0",
+        "if not torch.cuda.is_available():\n    DEVICE = 'cpu'",
+        "if not torch.cuda.is_available():\n    raise RuntimeError\nelse:\n    DEVICE = 'cuda'",
+    ],
+)
+def test_what_does_more_than_give_up_is_no_guard(no_guard: str) -> None:
+    assert without_gpu_guards(no_guard.encode()) == (no_guard.encode(), ())
+
+
+def test_guards_go_in_all_files_of_a_zip() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("unlearning.py", f"import device\n{NEEDS}")
+        archive.writestr("device.py", "import torch\nassert torch.cuda.is_available()\n")
+    package = load_package(packed.getvalue(), "mine.zip")
+    assert package.files["device.py"].decode().split("\n") == ["import torch", "", ""]
+    assert [part.reason for part in package.entry_point.left_out] == ["in device.py: gives up where there is no GPU"]

@@ -1,0 +1,19 @@
+"""The name under which an author knows a file: what is run lies under names of ours."""
+
+import re
+
+CELL_FILE = re.compile(r"cell-0*(\d+)\.py")
+
+
+def name_as_sent(file: str, sent_as: str) -> str:
+    """Return how to name a file of a package to its author.
+
+    sent_as: the upload's name. A lone .py file has that name whatever it is run as, a notebook's cell a number; a zip's
+    files keep theirs.
+    """
+    if sent_as.endswith(".py"):
+        return sent_as
+    if sent_as.endswith(".ipynb"):
+        cell = CELL_FILE.fullmatch(file)
+        return f"{sent_as}, cell {cell[1]}" if cell else sent_as
+    return file

@@ -1,0 +1,20 @@
+"""The last traceback in what a run printed."""
+
+START = "Traceback (most recent call last):"
+CHAINED = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+MOST_LINES = 20  # of a log without a traceback
+
+
+def last_traceback(log: str) -> str:
+    """Return the last traceback of a log with those that led to it, uncut; without one, the log's last lines."""
+    lines = log.rstrip().split("\n")
+    starts = [number for number, line in enumerate(lines) if line.startswith(START)]
+    if not starts:
+        return "\n".join(lines[-MOST_LINES:])
+    first = len(starts) - 1
+    while first > 0 and any(line in CHAINED for line in lines[starts[first - 1] : starts[first]]):
+        first -= 1
+    return "\n".join(lines[starts[first] :])

@@ -1,0 +1,36 @@
+"""A set of a split on disk."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lethe.data.datasets.faces import open_faces
+from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.stored_sets import StoredSet
+
+
+@pytest.fixture(scope="module")
+def faces() -> ImageDataset:
+    return open_faces({"persons": 12, "images_per_person": 2, "size": 16})
+
+
+def test_a_set_keeps_its_ages(faces: ImageDataset, tmp_path: Path) -> None:
+    indices = np.array([1, 4, 7])
+    StoredSet.cut_from(faces, indices, faces.labels).write(tmp_path / "set.safetensors")
+    stored = StoredSet.read(tmp_path / "set.safetensors")
+    assert stored.ages is not None
+    assert stored.ages.tolist() == faces.columns["age"][indices].tolist()
+    part = stored.part(1, 3).ages
+    assert part is not None
+    assert part.tolist() == stored.ages[1:3].tolist()
+
+
+@pytest.mark.parametrize("ages", [None, np.array(["young"]), np.array([np.nan])], ids=["none", "names", "unknown"])
+def test_a_set_without_ages_in_years_has_none(
+    faces: ImageDataset, tmp_path: Path, ages: np.ndarray[tuple[int], np.dtype[np.generic]] | None
+) -> None:
+    columns = {} if ages is None else {"age": np.repeat(ages, len(faces))}
+    StoredSet.cut_from(replace(faces, columns=columns), np.arange(3), faces.labels).write(tmp_path / "set.safetensors")
+    assert StoredSet.read(tmp_path / "set.safetensors").ages is None
