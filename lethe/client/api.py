@@ -180,6 +180,10 @@ class LetheClient:
         """Return the answer to a POST below /api/v1, for routes without their own method."""
         return self._call("POST", path, json=dict(body) if body is not None else None)
 
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the answer to a PUT below /api/v1, for routes without their own method."""
+        return self._call("PUT", path, json=dict(body))
+
     def delete(self, path: str) -> None:
         """Send a DELETE below /api/v1, for routes without their own method."""
         self._call("DELETE", path)

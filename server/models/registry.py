@@ -4,6 +4,7 @@ from server.db import Base
 from server.models import (
     account,
     audit,
+    benchmark,
     competition,
     evaluation,
     invitation,
@@ -20,6 +21,7 @@ metadata = Base.metadata
 __all__ = [
     "account",
     "audit",
+    "benchmark",
     "competition",
     "evaluation",
     "invitation",

@@ -72,7 +72,15 @@ FOR: dict[str, tuple[str, ...]] = {
         f"PUT {S}/selection",
         f"DELETE {S}/selection",
     ),
-    MAKES_COMPETITIONS: ("POST /api/v1/competitions", "GET /api/v1/dashboard", "GET /api/v1/dashboard/activity"),
+    MAKES_COMPETITIONS: (
+        "POST /api/v1/competitions",
+        "GET /api/v1/dashboard",
+        "GET /api/v1/dashboard/activity",
+        "GET /api/v1/benchmarks",
+        "PUT /api/v1/benchmarks/{slug}",
+        "GET /api/v1/benchmarks/{slug}",
+        "GET /api/v1/benchmarks/{slug}/results",
+    ),
     ORGANISER: (
         f"GET {C}/preparation",
         f"GET {C}/splits/{{visibility}}/report",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 import torch
 
+from lethe.benchmark.cell_metrics import reference_scores
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from lethe.competition.visibility import Visibility
@@ -161,6 +162,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
     oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, metric=work.competition.metric)
     low, high = oracle.interval or (None, None)
+    levels = work.competition.report.capture_levels  # accuracies on the forget set are of level 1
     publish_files(context.storage, key, folder, manifest.files)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
@@ -176,6 +178,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
             "interval_low": low,
             "interval_high": high,
         }
-        | summary(oracle),
+        | summary(oracle)
+        | ({"references": reference_scores(folder, work.competition)} if 1 in levels else {}),
     )
     return _Made(prepared, manifest)
