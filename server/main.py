@@ -17,6 +17,7 @@ from server import health, logging, telemetry
 from server.accounts.router import router as accounts_router
 from server.admin import router as admin
 from server.admission import Admission
+from server.benchmarks.router import router as benchmarks_router
 from server.competitions.router import router as competitions_router
 from server.config import get_settings
 from server.dashboard import router as dashboard
@@ -133,6 +134,7 @@ def _api() -> APIRouter:
         starter_kit_router,
         leaderboard_router,
         metric_results_router,
+        benchmarks_router,
         *ORGANISERS_ROUTERS,
         worker_tokens_router,
         remote_workers_router,

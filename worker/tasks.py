@@ -8,6 +8,7 @@ import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
 from server import telemetry
+from server.benchmarks import submitting as benchmarks
 from server.competitions import model_shard_leases, scheduler, split_leases
 from server.config import get_settings
 from server.db import clock as database_clock
@@ -173,6 +174,7 @@ def sweep_lost() -> None:
         scheduler.tick(session, now())
         service.retry_host_faults(session, max_attempts=settings.max_attempts)
     baselines.submit_missing(context.database, context.storage, at=now())
+    benchmarks.submit_missing(context.database, context.storage, at=now())
     if email_delivery.is_due(context.database, settings, at=now()):
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
     if webhook_delivery.is_due(context.database, at=now()):

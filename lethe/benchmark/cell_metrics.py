@@ -12,11 +12,12 @@ from lethe.benchmark.method_runs import stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import Json, Unit
+from lethe.competition.file import CompetitionFile
 from lethe.competition.file import Metric as ScoreDefinition
 from lethe.competition.report_section import MetricRequest
 from lethe.errors import AppError
 from lethe.evaluation.competition_score import score_outputs
-from lethe.evaluation.split_inputs import split_inputs
+from lethe.evaluation.split_inputs import reference_inputs, split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.epsilon.score import ModelOutputs, Score
 from lethe.metrics.metric_evaluation import checked_parameters, compute
@@ -43,6 +44,16 @@ def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir:
     for subject in REFERENCES.values():
         if missing := missing_metrics(plan, unit, subject):
             _compute(missing, cell, unit, split_inputs(split_dir, None, scored_by=cell.competition.metric), subject)
+
+
+def reference_scores(split_dir: Path, competition: CompetitionFile) -> dict[str, Json]:
+    """Return `accuracies`, `score` and `f` of exact retraining and of the original model, by side."""
+    inputs = reference_inputs(split_dir)
+    return {
+        side.value: {"accuracies": accuracies(inputs, side)}
+        | scores_as_json(subject_score(inputs, side, competition.metric))
+        for side in REFERENCES.values()
+    }
 
 
 def _compute(requests: Iterable[MetricRequest], cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> None:

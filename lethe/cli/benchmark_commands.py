@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.context import Json, console, notes, print_facts, print_json, print_table
+from lethe.cli.context import Json, Url, connected, console, notes, print_facts, print_json, print_table
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
 
@@ -23,11 +23,17 @@ app = typer.Typer(
 File = Annotated[Path, typer.Argument(help="A benchmark file (TOML).", metavar="FILE", exists=True, dir_okay=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of results; several benchmarks may share it.")]
 Device = Annotated[str, typer.Option(help="Where models are trained when a cell is prepared: cpu or cuda.")]
+Server = Annotated[
+    bool, typer.Option("--server", help="On a server: its workers compute, as hidden practice competitions.")
+]
 Source = Annotated[
-    Path, typer.Argument(help="A benchmark file, its folder of results, or a report (.html).", exists=True)
+    str,
+    typer.Argument(help="A benchmark file, a folder of results, a report (.html), or server:SLUG.", metavar="SOURCE"),
 ]
 OUT = Path("benchmark-results")
 FAILED = 3
+ON_SERVER = "server:"
+STATUS_COLUMNS = ("cell", "split", "done#", "failed#", "runs#", "of#")
 
 
 def register_commands(parent: typer.Typer) -> None:
@@ -65,8 +71,14 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed (F).")] = False,
     device: Device = "cpu",
+    server: Server = False,
+    url: Url = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="With --server: stay until it has ended.")] = True,
 ) -> None:
     """Compute what is missing. Several of these may work in one folder; each may be ended at any time."""
+    if server:
+        _run_on_server(file, url, max_hours=max_hours, retry=retry_failed, wait=wait)
+        return
     from lethe.benchmark.execution import Execution
     from lethe.benchmark.plan import read_plan
     from lethe.benchmark.store import BenchmarkFolder
@@ -82,18 +94,59 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
     _print_status(plan, out)
 
 
-@app.command()
-def resume(file: File, out: Out = OUT, max_hours: float | None = None, sandbox: str | None = None) -> None:
-    """Go on with a benchmark: the same as `run`, which computes nothing twice."""
-    run(file, out, max_hours=max_hours, sandbox=sandbox)
-
-
-@app.command()
-def status(file: File, out: Out = OUT, as_json: Json = False) -> None:
-    """Show what is done, what failed and how long the rest takes, about."""
+def _run_on_server(file: Path, url: str | None, *, max_hours: float | None, retry: bool, wait: bool) -> None:
+    from lethe.benchmark import server_runs
     from lethe.benchmark.plan import read_plan
 
-    _print_status(read_plan(file), out, as_json=as_json)
+    plan = read_plan(file)
+    with connected(url) as client:
+        found = server_runs.put_benchmark(client, plan, max_hours=max_hours, retry=retry)
+        if found["changed"]:
+            _say()(found["changed"])
+        if wait:
+            found = server_runs.wait(client, plan.file.slug, _say())
+        _print_server_status(found)
+
+
+@app.command()
+def resume(  # noqa: PLR0917  typer makes its options from these parameters
+    file: File,
+    out: Out = OUT,
+    max_hours: float | None = None,
+    sandbox: str | None = None,
+    server: Server = False,
+    url: Url = None,
+) -> None:
+    """Go on with a benchmark: the same as `run`, which computes nothing twice."""
+    run(file, out, max_hours=max_hours, sandbox=sandbox, server=server, url=url)
+
+
+@app.command()
+def status(file: File, out: Out = OUT, as_json: Json = False, server: Server = False, url: Url = None) -> None:
+    """Show what is done, what failed and how long the rest takes, about."""
+    from lethe.benchmark.plan import read_plan
+    from lethe.benchmark.server_runs import get_status
+
+    plan = read_plan(file)
+    if not server:
+        _print_status(plan, out, as_json=as_json)
+        return
+    with connected(url) as client:
+        _print_server_status(get_status(client, plan.file.slug), as_json=as_json)
+
+
+def _print_server_status(found: dict[str, Any], *, as_json: bool = False) -> None:
+    from lethe.benchmark.server_runs import left_text
+
+    if as_json:
+        print_json(found)
+        return
+    columns = ("name", "split", "n_done", "n_failed", "n_runs", "wanted_runs")
+    rows = [[str(cell[name]) for name in columns] for cell in found["progress"]]
+    print_table("", STATUS_COLUMNS, rows, empty="There is no cell.")
+    for reason in found["failures"]:
+        console.print(reason, markup=False, highlight=False, soft_wrap=True)
+    print_facts((("left", left_text(found["left"], found["left_s"])),))
 
 
 def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
@@ -104,8 +157,7 @@ def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
     if as_json:
         print_json(found.as_json())
         return
-    columns = ("cell", "split", "done#", "failed#", "runs#", "of#")
-    print_table("", columns, (row.as_text() for row in found.cells), empty="There is no cell.")
+    print_table("", STATUS_COLUMNS, (row.as_text() for row in found.cells), empty="There is no cell.")
     for reason in found.failures:
         console.print(reason, markup=False, highlight=False, soft_wrap=True)
     print_facts((("left", found.left_text),))
@@ -176,7 +228,7 @@ def report(
     from lethe.reports.benchmark_page import report_page
 
     content = _results(source, out)
-    path = page or (source if source.is_dir() else out) / f"{content['slug']}.html"
+    path = page or (Path(source) if Path(source).is_dir() else out) / f"{content['slug']}.html"
     write_whole(path, report_page(content).encode())
     console.print(str(path), markup=False, highlight=False, soft_wrap=True)
 
@@ -201,8 +253,16 @@ def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
         raise typer.Exit(FAILED)
 
 
-def _results(source: Path, out: Path) -> dict[str, Any]:
-    """Return the results of a report, of a benchmark file's folder, or of the only benchmark in a folder."""
+def _results(given: str, out: Path) -> dict[str, Any]:
+    """Return results: of a server, a report, a benchmark file's folder, or of the only benchmark in a folder."""
+    if given.startswith(ON_SERVER):
+        from lethe.benchmark.server_runs import get_results
+
+        with connected() as client:
+            return get_results(client, given.removeprefix(ON_SERVER))
+    source = Path(given)
+    if not source.exists():
+        raise InvalidInput(f"{source} is not there: name a benchmark file, a folder, a report, or server:SLUG")
     from lethe.benchmark.plan import read_plan
     from lethe.benchmark.results import collect, read_results
     from lethe.benchmark.store import require_folder

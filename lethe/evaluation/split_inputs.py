@@ -51,6 +51,15 @@ def split_inputs(split_dir: Path, unlearned: Mapping[str, NDArray[Any]] | None, 
     return Inputs(retrained=retrained, shared=shared_arrays(split_dir), **with_epsilon)
 
 
+def reference_inputs(split_dir: Path) -> Inputs:
+    """Return the arrays of the retrained models, the oracle and the original; the manifest need not be there yet."""
+    retrained = _stored(split_dir / OUTPUT_PATHS["retrained"])
+    if retrained is None:
+        raise SplitNotPrepared(f"{split_dir} has no outputs of retrained models; prepare the split again")
+    oracle, original = _stored(split_dir / OUTPUT_PATHS["oracle"]), _stored(split_dir / ORIGINAL_OUTPUTS)
+    return Inputs(retrained=retrained, oracle=oracle, original=original, shared={})
+
+
 def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
     """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones."""
     models = retrained["confidences"]

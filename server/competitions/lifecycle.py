@@ -76,7 +76,7 @@ def move(
 
 
 def is_hidden(competition: Competition) -> bool:
-    return get_state(competition) in HIDDEN
+    return competition.cell_key is not None or get_state(competition) in HIDDEN
 
 
 def is_revealed(competition: Competition) -> bool:

@@ -21,7 +21,9 @@ def by_id(session: Session, competition_id: str) -> Competition | None:
 
 
 def everything(session: Session) -> Sequence[Competition]:
-    return session.scalars(select(Competition).order_by(Competition.opens_at.desc(), Competition.slug)).all()
+    """Return every competition, the latest to open first; cells of benchmarks are none."""
+    competitions = select(Competition).where(Competition.cell_key.is_(None))
+    return session.scalars(competitions.order_by(Competition.opens_at.desc(), Competition.slug)).all()
 
 
 def locked(session: Session, competition_id: str) -> Competition:
@@ -54,7 +56,8 @@ def taking_baselines(session: Session, at: datetime) -> Sequence[Competition]:
     """Return the competitions whose splits are ready and which have not closed."""
     states = [CompetitionState.READY.value, CompetitionState.OPEN.value]
     statement = select(Competition).options(defer(Competition.source))
-    return session.scalars(statement.where(Competition.state.in_(states), Competition.closes_at > at)).all()
+    competing = Competition.state.in_(states), Competition.closes_at > at, Competition.cell_key.is_(None)
+    return session.scalars(statement.where(*competing)).all()
 
 
 def organises(session: Session, *, competition_id: str, account_id: str) -> bool:

@@ -57,6 +57,8 @@ class Competition(Base):
     closed_at: Mapped[datetime | None]
     frozen_at: Mapped[datetime | None]  # finals are fixed and their private evaluations queued
     revealed_at: Mapped[datetime | None]
+    # A cell of benchmarks, by the key of its content: on no list, and it never opens. Empty: a competition.
+    cell_key: Mapped[str | None] = mapped_column(String(20), index=True, unique=True)
 
     splits: Mapped[list["Split"]] = relationship(lazy="raise", back_populates="competition")
 

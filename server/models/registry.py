@@ -4,6 +4,7 @@ from server.db import Base
 from server.models import (
     account,
     audit,
+    benchmark,
     competition,
     dataset,
     evaluation,
@@ -21,6 +22,7 @@ metadata = Base.metadata
 __all__ = [
     "account",
     "audit",
+    "benchmark",
     "competition",
     "dataset",
     "evaluation",

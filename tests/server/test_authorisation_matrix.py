@@ -80,6 +80,10 @@ FOR: dict[str, tuple[str, ...]] = {
         "GET /api/v1/datasets",
         "POST /api/v1/datasets",
         "DELETE /api/v1/datasets/{name}",
+        "GET /api/v1/benchmarks",
+        "PUT /api/v1/benchmarks/{slug}",
+        "GET /api/v1/benchmarks/{slug}",
+        "GET /api/v1/benchmarks/{slug}/results",
     ),
     ORGANISER: (
         f"GET {C}/preparation",

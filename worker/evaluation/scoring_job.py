@@ -154,6 +154,7 @@ def oracle_as_data(oracle: Score) -> dict[str, Any]:
 
 def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> ScoreRecord:
     low, high = found.interval or (None, None)
+    f_interval = found.forgetting_quality_interval
     return ScoreRecord(
         final_score=found.headline,
         forgetting_quality=found.forgetting_quality,
@@ -163,6 +164,8 @@ def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> Sco
         interval_high=high,
         details=summary(found)
         | {
+            "accuracies": _accuracies(unlearned),
+            "forgetting_quality_interval": list(f_interval) if f_interval else None,
             "retain_accuracy": float(unlearned.retain_accuracy.mean()),
             "test_accuracy": float(unlearned.test_accuracy.mean()),
             "run_wall_time_s": float(np.median(unlearned.wall_time_s)),
@@ -171,3 +174,11 @@ def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> Sco
         replicates=None if found.replicates is None else replicates_as_data(found.replicates),
         epsilon=found.epsilon.astype("<f4").tobytes(),
     )
+
+
+def _accuracies(outputs: ShardOutputs) -> dict[str, float]:
+    """Return mean accuracies by set; on the forget set only where its answers were captured."""
+    found = {"retain": float(outputs.retain_accuracy.mean()), "test": float(outputs.test_accuracy.mean())}
+    if "forget_correct" in outputs.captured:
+        found["forget"] = float(outputs.captured["forget_correct"].mean())
+    return found

@@ -1,0 +1,112 @@
+"""A benchmark's results out of the database, in the form that the library's tables, figures and checks read."""
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+import lethe
+from lethe.benchmark.metric_keys import REFERENCES, request_key
+from lethe.benchmark.results import assemble, cell_results, method_row
+from lethe.competition.file import MetricRequest
+from lethe.metrics import Side
+from server.benchmarks.progress import cell_failure, failure_reason
+from server.benchmarks.units import BenchmarkCell, Unit, benchmark_file, methods
+from server.competitions.service import stored_file
+from server.metric_results.service import hash_parameters
+from server.models.benchmark import Benchmark
+from server.models.evaluation import PublicScore
+from server.models.metric_result import MetricResult
+
+Json = dict[str, Any]
+
+
+def collect(benchmark: Benchmark, cells: Sequence[BenchmarkCell], scores: dict[str, PublicScore]) -> Json:
+    """Return the results that are there now. scores: by the evaluation's id."""
+    file = benchmark_file(benchmark)
+    packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return assemble(
+        file,
+        benchmark.text,
+        methods=[
+            {"name": method.name, "key": method.sha256, "id": method.id, "constants": dict(method.constants)}
+            for method in methods(benchmark)
+        ],
+        cells={cell.name: _cell(cell, file.metrics, scores) for cell in cells},
+        versions={"lethe": lethe.__version__, "python": platform.python_version()} | packages,
+        machine=platform.machine(),
+    )
+
+
+def _cell(cell: BenchmarkCell, requests: Sequence[MetricRequest], scores: dict[str, PublicScore]) -> Json:
+    rows: Json = {}
+    for unit in cell.units:
+        if reason := failure_reason(unit):
+            rows[unit.method.name] = {"failure": reason, "values": {}}
+        elif unit.evaluation is not None and unit.is_done(requests) and (score := scores.get(unit.evaluation.id)):
+            rows[unit.method.name] = _row(unit, requests, score)
+    for name, side in REFERENCES.items():
+        if (kept := _reference(cell, side, requests)) is not None:
+            rows[name] = method_row(requests, kept, epsilon=None)
+    split = {"versions": cell.split.versions, "retraining_time_s": cell.split.retraining_time_s}
+    split |= {"manifest_sha256": cell.split.manifest_sha256, "device": cell.split.device}
+    return cell_results(cell.key, stored_file(cell.competition), failure=cell_failure(cell), split=split, rows=rows)
+
+
+def _row(unit: Unit, requests: Sequence[MetricRequest], score: PublicScore) -> Json:
+    kept: Json = {"accuracies": score.details.get("accuracies", {})}
+    found = _by_request(unit.metrics)
+    for request in requests:
+        if request.id in ("score", "f"):
+            kept[request_key(request)] = _score(score, request.id)
+        elif row := found.get((request.id, hash_parameters(request.parameters))):
+            kept[request_key(request)] = _metric(row)
+    epsilon = None if score.epsilon is None else np.frombuffer(score.epsilon, "<f4").astype(float).tolist()
+    made = method_row(requests, kept, epsilon=epsilon)
+    submission = unit.submission.id if unit.submission else None
+    return made | {"submission": submission, "times": {"run_wall_time_s": score.details.get("run_wall_time_s")}}
+
+
+def _score(score: PublicScore, name: str) -> Json:
+    ratios = {"retain_ratio": score.retain_ratio, "test_ratio": score.test_ratio}
+    if name == "f":
+        interval = score.details.get("forgetting_quality_interval")
+        return {"value": score.forgetting_quality, "interval": interval, "table": ratios, "notes": []}
+    interval = None if score.interval_low is None else [score.interval_low, score.interval_high]
+    return {"value": score.final_score, "interval": interval, "table": ratios, "notes": []}
+
+
+def _metric(row: MetricResult) -> Json:
+    if row.not_computed:
+        return {"not_computed": row.not_computed}
+    return {
+        "value": row.value,
+        "interval": None if row.interval_low is None else [row.interval_low, row.interval_high],
+        "standard_deviation": row.standard_deviation,
+        "table": row.table,
+        "notes": row.notes,
+    }
+
+
+def _reference(cell: BenchmarkCell, side: Side, requests: Sequence[MetricRequest]) -> Json | None:
+    """Return what is known of a reference: its scores of the prepared split, its metrics beside any method's."""
+    known = ((cell.split.oracle or {}).get("references") or {}).get(side.value)
+    if known is None:
+        return None
+    kept: Json = {"accuracies": known["accuracies"]}
+    found: dict[tuple[str, str], MetricResult] = {}
+    for unit in cell.units:
+        found = _by_request([row for row in unit.metrics if row.computed_at and not row.not_computed]) | found
+    for request in requests:
+        if request.id in ("score", "f"):
+            kept[request_key(request)] = known[request.id]
+        elif row := found.get((request.id, hash_parameters(request.parameters))):
+            value = row.oracle if side is Side.ORACLE else row.original
+            kept[request_key(request)] = {"value": value, "interval": None, "standard_deviation": None, "table": {}}
+    return kept
+
+
+def _by_request(rows: Sequence[MetricResult]) -> dict[tuple[str, str], MetricResult]:
+    return {(row.metric_id, row.parameters_sha256): row for row in rows}

@@ -1,0 +1,135 @@
+"""Benchmarks: taken, found, shown. What is missing is submitted by `submitting`."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from lethe.benchmark.store import describe_change
+from lethe.competition.file import CompetitionFile
+from lethe.errors import Conflict, InvalidInput, NotAllowed, NotFound, Violation
+from lethe.reports.benchmark_file import BenchmarkFile
+from server.admin import audit
+from server.benchmarks import cells as cell_competitions
+from server.benchmarks import repository, results, units
+from server.benchmarks.progress import Progress, benchmark_progress
+from server.benchmarks.units import MethodRecord
+from server.evaluations import rerun
+from server.models.account import Account, Role
+from server.models.benchmark import Benchmark
+from server.models.competition import Competition, CompetitionState
+
+
+def get(session: Session, slug: str, *, account: Account) -> Benchmark:
+    """Return a benchmark of the account; an administrator's are all. Raises NotFound."""
+    benchmark = repository.by_slug(session, slug)
+    if benchmark is None or not _is_theirs(benchmark, account):
+        raise NotFound(f"You have no benchmark {slug!r}")
+    return benchmark
+
+
+def list_own(session: Session, account: Account) -> list[Benchmark]:
+    """Return the account's benchmarks, the newest first; an administrator's are all."""
+    return [benchmark for benchmark in repository.everything(session) if _is_theirs(benchmark, account)]
+
+
+def check_organiser(account: Account) -> None:
+    """Raise NotAllowed for participants."""
+    if account.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
+        raise NotAllowed(f"{account.name} is a {account.role}; only organisers run benchmarks")
+
+
+def check_parts(file: BenchmarkFile, *, cells: Sequence[str], methods: Sequence[str]) -> None:
+    """Raise InvalidInput unless the names of cells and methods fit the file."""
+    _check_names("cells", cells, [cell.name for cell in file.cell])
+    _check_names("methods", methods, [entry.label for entry in file.methods])
+
+
+def store(
+    session: Session,
+    file: BenchmarkFile,
+    text: str,
+    *,
+    cells: Sequence[tuple[str, CompetitionFile]],
+    methods: Sequence[MethodRecord],
+    account: Account,
+    until: datetime | None,
+) -> tuple[Benchmark, str]:
+    """Store what is asked for under its slug, and begin to prepare its cells. Return it, and what is new in it.
+
+    Raises NotAllowed for participants, Conflict for a slug that is another's.
+    """
+    check_organiser(account)
+    benchmark = _own(session, file.slug, account)
+    made = [(name, cell_competitions.ensure(session, cell, organiser=account)) for name, cell in cells]
+    before = ({cell["name"]: cell["key"] for cell in benchmark.cells}, _keys(units.methods(benchmark)))
+    benchmark.text, benchmark.config = text, file.model_dump(mode="json")
+    benchmark.cells = [{"name": name, "key": made.cell_key, "competition_id": made.id} for name, made in made]
+    benchmark.methods = [method.model_dump(mode="json") for method in methods]
+    benchmark.submits_until, benchmark.complete_at = until, None
+    after = ({cell["name"]: cell["key"] for cell in benchmark.cells}, _keys(methods))
+    kept = {"cells": before[0], "methods": before[1]} if before[0] else {}
+    audit.record(session, account, "benchmark.stored", subject=benchmark.slug)
+    session.flush()
+    return benchmark, describe_change(kept, *after)
+
+
+def retry_failed(session: Session, benchmark: Benchmark) -> int:
+    """Run again what failed. Return how many. What failed by the host's fault is tried again by itself."""
+    failed = [(cell, unit) for cell in units.cells(session, benchmark) for unit in cell.units if unit.has_failed]
+    for cell, unit in failed:
+        if unit.submission is not None:
+            rerun.instead(session, unit.submission, cell.split)
+    return len(failed)
+
+
+def progress(session: Session, benchmark: Benchmark) -> Progress:
+    return benchmark_progress(units.benchmark_file(benchmark), units.cells(session, benchmark))
+
+
+def get_results(session: Session, benchmark: Benchmark) -> results.Json:
+    """Return all that is there, in the form that `lethe benchmark table` and `report` read."""
+    cells = units.cells(session, benchmark)
+    evaluated = [unit.evaluation.id for cell in cells for unit in cell.units if unit.evaluation is not None]
+    return results.collect(benchmark, cells, repository.scores(session, evaluated))
+
+
+def end_after(max_hours: float | None, *, at: datetime) -> datetime | None:
+    return None if max_hours is None else at + timedelta(hours=max_hours)
+
+
+def takes_submissions(competition: Competition) -> bool:
+    """Return whether a cell's split is ready."""
+    return competition.state == CompetitionState.READY
+
+
+def _own(session: Session, slug: str, account: Account) -> Benchmark:
+    found = repository.by_slug(session, slug)
+    if found is None:
+        found = Benchmark(slug=slug, text="", config={}, cells=[], methods=[], created_by=account.id)
+        try:
+            with session.begin_nested():
+                session.add(found)
+        except IntegrityError as error:
+            raise Conflict(f"The benchmark {slug!r} is being stored by another request; try again") from error
+    if not _is_theirs(found, account):
+        taken = Violation("file.slug", "is taken; choose another", slug)
+        raise Conflict(f"There is already a benchmark called {slug!r}", violations=(taken,))
+    return repository.locked(session, found.id)
+
+
+def _is_theirs(benchmark: Benchmark, account: Account) -> bool:
+    return account.role == Role.ADMINISTRATOR or benchmark.created_by == account.id
+
+
+def _keys(methods: Sequence[MethodRecord]) -> dict[str, str]:
+    return {method.name: method.sha256 for method in methods}
+
+
+def _check_names(kind: str, given: Sequence[str], wanted: Sequence[str | None]) -> None:
+    fits = len(given) == len(wanted) and all(want in (None, name) for name, want in zip(given, wanted, strict=True))
+    if not fits or len(set(given)) != len(given):
+        expected = ", ".join(name or "any name" for name in wanted)
+        wrong = Violation(kind, f"must be those of the file, in its order, each once: {expected}"[:500])
+        raise InvalidInput(f"The {kind} do not fit the benchmark file", violations=(wrong,))

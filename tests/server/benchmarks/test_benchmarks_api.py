@@ -1,0 +1,276 @@
+"""A benchmark on a server: hidden cells, one submission a method, shared by all benchmarks, and nothing twice."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from lethe.reports.benchmark_tables import benchmark_tables
+from server.benchmarks import submitting
+from server.db import now
+from server.metric_results import service as metric_results
+from server.metric_results.service import ComputedMetric
+from server.models.account import Account, Role
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.evaluation import Evaluation
+from server.models.submission import Fault, Submission
+from tests.support.instance import Instance
+
+URL = "/api/v1/benchmarks/tiny"
+OTHER = "/api/v1/benchmarks/other"
+
+
+def put(server: Instance, headers: dict[str, str], body: dict[str, Any]) -> Any:
+    return server.client.put(f"/api/v1/benchmarks/{body['file']['slug']}", json=body, headers=headers)
+
+
+def prepared(server: Instance) -> None:
+    """Do what workers would: every split is there."""
+    references = {"accuracies": {"retain": 1.0, "forget": 0.5, "test": 0.5}}
+    references |= {name: {"value": 0.2, "interval": None, "table": {}, "notes": []} for name in ("score", "f")}
+    with server.database.write() as session:
+        for split in session.scalars(select(Split)):
+            split.state, split.manifest_sha256, split.retraining_time_s = SplitState.READY.value, "0" * 64, 1.0
+            split.oracle = {"references": {"oracle": references, "original": references}}
+        for competition in session.scalars(select(Competition)):
+            competition.state = CompetitionState.READY.value
+
+
+def sweep(server: Instance) -> int:
+    return submitting.submit_missing(server.database, server.storage, at=now())
+
+
+def submissions(server: Instance) -> list[Submission]:
+    with server.database.read() as session:
+        return list(session.scalars(select(Submission).order_by(Submission.message)))
+
+
+def score_all(server: Instance, value: float = 0.1) -> None:
+    """Do what workers would: every submission scored, every metric computed."""
+    for submission in submissions(server):
+        if submission.stage not in ("scored", "failed"):
+            server.score(submission.id, value)
+    compute(server)
+
+
+def compute(server: Instance) -> None:
+    with server.database.write() as session:
+        for evaluation in session.scalars(select(Evaluation)):
+            found = ComputedMetric(metric_version=1, value=0.25, oracle=0.5, original=0.75, table={})
+            waiting = metric_results.waiting(session, evaluation.id)
+            metric_results.record(session, {each.row_id: found for each in waiting})
+
+
+@pytest.fixture
+def olga(server: Instance) -> dict[str, str]:
+    return server.organiser("olga")
+
+
+def test_a_cell_is_a_hidden_competition_with_one_split(server, olga, body) -> None:
+    answer = put(server, olga, body())
+    assert answer.status_code == 200, answer.text
+    with server.database.read() as session:
+        competition = session.scalars(select(Competition)).one()
+        assert competition.slug == f"cell-{competition.cell_key}"
+        assert [split.visibility for split in session.scalars(select(Split))] == ["public"]
+        assert competition.state == "preparing"
+
+
+@pytest.mark.parametrize("state", ["preparing", "ready"])
+def test_no_list_and_no_stranger_sees_a_cell(server, olga, body, state) -> None:
+    put(server, olga, body())
+    if state == "ready":
+        prepared(server)
+    with server.database.read() as session:
+        slug = session.scalars(select(Competition.slug)).one()
+    for headers in ({}, server.participant("ada"), olga, server.headers(server.account("root", Role.ADMINISTRATOR))):
+        assert server.client.get("/api/v1/competitions", headers=headers).json() == []
+    assert server.client.get(f"/api/v1/competitions/{slug}").status_code == 404
+    assert slug not in server.client.get("/competitions").text + server.client.get("/").text
+    ada = server.headers(server.account("bob"))
+    assert server.submit(ada, slug=slug).status_code == 404
+
+
+def test_a_cell_never_opens(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    server.tick()
+    with server.database.read() as session:
+        assert session.scalars(select(Competition.state)).one() == "ready"
+
+
+def test_each_method_is_submitted_once(server, olga, body) -> None:
+    put(server, olga, body())
+    assert sweep(server) == 0  # its split is not there
+    prepared(server)
+    assert [sweep(server), sweep(server)] == [3, 0]
+    assert [each.message for each in submissions(server)] == ["broken", "finetune LR=0.05", "original"]
+
+
+def test_only_a_few_submissions_wait_at_a_time(server, olga, body, monkeypatch) -> None:
+    monkeypatch.setattr(submitting, "MOST_WAITING", 2)
+    put(server, olga, body())
+    prepared(server)
+    assert [sweep(server), sweep(server)] == [2, 0]
+    score_all(server)
+    assert [sweep(server), len(submissions(server))] == [1, 3]
+
+
+def test_two_benchmarks_share_cells_and_submissions(server, olga, body) -> None:
+    put(server, olga, body())
+    pia = server.organiser("pia")
+    other = body(lambda text: text.replace('slug = "tiny"', 'slug = "other"').replace('"original", ', ""))
+    assert put(server, pia, other).status_code == 200
+    prepared(server)
+    assert sweep(server) == 3
+    score_all(server)
+    with server.database.read() as session:
+        assert len(list(session.scalars(select(Competition)))) == 1
+    assert server.client.get(OTHER, headers=pia).json()["left"] == 0
+
+
+def test_a_shared_cell_computes_the_metrics_of_both(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    score_all(server)
+    more = body(lambda text: text.replace('"accuracy_gap"]', '"accuracy_gap", "mia_gap"]'))
+    assert put(server, olga, more).json()["left"] == 3
+    compute(server)
+    assert server.client.get(URL, headers=olga).json()["left"] == 0
+    rows = server.client.get(f"{URL}/results", headers=olga).json()["cells"]["tiny"]["rows"]
+    assert rows["original"]["values"]["mia_gap"]["value"] == 0.25
+
+
+def test_status_counts_and_estimates_what_is_left(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    first = submissions(server)[0]
+    with server.database.write() as session:
+        session.scalars(select(Evaluation).where(Evaluation.submission_id == first.id)).one().started_at = (
+            now() - timedelta(minutes=2)
+        )
+    server.score(first.id, 0.1)
+    compute(server)
+    status = server.client.get(URL, headers=olga).json()
+    (cell,) = status["progress"]
+    assert (cell["split"], cell["n_done"], cell["n_runs"], cell["wanted_runs"]) == ("ready", 1, 4, 12)
+    assert status["left"] == 2
+    assert status["left_s"] == pytest.approx(240, abs=10)
+
+
+def test_a_failed_method_is_f_with_its_reason_and_runs_again_only_when_asked(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    server.fail(submissions(server)[0].id, Fault.PARTICIPANT)
+    score_all(server)
+    status = server.client.get(URL, headers=olga).json()
+    assert status["failures"] == ["tiny, broken: F: exception: it broke"]
+    assert (status["left"], sweep(server)) == (0, 0)
+    results = server.client.get(f"{URL}/results", headers=olga).json()
+    assert results["cells"]["tiny"]["rows"]["broken"]["failure"] == "exception: it broke"
+    again = put(server, olga, body(retry=True)).json()
+    assert (again["left"], again["failures"]) == (1, [])
+    assert len(submissions(server)) == 3
+
+
+def test_a_cell_that_cannot_be_prepared_says_why_and_is_tried_again(server, olga, body) -> None:
+    put(server, olga, body())
+    with server.database.write() as session:
+        split = session.scalars(select(Split)).one()
+        split.state, split.error = SplitState.FAILED.value, "the forget set would be empty"
+    status = server.client.get(URL, headers=olga).json()
+    assert status["failures"] == ["tiny: cannot be prepared: the forget set would be empty"]
+    assert sweep(server) == 0
+    with server.database.read() as session:
+        assert session.scalars(select(Split.state)).one() == "failed"
+    assert put(server, olga, body()).json()["progress"][0]["split"] == "pending"
+
+
+def test_a_benchmark_that_has_all_is_looked_at_no_more(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    score_all(server)
+    sweep(server)
+    assert server.client.get(URL, headers=olga).json()["complete_at"] is not None
+    assert put(server, olga, body()).json()["complete_at"] is None
+
+
+def test_nothing_is_submitted_after_max_hours(server, olga, body) -> None:
+    put(server, olga, body(max_hours=0))
+    prepared(server)
+    assert sweep(server) == 0
+    put(server, olga, body(max_hours=1))
+    assert sweep(server) == 3
+
+
+def test_a_changed_file_says_what_is_new_and_keeps_the_rest(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    changed = put(server, olga, body(lambda text: text.replace("LR = 0.05", "LR = 0.5"))).json()["changed"]
+    assert "new or different: methods finetune LR=0.5" in changed
+    assert sweep(server) == 1
+
+
+def test_results_make_the_tables_of_a_report(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    score_all(server, 0.125)
+    content = server.client.get(f"{URL}/results", headers=olga).json()
+    rows = content["cells"]["tiny"]["rows"]
+    assert rows["original"]["values"]["f"]["value"] == 0.125
+    assert rows["exact retraining"]["values"]["accuracy_gap"]["value"] == 0.5
+    assert rows["original model"]["values"]["accuracy_gap"]["value"] == 0.75
+    assert rows["original model"]["values"]["forget_accuracy"]["value"] == 0.5
+    assert rows["original"]["submission"] == submissions(server)[2].id
+    assert len(list(benchmark_tables(content))) > 1
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda body: body["cells"][0]["competition"].pop("network"), "network"),
+        (lambda body: body["methods"].pop(), "methods"),
+        (lambda body: body["cells"].append(body["cells"][0]), "cells"),
+        (lambda body: body["methods"][0].update(source="def unlearning(:"), ""),
+        (lambda body: body["file"].update(seeds=3), "file"),
+    ],
+)
+def test_a_wrong_part_is_named(server, olga, body, change, field) -> None:
+    wrong = body()
+    change(wrong)
+    answer = put(server, olga, wrong)
+    assert answer.status_code == 422
+    assert field in answer.text
+    with server.database.read() as session:
+        assert list(session.scalars(select(Competition))) == []
+
+
+def test_an_organiser_reaches_no_file_of_the_host(server, olga, body) -> None:
+    wrong = body()
+    wrong["cells"][0]["competition"]["dataset"] = {"name": "mnist", "options": {"root": "/etc"}}
+    assert put(server, olga, wrong).status_code == 403
+
+
+def test_a_benchmark_is_its_makers_and_administrators(server, olga, body) -> None:
+    put(server, olga, body())
+    pia = server.organiser("pia")
+    assert server.client.get(URL, headers=pia).status_code == 404
+    assert server.client.get(f"{URL}/results", headers=pia).status_code == 404
+    assert put(server, pia, body()).status_code == 409
+    assert server.client.get("/api/v1/benchmarks", headers=pia).json() == []
+    root = server.headers(server.account("root", Role.ADMINISTRATOR))
+    assert [each["slug"] for each in server.client.get("/api/v1/benchmarks", headers=root).json()] == ["tiny"]
+
+
+def test_participants_run_no_benchmarks(server, body) -> None:
+    ada = server.participant("ada")
+    assert put(server, ada, body()).status_code == 403
+    with server.database.read() as session:
+        assert [account.name for account in session.scalars(select(Account))] == ["ada"]
