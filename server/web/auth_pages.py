@@ -24,10 +24,10 @@ Text = Annotated[str, Form(max_length=300)]
 
 
 @router.get("/login")
-def login_page(request: Request, viewer: ViewerDep, next: str = "/") -> Response:
+def login_page(request: Request, viewer: ViewerDep, next: str = "/", why: str = "") -> Response:
     if viewer:
         return redirect(request, local_path(next))
-    return page(request, "login.html", next=local_path(next), name="", error=None)
+    return page(request, "login.html", next=local_path(next), name="", error=None, why=why)
 
 
 @router.post("/login")
@@ -48,7 +48,7 @@ def log_in(
             )
     except AppError as error:
         status = error.status if error.status == 429 else 422
-        return page(request, "login.html", status=status, next=local_path(next), name=name, error=error)
+        return page(request, "login.html", status=status, next=local_path(next), name=name, error=error, why="")
     with database.write() as session:
         return start_session(request, session, account, settings=settings, to=local_path(next))
 

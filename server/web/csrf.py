@@ -17,7 +17,16 @@ from server.web.cookies import CSRF_COOKIE, SESSION_COOKIE
 FIELD = "csrf_token"
 HEADER = "x-csrf-token"
 SALT_LENGTH = 16
-STALE = "The form has expired, perhaps because you logged in or out in another tab. Reload the page."
+NEVER_SENT_AGAIN = ("password", "old", "new", "token")  # secrets are typed again
+
+
+class StaleForm(NotAllowed):
+    """A form whose token is of another log-in. Nothing of it was done."""
+
+    slug, title = "stale-form", "The form has expired"
+
+    def __init__(self) -> None:
+        super().__init__("Nothing was sent: the form was opened before you last logged in or out.")
 
 
 def csrf_seed(request: Request) -> str:
@@ -50,7 +59,20 @@ async def check_csrf(request: Request) -> None:
     if given is None:
         value = (await request.form()).get(FIELD)
         given = value if isinstance(value, str) else ""
-    check_token(request, given)
+    try:
+        check_token(request, given)
+    except StaleForm:
+        await _keep_fields(request)
+        raise
+
+
+async def _keep_fields(request: Request) -> None:
+    """Keep what a page of ours sent, so that its reader can send it again with a token of this log-in."""
+    if request.headers.get("origin", "null") == "null" or request.headers.get(HEADER) is not None:
+        return  # which page sent it is not certain
+    fields = [(name, value) for name, value in (await request.form()).multi_items() if name != FIELD]
+    if all(isinstance(value, str) and name not in NEVER_SENT_AGAIN for name, value in fields):
+        request.state.unsent_fields = fields
 
 
 def check_origin(request: Request) -> None:
@@ -62,12 +84,12 @@ def check_origin(request: Request) -> None:
 
 
 def check_token(request: Request, given: str) -> None:
-    """Raise NotAllowed unless `given` was made for this browser and log-in."""
+    """Raise StaleForm unless `given` was made for this browser and log-in."""
     salt, signature = given[:SALT_LENGTH], given[SALT_LENGTH:]
     seed = request.cookies.get(CSRF_COOKIE, "")
     expected = _sign(salt, seed, request.cookies.get(SESSION_COOKIE, ""))
     if not seed or not hmac.compare_digest(signature.encode(), expected.encode()):
-        raise NotAllowed(STALE)
+        raise StaleForm
 
 
 def _sign(*parts: str) -> str:

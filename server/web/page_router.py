@@ -15,7 +15,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from lethe.errors import AppError, NotAuthenticated
 from server.problem_details import as_app_error
 from server.web.compression import compressed
-from server.web.csrf import check_csrf
+from server.web.cookies import SESSION_COOKIE
+from server.web.csrf import StaleForm, check_csrf
 from server.web.page_cache import anonymous_pages
 from server.web.rendering import local_path, page
 from server.web.security import HEADERS
@@ -75,7 +76,8 @@ def page_router(*, checks_csrf: bool = True, is_public: bool = False) -> APIRout
 def error_page(request: Request, error: AppError) -> Response:
     """Return the page that says what was wrong, and what can be done."""
     request_id = getattr(request.state, "request_id", "") if error.status >= 500 else ""
-    shown = {"error": error, "back": _came_from(request), "request_id": request_id}
+    unsent = getattr(request.state, "unsent_fields", None) if isinstance(error, StaleForm) else None
+    shown = {"error": error, "back": _came_from(request), "request_id": request_id, "unsent": unsent}
     response = page(request, "error.html", status=error.status, **shown)
     response.headers.update(HEADERS)  # what failed unexpectedly is answered outside of what adds them
     return response
@@ -89,7 +91,14 @@ def _came_from(request: Request) -> str:
 
 
 def to_login(request: Request) -> Response:
-    """Send the reader to the log-in page, and back afterwards."""
+    """Send the reader to the log-in page, which says why, and back afterwards: to the form where one was sent."""
     target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    back = target if request.method in ("GET", "HEAD") else "/"
-    return RedirectResponse(f"/login?next={quote(back, safe='')}", status_code=303)
+    back = target if request.method in ("GET", "HEAD") else _form_page(request)
+    why = "ended" if request.cookies.get(SESSION_COOKIE) or request.method == "POST" else "needed"
+    return RedirectResponse(f"/login?next={quote(back, safe='')}&why={why}", status_code=303)
+
+
+def _form_page(request: Request) -> str:
+    came_from = urlsplit(request.headers.get("referer", ""))
+    is_ours = came_from.netloc == request.url.netloc
+    return local_path(came_from._replace(scheme="", netloc="").geturl(), default="/") if is_ours else "/"

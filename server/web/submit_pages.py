@@ -90,10 +90,10 @@ async def submit(
     _check_announced(request, limit_mib=file.limits.upload_mib)
     upload_rate.take(settings, viewer.id)
     async with request.form(max_files=1, max_fields=8, max_part_size=LONGEST_PASTE + OVERHEAD_BYTES) as form:
-        given = form.get(FIELD)
-        check_token(request, given if isinstance(given, str) else "")
         sent = await _read(form)
+        given = _text(form, FIELD)
     try:
+        check_token(request, given)
         checked = await check_and_store(storage, _form_upload(sent), account_id=viewer.id, modes=file.submissions.modes)
         submission_id = await admission.run(_accept, database, slug=slug, viewer=viewer, checked=checked)
         await admission.long_work(store_again_if_collected, storage, checked)

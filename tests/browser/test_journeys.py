@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import update
 
+from server.db import now
 from server.deps import get_database
+from server.models.account import WebSession
 from server.models.evaluation import Shard
 from server.models.submission import Submission
 from tests.browser.conftest import Person
@@ -34,7 +36,8 @@ def test_a_participant_registers_submits_follows_and_cancels(person: Callable[..
     page.get_by_role("button", name="Submit").click()
     page.get_by_text("Received, checked and queued.").wait_for()
     page.get_by_text("Queued").first.wait_for()
-    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_role("button", name="Cancel the submission").click()
     page.get_by_text("It does not count against the quota.").wait_for()
     page.get_by_role("link", name="My submissions").click()
     page.get_by_text("Cancelled").first.wait_for()
@@ -161,3 +164,22 @@ def test_figures_are_drawn_under_the_strict_policy(person: Callable[..., Person]
     page = grace.go("/organise")
     page.locator(".chart canvas").nth(1).wait_for(timeout=30_000)
     assert grace.complaints == []
+
+
+def test_pasted_code_is_there_again_after_an_ended_session(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    page = ada.go("/competitions/digits/submit")
+    page.get_by_text("Paste code instead").click()
+    page.fill("#code", "typed = 'with care'")
+    with get_database().write() as session:
+        session.execute(update(WebSession).values(revoked_at=now()))
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("Your session has ended.").wait_for()
+    page.fill("#name", "ada")
+    page.fill("#password", ada.site.seeded.password)
+    page.click("main button[type=submit]")
+    page.wait_for_url("**/competitions/digits/submit")
+    page.get_by_text("What you typed before you logged in is here again.").wait_for()
+    assert page.input_value("#code") == "typed = 'with care'"
+    ada.go("/competitions/digits/leaderboard")
+    assert ada.go("/competitions/digits/submit").input_value("#code") == ""

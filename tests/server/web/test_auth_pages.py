@@ -1,5 +1,9 @@
 """Log in, register, log out."""
 
+import html
+
+from server.db import now
+from server.models.account import Role, WebSession
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor, plain_text
@@ -52,7 +56,7 @@ def test_a_page_that_needs_a_log_in_leads_there_and_back(server: Instance, visit
     server.account("ada")
     server.competition()
     to_login = visitor.get("/competitions/digits/submit")
-    assert to_login.headers["location"] == "/login?next=%2Fcompetitions%2Fdigits%2Fsubmit"
+    assert to_login.headers["location"] == "/login?next=%2Fcompetitions%2Fdigits%2Fsubmit&why=needed"
     back = visitor.post("/login", {"name": "ada", "password": PASSWORD, "next": "/competitions/digits/submit"})
     assert back.headers["location"] == "/competitions/digits/submit"
 
@@ -73,3 +77,66 @@ def test_a_closed_registration_is_refused(server: Instance, visitor: Visitor, mo
     get_settings.cache_clear()
     assert "Registration is closed" in visitor.get("/register").text
     assert visitor.post("/register", {"name": "ada", "password": PASSWORD}, page="/login").status_code == 403
+
+
+def test_stale_form_can_be_sent_again(server: Instance) -> None:
+    server.competition(organiser=server.account("olga", Role.ORGANISER))
+    visitor = Visitor(server)
+    visitor.log_in("olga")
+    old = visitor.token("/organise/new")
+    visitor.post("/logout", page="/")
+    visitor.log_in("olga")
+    text = 'slug = "</textarea><b>typed"'
+    sent = {"csrf_token": old, "text": text, "act": "preview"}
+    refused = visitor.client.post("/organise/new", data=sent, headers={"Origin": "http://localhost"})
+    assert refused.status_code == 403
+    assert "Send it again" in refused.text
+    assert html.escape(text, quote=True).replace("&quot;", "&#34;") in refused.text
+    silent = visitor.client.post("/organise/new", data=sent)
+    assert "Send it again" not in silent.text, "who sent it is not certain"
+
+
+def test_passwords_are_not_offered_to_be_sent_again(server: Instance) -> None:
+    visitor = Visitor(server)
+    sent = {"csrf_token": "0" * 80, "name": "ada", "password": "a secret of mine"}
+    refused = visitor.client.post("/login", data=sent, headers={"Origin": "http://localhost"})
+    assert refused.status_code == 403
+    assert "a secret" not in refused.text
+    assert "Send it again" not in refused.text
+
+
+def test_ended_session_says_why_and_leads_back_to_the_form(server: Instance) -> None:
+    server.competition()
+    server.account("ada")
+    visitor = Visitor(server)
+    visitor.log_in("ada")
+    token = visitor.token("/competitions/digits/submit")
+    with server.database.write() as session:
+        session.query(WebSession).update({"revoked_at": now()})
+    sent = visitor.client.post(
+        "/competitions/digits/submit",
+        data={"csrf_token": token, "code": "x = 1"},
+        files={"file": ("", b"")},
+        headers={"Referer": "http://localhost/competitions/digits/submit"},
+        follow_redirects=False,
+    )
+    assert sent.headers["location"] == "/login?next=%2Fcompetitions%2Fdigits%2Fsubmit&why=ended"
+    assert "Your session has ended" in visitor.get(sent.headers["location"]).text
+    away = visitor.get("/account").headers["location"]
+    assert "why=" in away
+
+
+def test_stale_submission_keeps_the_pasted_code(server: Instance) -> None:
+    server.competition()
+    server.account("ada")
+    visitor = Visitor(server)
+    visitor.log_in("ada")
+    old = visitor.token("/competitions/digits/submit")
+    visitor.post("/logout", page="/")
+    visitor.log_in("ada")
+    sent = {"csrf_token": old, "code": "kept = 'this'", "message": "second try"}
+    refused = visitor.client.post("/competitions/digits/submit", data=sent, files={"file": ("", b"")})
+    assert refused.status_code == 403
+    assert "The form has expired" in refused.text
+    assert "kept = &#39;this&#39;" in refused.text
+    assert "second try" in refused.text
