@@ -18,7 +18,9 @@ def test_control_characters_are_written_as_escapes(shape: str, colours: bool) ->
     terminal = Terminal(file=file, width=200, force_terminal=colours, color_system="truecolor" if colours else None)
     table = Table("name", HOSTILE)
     table.add_row("x", HOSTILE)
-    shown = {"text": HOSTILE, "table": table, "styled": Text(HOSTILE, style="red"), "title": Table(title=HOSTILE)}[shape]
+    shown = {"text": HOSTILE, "table": table, "styled": Text(HOSTILE, style="red"), "title": Table(title=HOSTILE)}[
+        shape
+    ]
     terminal.print(shown)
     written = file.getvalue()
     for command in ("\x1b]", "\x07", "\x9b", "\x1b[2J", "\u202e", "\r"):
