@@ -1,13 +1,17 @@
 """Organisers upload datasets within limits; competition files use them by name; nothing of another's can be used."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from lethe.errors import TooLarge
 from server.competitions import organisers
 from server.config import get_settings
+from server.datasets import service
+from server.datasets.service import CheckedArchive
 from server.db import now
 from server.maintenance import retention, storage_gc
 from server.models.account import Account, Role
@@ -77,7 +81,27 @@ def test_storage_that_fails_leaves_no_row(server: Instance, monkeypatch: pytest.
     assert upload(server, olga).status_code == 201
 
 
-def test_quota_holds_for_parallel_uploads(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_holds_for_parallel_processes(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_DATASETS_MIB_PER_ACCOUNT", "3")
+    get_settings.cache_clear()
+    olga = both.account("olga", Role.ORGANISER)
+    together = threading.Barrier(6)
+
+    def reserve(number: int) -> bool:
+        archive = CheckedArchive(f"{number:064}", (1 << 20) + 1, 1, 1)
+        together.wait()
+        try:
+            with both.database.write() as session:
+                service.reserve(session, get_settings(), olga, name=f"d{number}", archive=archive)
+        except TooLarge:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(reserve, range(6))) == 2
+
+
+def test_one_account_sends_one_dataset_at_a_time(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_DATASETS_MIB_PER_ACCOUNT", "3")
     monkeypatch.setenv("LETHE_UPLOADS_PER_10_MIN", "0")
     get_settings.cache_clear()
@@ -96,7 +120,7 @@ def test_quota_holds_for_parallel_uploads(both: Instance, monkeypatch: pytest.Mo
     for number in range(6):
         send(number)
     assert answers.count(201) == 2
-    assert set(answers) <= {201, 409, 413, 503}
+    assert set(answers) <= {201, 409, 413, 429}
     with both.database.read() as session:
         assert session.query(Dataset).count() == 2
     assert len(list(both.storage.keys("datasets"))) == 2
