@@ -77,10 +77,11 @@ def crowd(client: httpx.Client, people: list[dict[str, str]], each: int = 5) -> 
     return (time.perf_counter() - began) / (each * len(people))
 
 
-def send(client: httpx.Client, headers: dict[str, str]) -> None:
+def send(client: httpx.Client, headers: dict[str, str]) -> httpx.Response:
+    """Send an example as a file that was not sent before. Return the answer, which takes it."""
     number = next(_numbers)
     text = EXAMPLES[number // 2 % len(EXAMPLES)].read_bytes() + b"\n# %d\n" % number
-    client.post(UPLOAD, headers=headers, files={"file": ("a.py", text)}).raise_for_status()
+    return client.post(UPLOAD, headers=headers, files={"file": ("a.py", text)}).raise_for_status()
 
 
 @contextmanager

@@ -186,6 +186,16 @@ def test_dataset_in_use_stays_and_an_unused_one_is_collected(both: Instance) -> 
     assert upload(both, oskar).status_code == 201, "the name is free again"
 
 
+def test_dataset_of_a_competition_that_is_over_may_go(both: Instance) -> None:
+    olga = both.organiser()
+    assert upload(both, olga).status_code == 201
+    assert create(both, olga, file_with("upload:faces")).status_code == 201
+    for state, answer in (("provisional", 409), ("final", 204)):
+        with both.database.write() as session:
+            session.query(Competition).one().state = state
+        assert both.client.delete("/api/v1/datasets/faces", headers=olga).status_code == answer
+
+
 def test_content_that_another_dataset_has_is_kept(server: Instance) -> None:
     olga, oskar = server.organiser(), server.organiser("oskar")
     key = dataset_key(upload(server, olga, "one").json()["sha256"])
