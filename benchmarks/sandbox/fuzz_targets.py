@@ -7,6 +7,7 @@ allowed. Tests give it mutations from hypothesis, `fuzz.py` those of a fuzzer.
 import io
 import json
 import resource
+import tempfile
 import time
 import tracemalloc
 import zipfile
@@ -30,7 +31,7 @@ from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
 from sandbox.verdict import Context, ExitFacts, Fault, judge
 from server.accounts.schemas import Registration
-from server.parsing.client import run
+from server.parsing.client import run, run_on_file
 from server.parsing.limits import WALL_S
 
 OWN_S, OWN_MIB = 1.0, 64  # processor seconds and memory of the web process for one text that others read
@@ -135,6 +136,28 @@ def _archive(data: bytes) -> None:
     for name in files:
         parts = name.split("/")
         _require(not name.startswith("/") and not {"", ".", ".."} & set(parts), f"the name {name!r} was let through")
+
+
+def _dataset(data: bytes) -> None:
+    """Unpack a dataset as a worker does: nothing lies outside, nothing is a link, and the sum keeps its limit."""
+    before, computed = _resident_mib(), time.process_time()
+    with tempfile.TemporaryDirectory(prefix="lethe-fuzz-") as place, tempfile.TemporaryFile() as file:
+        folder = Path(place, "a", "files")
+        folder.mkdir(parents=True)
+        file.write(data)
+        file.flush()
+        limits = {"files": SMALL.files, "unpacked_bytes": SMALL.unpacked_bytes}
+        try:
+            run_on_file("unpack_dataset", file, folder=str(folder), limits=limits)
+        except AppError as error:
+            _require(not isinstance(error, HostFault), f"the host was blamed: {error}")
+        written = [path for path in Path(place).rglob("*") if path != folder and path != folder.parent]
+        _require(all(path.is_relative_to(folder) for path in written), "a file lies outside")
+        _require(not any(path.is_symlink() for path in written), "a link was made")
+        total = sum(path.stat().st_size for path in written if path.is_file())
+        _require(total <= SMALL.unpacked_bytes, "more than the cap was unpacked")
+    _require(time.process_time() - computed < OWN_S, "this process computed")
+    _require(_resident_mib() - before < OWN_MIB, "this process grew")
 
 
 def _package(data: bytes) -> None:
@@ -263,6 +286,7 @@ TARGETS: Mapping[str, Target] = {
     "markdown": Target(_MARKDOWN, _elsewhere("render_markdown")),
     "json-body": Target((b'{"name": "ada", "password": "correct horse", "email": "a@b.org"}',), _json_body),
     "archive": Target(_ZIPS, _archive),
+    "dataset": Target((*_ZIPS, _zip({"images.csv": b"path,label\na.png,0\n", "a.png": bytes(999)})), _dataset),
     "package": Target((*_ZIPS, _notebook(), _CODE.encode()), _package),
     "torch-file": Target(_torch_files(), _torch_file),
     "layout": Target((_FRAME,), _layout),

@@ -73,19 +73,15 @@ def crowd(client: httpx.Client, people: list[dict[str, str]], each: int = 5) -> 
     """Return the time of one upload where everybody sends at the same time, seconds."""
     began = time.perf_counter()
     with ThreadPoolExecutor(len(people)) as pool:
-        list(pool.map(lambda headers: send_many(client, headers, each), people))
+        list(pool.map(lambda headers: [send(client, headers) for _ in range(each)], people))
     return (time.perf_counter() - began) / (each * len(people))
 
 
-def send_many(client: httpx.Client, headers: dict[str, str], count: int) -> None:
-    for _ in range(count):
-        send(client, headers)
-
-
-def send(client: httpx.Client, headers: dict[str, str]) -> None:
+def send(client: httpx.Client, headers: dict[str, str]) -> httpx.Response:
+    """Send an example as a file that was not sent before. Return the answer, which takes it."""
     number = next(_numbers)
     text = EXAMPLES[number // 2 % len(EXAMPLES)].read_bytes() + b"\n# %d\n" % number
-    client.post(UPLOAD, headers=headers, files={"file": ("a.py", text)}).raise_for_status()
+    return client.post(UPLOAD, headers=headers, files={"file": ("a.py", text)}).raise_for_status()
 
 
 @contextmanager

@@ -170,7 +170,7 @@ class LetheClient:
                 "/datasets",
                 files={"file": (archive.name, file, "application/zip")},
                 data={"name": name},
-                timeout=UPLOAD_TIMEOUT_S,
+                extensions={"timeout": httpx.Timeout(UPLOAD_TIMEOUT_S).as_dict()},
             )
 
     def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:

@@ -8,8 +8,10 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.uploaded_dataset import UPLOAD
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionOrganiser
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
 from server.models.dataset import Dataset
+
+NEVER_PREPARED_AGAIN = (CompetitionState.FINAL.value, CompetitionState.ARCHIVED.value)
 
 
 def by_name(session: Session, name: str) -> Dataset | None:
@@ -37,9 +39,10 @@ def usage(session: Session, account_id: str) -> tuple[int, int]:
 
 
 def competitions_using(session: Session, name: str) -> Sequence[str]:
-    """Return the slugs of the competitions whose file names the dataset."""
+    """Return the slugs of the competitions whose file names the dataset and which may be prepared again."""
     root = Competition.config["dataset"]["options"]["root"].as_string()
-    return session.scalars(select(Competition.slug).where(root == f"{UPLOAD}{name}").order_by(Competition.slug)).all()
+    wanted = root == f"{UPLOAD}{name}", Competition.state.not_in(NEVER_PREPARED_AGAIN)
+    return session.scalars(select(Competition.slug).where(*wanted).order_by(Competition.slug)).all()
 
 
 def organises(session: Session, *, slug: str, account_id: str) -> bool:

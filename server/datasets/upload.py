@@ -9,7 +9,7 @@ from typing import IO
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
-from lethe.errors import AppError, HostFault, InvalidInput, Violation
+from lethe.errors import AppError, InvalidInput, Overloaded, RateLimited, Violation
 from server.admission import Admission
 from server.config import Settings
 from server.datasets import archive, service
@@ -29,9 +29,11 @@ _receiving: set[str] = set()  # accounts; only touched in the event loop
 
 @asynccontextmanager
 async def received_dataset(request: Request, settings: Settings, account: Account) -> AsyncIterator[FormData]:
-    """Yield the form of an upload. Raises HostFault while too many others are received, or one of this account."""
-    if account.id in _receiving or len(_receiving) >= AT_ONCE:
-        raise HostFault("Other datasets are being received; try again in a minute", retry_after_s=RETRY_AFTER_S)
+    """Yield the form of an upload. Raises RateLimited while one of this account is received, Overloaded for others."""
+    if account.id in _receiving:
+        raise RateLimited("Another dataset of yours is being received; wait for it", retry_after_s=RETRY_AFTER_S)
+    if len(_receiving) >= AT_ONCE:
+        raise Overloaded("Other datasets are being received; try again in a minute", retry_after_s=RETRY_AFTER_S)
     _receiving.add(account.id)
     try:
         limit_mib = settings.dataset_upload_mib

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from lethe.data.files import write_json
 
 DECODERS = 8
 DECODED_AT_ONCE = 1024
+MAX_DECODED_BYTES = 32 << 30  # on the disk of whoever reads the dataset
 MAX_PIXELS = 50_000_000  # of one picture, of which DECODERS are in memory at a time
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # others start programs or are seldom looked at
 
@@ -47,6 +49,8 @@ def decode_pictures(paths: Sequence[Path], options: PictureOptions) -> NDArray[n
     default = decoded_folder(options.root) or Path(platformdirs.user_cache_dir("lethe")) / "datasets"
     cache = options.cache or default
     shape = (len(paths), options.channels, options.size, options.size)
+    if math.prod(shape) > MAX_DECODED_BYTES:
+        raise InvalidDataset(f"{len(paths)} images of {options.size} pixels take more than {MAX_DECODED_BYTES} bytes")
     array_path = cache / f"{_key(paths, options)}.npy"
     if not array_path.exists():
         _decode_all(paths, shape, array_path)

@@ -88,3 +88,17 @@ def test_forwarded_address_is_trusted_from_proxies_only(
         for number in range(2)
     ]
     assert answers == [201, 201 if believed else 429]
+
+
+def test_what_a_client_adds_before_its_proxy_is_not_believed(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_PROXIES", "testclient, 172.16.0.0/12")
+    monkeypatch.setenv("LETHE_REGISTRATIONS_PER_HOUR", "1")
+    get_settings.cache_clear()
+    server.client.app = create_app()
+    server.client._transport.app = server.client.app  # type: ignore[attr-defined]
+    answers = []
+    for number, said in enumerate(("198.51.100.1", "198.51.100.2", "172.16.0.9", "nonsense")):
+        body = {"name": f"ada{number}", "password": PASSWORD}
+        headers = {"X-Forwarded-For": f"{said}, 203.0.113.5, 172.16.0.1"}
+        answers.append(server.client.post("/api/v1/accounts", json=body, headers=headers).status_code)
+    assert answers == [201, 429, 429, 429]

@@ -1,13 +1,17 @@
 """Organisers upload datasets within limits; competition files use them by name; nothing of another's can be used."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from lethe.errors import TooLarge
 from server.competitions import organisers
 from server.config import get_settings
+from server.datasets import service
+from server.datasets.service import CheckedArchive
 from server.db import now
 from server.maintenance import retention, storage_gc
 from server.models.account import Account, Role
@@ -77,7 +81,27 @@ def test_storage_that_fails_leaves_no_row(server: Instance, monkeypatch: pytest.
     assert upload(server, olga).status_code == 201
 
 
-def test_quota_holds_for_parallel_uploads(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_holds_for_parallel_processes(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_DATASETS_MIB_PER_ACCOUNT", "3")
+    get_settings.cache_clear()
+    olga = both.account("olga", Role.ORGANISER)
+    together = threading.Barrier(6)
+
+    def reserve(number: int) -> bool:
+        archive = CheckedArchive(f"{number:064}", (1 << 20) + 1, 1, 1)
+        together.wait()
+        try:
+            with both.database.write() as session:
+                service.reserve(session, get_settings(), olga, name=f"d{number}", archive=archive)
+        except TooLarge:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(reserve, range(6))) == 2
+
+
+def test_one_account_sends_one_dataset_at_a_time(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_DATASETS_MIB_PER_ACCOUNT", "3")
     monkeypatch.setenv("LETHE_UPLOADS_PER_10_MIN", "0")
     get_settings.cache_clear()
@@ -96,7 +120,7 @@ def test_quota_holds_for_parallel_uploads(both: Instance, monkeypatch: pytest.Mo
     for number in range(6):
         send(number)
     assert answers.count(201) == 2
-    assert set(answers) <= {201, 409, 413, 503}
+    assert set(answers) <= {201, 409, 413, 429}
     with both.database.read() as session:
         assert session.query(Dataset).count() == 2
     assert len(list(both.storage.keys("datasets"))) == 2
@@ -160,6 +184,16 @@ def test_dataset_in_use_stays_and_an_unused_one_is_collected(both: Instance) -> 
     storage_gc.collect(both.database, both.storage, keep_hours=0, delete=True)
     assert not both.storage.exists(key)
     assert upload(both, oskar).status_code == 201, "the name is free again"
+
+
+def test_dataset_of_a_competition_that_is_over_may_go(both: Instance) -> None:
+    olga = both.organiser()
+    assert upload(both, olga).status_code == 201
+    assert create(both, olga, file_with("upload:faces")).status_code == 201
+    for state, answer in (("provisional", 409), ("final", 204)):
+        with both.database.write() as session:
+            session.query(Competition).one().state = state
+        assert both.client.delete("/api/v1/datasets/faces", headers=olga).status_code == answer
 
 
 def test_content_that_another_dataset_has_is_kept(server: Instance) -> None:

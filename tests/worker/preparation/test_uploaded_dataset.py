@@ -142,6 +142,12 @@ def test_picture_beyond_the_limits_is_refused(context: Any) -> None:
         opened(context, uploaded(context, faces(**{"faces/a/1.png": huge.getvalue()})))
 
 
+def test_pictures_that_would_fill_the_disk_are_refused(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lethe.data.datasets.image_files.MAX_DECODED_BYTES", 2 * 3 * 32 * 32 - 1)
+    with pytest.raises(InvalidDataset, match="2 images of 32 pixels take more than"):
+        opened(context, uploaded(context, faces()))
+
+
 def test_picture_that_starts_a_program_is_refused(context: Any) -> None:
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
     with pytest.raises(InvalidDataset, match="cannot be read as an image"):
