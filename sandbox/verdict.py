@@ -152,6 +152,7 @@ _EXCEPTIONS = frozenset(
 )
 _NAMES_A_TENSOR = frozenset({"wrong-weights", "non-finite-weights", "huge-weights"})
 _SIGXCPU = 24
+EMBEDDING = "embedding.weight"  # of language models: a row for each token
 
 
 def judge(facts: ExitFacts, context: Context) -> Verdict:
@@ -239,13 +240,14 @@ def _difference(detail: Any, context: Context) -> str:
         return ""
     name, kind = detail.get("tensor"), detail.get("kind")
     if kind == "extra":
-        return " It has a tensor that the original lacks."
+        return " It has a tensor that the original lacks: keep tied layers tied, and merge adapters into the weights."
     if not isinstance(name, str) or name not in context.tensors:
         return ""
     if kind == "missing":
         return f" It lacks {name!r}."
     if kind in {"shape", "dtype"}:
-        return f" {name!r} has another {kind}."
+        vocabulary = " The vocabulary must not change." if kind == "shape" and name == EMBEDDING else ""
+        return f" {name!r} has another {kind}.{vocabulary}"
     return ""
 
 
