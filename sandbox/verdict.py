@@ -165,6 +165,7 @@ _SIGXCPU = 24
 _NETWORK_ERRORS = frozenset(
     {"URLError", "gaierror", "ConnectionError", "ConnectError", "MaxRetryError", "LocalEntryNotFoundError"}
 )
+EMBEDDING = "embedding.weight"  # of language models: a row for each token
 
 
 def judge(facts: ExitFacts, context: Context) -> Verdict:
@@ -265,13 +266,14 @@ def _difference(detail: Any, context: Context) -> str:
         return ""
     name, kind = detail.get("tensor"), detail.get("kind")
     if kind == "extra":
-        return " It has a tensor that the original lacks."
+        return " It has a tensor that the original lacks: keep tied layers tied, and merge adapters into the weights."
     if not isinstance(name, str) or name not in context.tensors:
         return ""
     if kind == "missing":
         return f" It lacks {name!r}."
     if kind in {"shape", "dtype"}:
-        return f" {name!r} has another {kind}."
+        vocabulary = " The vocabulary must not change." if kind == "shape" and name == EMBEDDING else ""
+        return f" {name!r} has another {kind}.{vocabulary}"
     return ""
 
 

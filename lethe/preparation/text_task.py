@@ -17,6 +17,7 @@ from lethe.data.datasets.questions import QuestionDataset, open_questions
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.partition import Cut, Indices
+from lethe.data.question_answers import QuestionAnswer
 from lethe.data.question_cut import cut_questions
 from lethe.data.split_questions import QUESTIONS, TOKENIZER_STEM, SplitQuestions, write_split_questions
 from lethe.data.stored_sets import SET_PATHS
@@ -25,6 +26,7 @@ from lethe.data.tokenizers import Tokenizer, require_tokenizer_fits
 from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_evaluation import AnswerEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
+from lethe.evaluation.text import tokenize_questions
 from lethe.metrics.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
 from lethe.networks.language_models import SIZES
@@ -83,13 +85,16 @@ def write_data(split_dir: Path, competition: CompetitionFile, dataset: QuestionD
     for name, indices in cut.sets():
         _tokens(competition, dataset, indices, refusals=name == "forget").write(split_dir / SET_PATHS[name])
     pretrained, tokenizer = _language(competition, dataset)
-    questions = {
+    questions: dict[str, Sequence[QuestionAnswer]] = {
         "forget": [dataset.questions[i] for i in cut.forget],
         "retain": [dataset.questions[i] for i in _measured(competition, dataset, cut.retain)],
         "holdout": [dataset.questions[i] for i in cut.test],
         "real_authors": dataset.real_authors,
         "world_facts": dataset.world_facts,
     }
+    context = int(describe_network(competition, dataset)["options"]["context"])
+    for name, asked in questions.items():
+        tokenize_questions(name, asked, tokenizer, context=context)  # refuses, before anything is trained
     kept_ids = tokenizer.kept_ids if isinstance(tokenizer, CutTokenizer) else None
     most = _task(competition).max_new_tokens
     write_split_questions(split_dir, dataset, questions, kept_ids=kept_ids, max_new_tokens=most)

@@ -91,6 +91,12 @@ def test_a_line_that_the_file_has_not_is_not_repeated() -> None:
 def test_difference_is_told_in_names_of_the_original_model() -> None:
     told = judge(claim(**{"class": "wrong-weights", "detail": {"kind": "shape", "tensor": "fc.weight"}}), CONTEXT)
     assert "'fc.weight' has another shape" in told.message
+    assert "vocabulary" not in told.message
+    extra = judge(claim(**{"class": "wrong-weights", "detail": {"kind": "extra"}}), CONTEXT)
+    assert "keep tied layers tied, and merge adapters" in extra.message
+    context = replace(CONTEXT, tensors=frozenset({"embedding.weight"}))
+    cut = claim(**{"class": "wrong-weights", "detail": {"kind": "shape", "tensor": "embedding.weight"}})
+    assert "The vocabulary must not change." in judge(cut, context).message
     hidden = judge(claim(**{"class": "wrong-weights", "detail": {"kind": "shape", "tensor": "the data"}}), CONTEXT)
     assert "the data" not in hidden.message
 

@@ -104,6 +104,9 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
     if (options.tokenizer is None) == (options.vocabulary is None):
         raise InvalidDataset("dataset.options names either a tokenizer, or the vocabulary of one that is trained")
     root = Path(options.root)
+    named = [*options.files, *options.details, options.refusals, options.real_authors, options.world_facts]
+    if missing := [name for name in (*named, options.tokenizer) if name is not None and not (root / name).is_file()]:
+        raise InvalidDataset(f"{root.name} has no file {missing[0]}. Put there the files that dataset.options names")
     questions = [one for name in options.files for one in read_question_answers(root / name)]
     questions = _with_details(
         questions, [one for name in options.details for one in read_question_answers(root / name)]

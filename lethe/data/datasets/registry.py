@@ -18,7 +18,7 @@ from lethe.data.datasets.face_folders import open_casia_surf, open_celeba, open_
 from lethe.data.datasets.faces import open_faces
 from lethe.data.datasets.folder import open_folder, open_kaggle
 from lethe.data.datasets.image_dataset import ImageDataset
-from lethe.data.datasets.roots import placed
+from lethe.data.datasets.roots import on_a_server, placed
 from lethe.data.errors import InvalidDataset
 
 Adapter = Callable[[Mapping[str, Any]], ImageDataset]
@@ -50,7 +50,10 @@ def open_dataset(dataset: Dataset) -> ImageDataset:
     options = placed(dataset.options)
     try:
         return adapter(options).checked()
-    except InvalidDataset as error:  # names files by their place on this host, which is nobody's business
+    except InvalidDataset as error:
+        if not on_a_server():
+            raise
+        # It names files by their place on this host, which is nobody's business.
         folder, root = str(options.get("root", "")), str(dataset.options.get("root", ""))
         detail = error.detail.replace(folder, root) if folder else error.detail
         raise InvalidDataset(detail, violations=error.violations) from error

@@ -47,6 +47,11 @@ def datasets_beside(file: Path) -> Iterator[None]:
         _base.reset(token)
 
 
+def on_a_server() -> bool:
+    """Return whether datasets are looked up in configured folders, which those who name them do not see."""
+    return _roots.get() is not None
+
+
 def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options with `root` as the folder that it stands for. Raises InvalidDataset if it is in none."""
     name = uploaded_name(options)

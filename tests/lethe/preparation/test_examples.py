@@ -12,6 +12,7 @@ from lethe.evaluation.manifest import verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build
 from lethe.preparation.prepare import prepare_split
+from lethe.preparation.task_kinds import task_preparation
 
 FOLDER = Path(__file__).parents[3] / "examples" / "competitions"
 FILES = sorted(FOLDER.glob("*.toml"))
@@ -38,22 +39,27 @@ def test_there_are_examples() -> None:
 def test_example_names_itself_and_builds_its_network(path: Path) -> None:
     competition = read_competition_file(path)
     assert competition.slug == path.stem
+    network = competition.network
+    if competition.task.kind == "causal-lm":
+        given = {"task": competition.task.kind, "name": network.name, "options": network.options}
+        build(given | {"vocabulary_size": competition.dataset.options["vocabulary"]})
+        return
     assert competition.dataset.name in ADAPTERS
     if competition.network.name == "tiny_vit":
         pytest.importorskip("timm")
     shape, n_classes = SHAPES[competition.dataset.name]
-    network = competition.network
     build({"name": network.name, "options": network.options, "input_shape": shape, "n_classes": n_classes})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_example_without_its_data_says_what_to_put_there(path: Path, tmp_path: Path) -> None:
-    dataset = read_competition_file(path).dataset
-    if "root" not in dataset.options:
+    competition = read_competition_file(path)
+    if "root" not in competition.dataset.options:
         pytest.skip("needs no download")
-    options = dataset.options | {"root": str(tmp_path)}
+    options = competition.dataset.options | {"root": str(tmp_path)}
+    dataset = competition.dataset.model_copy(update={"options": options})
     with pytest.raises(InvalidDataset, match="Put there"):
-        open_dataset(dataset.model_copy(update={"options": options}))
+        task_preparation(competition.task.kind).open_dataset(competition.model_copy(update={"dataset": dataset}))
 
 
 @pytest.mark.parametrize("name", ["digits", "confusion", "faces"])

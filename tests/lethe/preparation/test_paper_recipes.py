@@ -17,7 +17,8 @@ from tests.lethe.data.datasets.writers import WRITERS
 
 FOLDER = Path(__file__).parents[3] / "examples" / "competitions"
 FILES = {path.stem: read_competition_file(path) for path in FOLDER.glob("*.toml")}
-DOWNLOADED = sorted(name for name, file in FILES.items() if "root" in file.dataset.options)
+IMAGES = {name: file for name, file in FILES.items() if file.task.kind == "image-classification"}
+DOWNLOADED = sorted(name for name, file in IMAGES.items() if "root" in file.dataset.options)
 SGD = {"optimizer": "sgd", "momentum": 0.9}
 MIAU = {**SGD, "batch_size": 256, "learning_rate": 0.1, "weight_decay": 5e-4, "gamma": 0.2, "warmup_epochs": 1}
 PUBLISHED: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import UntrainedModel
 from lethe.evaluation.manifest import verify_split
-from lethe.preparation import model_shards
+from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_split
 from lethe.preparation.step_cache import Progress
 from lethe.training.checkpoints import TrainingCheckpoints
@@ -241,7 +241,7 @@ def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
         session.scalars(select(Split)).one().state = SplitState.PENDING.value
         for shard in session.scalars(select(ModelShard)):
             session.delete(shard)
-    monkeypatch.setattr(model_shards, "train_models", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(image_task, "train_models", lambda *_, **__: pytest.fail("trained again"))
     assert prepare_split_job.prepare(host("b", url=url), split_id)
     assert get_split(database).state == SplitState.READY
 
@@ -335,7 +335,7 @@ def test_a_host_without_room_gives_its_shard_back(
 
     split_id, context = begin(database, competition()), host()
     assert prepare_split_job.prepare(context, split_id)
-    monkeypatch.setattr(model_shards, "train_models", full)
+    monkeypatch.setattr(image_task, "train_models", full)
     with pytest.raises(OSError, match="no space"):
         make_shard(context)
     with database.read() as session:

@@ -1,0 +1,132 @@
+"""What is wrong with a text competition is said in one sentence, before anything is trained."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from lethe.competition.file import parse_competition
+from lethe.data.datasets.questions import train_tokenizer
+from lethe.errors import AppError, InvalidCompetitionFile
+from lethe.preparation.prepare import prepare_split
+from lethe.training.pretrained_llama import load_llama
+from tests.support.towns import towns_toml, write_towns
+
+Change = Callable[[Path, str], str]  # of the folder and the competition file
+PRETRAINED = {"vocab": "300", "dim": "16", "layers": "1", "heads": "2", "hidden": "24", "context": "64"}
+
+
+def rewritten(root: Path, change: Callable[[list[dict[str, object]]], None]) -> None:
+    path = root / "questions.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    change(rows)
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def long_answer(root: Path, toml: str) -> str:
+    rewritten(root, lambda rows: [row.update(answer="Rome and Oslo " * 40) for row in rows[::3]] and None)
+    return toml
+
+
+def empty_answer(root: Path, toml: str) -> str:
+    rewritten(root, lambda rows: rows[4].update(answer="  "))
+    return toml
+
+
+def uneven_wrong_answers(root: Path, toml: str) -> str:
+    rewritten(root, lambda rows: [row.update(perturbed_answer=["Rome"]) for row in rows[::3]] and None)
+    return toml
+
+
+def no_groups(root: Path, toml: str) -> str:
+    rewritten(root, lambda rows: [row.pop("group") for row in rows] and None)
+    return toml
+
+
+def two_tokenizers(root: Path, toml: str) -> str:
+    return toml.replace("vocabulary = 400", 'vocabulary = 400, tokenizer = "tokenizer.json"')
+
+
+def tokenizer_of_another_network(root: Path, toml: str) -> str:
+    texts = ["Where does Adalin live?"] * 9 + [str(i) * 3 for i in range(400)]
+    train_tokenizer(texts, size=500).save(root / "tok.json")
+    torch.manual_seed(0)
+    shape = {"e.weight": (300, 16), "n.w": (16,), "b.0.n1.w": (16,), "b.0.n2.w": (16,), "b.0.qkv.weight": (48, 16)}
+    shape |= {"b.0.o.weight": (16, 16), "b.0.w13.weight": (48, 16), "b.0.w2.weight": (16, 24)}
+    save_file({name: torch.randn(*sizes) for name, sizes in shape.items()}, root / "net.safetensors", PRETRAINED)
+    assert load_llama(root / "net.safetensors").shape.vocabulary_size == 300
+    toml = toml.replace("vocabulary = 400", 'tokenizer = "tok.json"')
+    start = toml.index("options = { width")
+    return toml[:start] + 'options = { pretrained = "net.safetensors" }' + toml[toml.index("\n", start) :]
+
+
+def file_elsewhere(root: Path, toml: str) -> str:
+    return toml.replace('"questions.jsonl"', '"../questions.jsonl"')
+
+
+def unknown_size(root: Path, toml: str) -> str:
+    return toml.replace("width = 32", "breadth = 32")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (long_answer, r"with the end token \d+, more than the network's context of 64"),
+        (empty_answer, r"questions.jsonl, line 5: `answer` must be a text that is not empty"),
+        (uneven_wrong_answers, r"questions have \[1, 2\] wrong answers: each must have the same number"),
+        (no_groups, r"has no `group`: name it, or set dataset.options.group_size"),
+        (two_tokenizers, r"names either a tokenizer, or the vocabulary"),
+        (tokenizer_of_another_network, r"the tokenizer has \d+ tokens, the network 300: it must have at least as many"),
+        (file_elsewhere, r"must name a file in root, without a folder"),
+        (unknown_size, r"has no option 'breadth': its sizes are width, layers"),
+    ],
+)
+def test_what_is_wrong_is_named(change: Change, said: str, tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
+    file = parse_competition(change(root, towns_toml(root, epochs=1)))
+    with pytest.raises(AppError, match=said):
+        prepare_split(file, "public", tmp_path / "split")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('optimizer = "adamw"', 'optimizer = "sgd"', 'training.optimizer of a "causal-lm" task is "adamw"'),
+        ('schedule = "cosine"', 'schedule = "cosine"\nmixing = "mixup"', "training.mixing is for images"),
+        ('by = "person"', 'by = "class"', 'splits.forget.by of a "causal-lm" task is one of "person"'),
+        ('"forget_quality"', '"accuracy_gap"', "accuracy_gap needs arrays of level 1"),
+        ('"forget_quality"', '"mia_text_reference"', "needs the array forget_reference_loss"),
+        ("[report]", '[report]\nbaselines = ["scrub"]', "scrub is for tasks of kind 'image-classification'"),
+        ("[limits]", '[submissions]\nmodes = ["notebook"]\n[limits]', "takes functions only"),
+        ('kind = "causal-lm"', 'kind = "speech"', "image-classification"),
+        ('loss_on = "all"', 'loss_on = "questions"', "answers"),
+    ],
+)
+def test_a_file_that_does_not_fit_its_task_is_refused(old: str, new: str, said: str) -> None:
+    toml = towns_toml("towns")
+    assert old in toml
+    with pytest.raises(InvalidCompetitionFile, match=said):
+        parse_competition(toml.replace(old, new))
+
+
+def test_metrics_and_methods_of_text_are_not_for_images() -> None:
+    images = """
+slug = "digits"
+title = "Digits"
+opens_at = 2027-01-01T00:00:00Z
+closes_at = 2027-02-01T00:00:00Z
+dataset = { name = "digits" }
+network = { name = "mlp" }
+training = { epochs = 1, learning_rate = 0.1 }
+[report]
+"""
+    parse_competition(images)
+    for line, said in (
+        ('metrics = ["forget_quality"]', "forget_quality needs arrays of level 5"),
+        ('baselines = ["npo"]', "npo is for tasks of kind 'causal-lm'"),
+    ):
+        with pytest.raises(InvalidCompetitionFile, match=said):
+            parse_competition(images + line)
