@@ -230,6 +230,7 @@ def _upload(cluster: Cluster, is_over: threading.Event, every_s: float, done: di
                     del waiting[submission_id]
         except ApiError as error:
             done["refused" if error.http_status == 429 else "failed"] += 1
+            print(f"upload {number}: {type(error).__name__}: {error}", flush=True)
 
 
 async def _read(
