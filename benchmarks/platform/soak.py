@@ -169,8 +169,8 @@ def figures(cluster: Cluster, programs: list[Program]) -> dict[tuple[str, str], 
     found: dict[tuple[str, str], float] = {}
     for program in programs:
         pids = program.pids()
-        for unit, of in (("MiB", _own_mib), ("descriptors", _descriptors), ("threads", _threads)):
-            found[f"{program.name}: {unit}", unit] = sum(_known(of, pid) for pid in pids)
+        for unit, of in (("MiB", own_mib), ("descriptors", _descriptors), ("threads", _threads)):
+            found[f"{program.name}: {unit}", unit] = sum(known(of, pid) for pid in pids)
     worker = next(program for program in programs if program.name == "worker")
     found["worker: sandboxes", "rows"] = sum("bwrap" in command for _, command in descendants(worker.popen.pid))
     with redis.Redis.from_url(cluster.redis.client_url) as client:
@@ -186,14 +186,14 @@ def figures(cluster: Cluster, programs: list[Program]) -> dict[tuple[str, str], 
     return found
 
 
-def _known(of: Callable[[int], float], pid: int) -> float:
+def known(of: Callable[[int], float], pid: int) -> float:
     try:
         return of(pid)
     except (OSError, ValueError):
         return 0.0  # it ended while we looked
 
 
-def _own_mib(pid: int) -> float:
+def own_mib(pid: int) -> float:
     """Return the memory that is in no file, a page shared by n processes as its nth part.
 
     Added up over a worker and what it forked, that is the family's: a page that one of them copies when it writes to
@@ -230,6 +230,7 @@ def _upload(cluster: Cluster, is_over: threading.Event, every_s: float, done: di
                     del waiting[submission_id]
         except ApiError as error:
             done["refused" if error.http_status == 429 else "failed"] += 1
+            print(f"upload {number}: {type(error).__name__}: {error}", flush=True)
 
 
 async def _read(
