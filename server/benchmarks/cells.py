@@ -15,6 +15,7 @@ from lethe.errors import InvalidCompetitionFile
 from server.admin import audit
 from server.benchmarks import repository
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.metric_results import service as metric_results
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
@@ -78,11 +79,11 @@ def _create(session: Session, file: CompetitionFile, key: str, *, organiser: Acc
 
 
 def _ask_for_metrics(session: Session, competition: Competition, file: CompetitionFile) -> None:
-    known = competitions.stored_file(competition).report.metrics
+    known = stored_file(competition).report.metrics
     new = [request for request in file.report.metrics if request not in known]
     if not new:
         return
     report = {**competition.config["report"], "metrics": [each.model_dump(mode="json") for each in (*known, *new)]}
     competition.config = competition.config | {"report": report}
     session.flush()
-    metric_results.recompute(session, competition, competitions.stored_file(competition), only_stale=True)
+    metric_results.recompute(session, competition, stored_file(competition), only_stale=True)

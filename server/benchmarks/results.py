@@ -10,11 +10,11 @@ import numpy as np
 import lethe
 from lethe.benchmark.metric_keys import REFERENCES, request_key
 from lethe.benchmark.results import assemble, cell_results, method_row
-from lethe.competition.file import MetricRequest
+from lethe.competition.report_section import MetricRequest
 from lethe.metrics import Side
 from server.benchmarks.progress import cell_failure, failure_reason
 from server.benchmarks.units import BenchmarkCell, Unit, benchmark_file, methods
-from server.competitions.service import stored_file
+from server.competitions.stored_file import stored_file
 from server.metric_results.service import hash_parameters
 from server.models.benchmark import Benchmark
 from server.models.evaluation import PublicScore
@@ -50,7 +50,7 @@ def _cell(cell: BenchmarkCell, requests: Sequence[MetricRequest], scores: dict[s
     for name, side in REFERENCES.items():
         if (kept := _reference(cell, side, requests)) is not None:
             rows[name] = method_row(requests, kept, epsilon=None)
-    split = {"versions": cell.split.versions, "retraining_time_s": cell.split.retraining_time_s}
+    split: Json = {"versions": cell.split.versions, "retraining_time_s": cell.split.retraining_time_s}
     split |= {"manifest_sha256": cell.split.manifest_sha256, "device": cell.split.device}
     return cell_results(cell.key, stored_file(cell.competition), failure=cell_failure(cell), split=split, rows=rows)
 

@@ -15,7 +15,7 @@ from server.benchmarks.progress import cell_failure
 from server.benchmarks.service import takes_submissions
 from server.benchmarks.units import BenchmarkCell, MethodRecord
 from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.db import Database
 from server.metric_results import service as metric_results
 from server.models.account import Account
@@ -76,7 +76,7 @@ def _ask_for_metrics(session: Session, file: BenchmarkFile, cells: Sequence[Benc
     """Ask for the metrics of units that were scored by what the cell asked for before. Return of how many."""
     asked = 0
     for cell in cells:
-        competition_file = competitions.stored_file(cell.competition)
+        competition_file = stored_file(cell.competition)
         for unit in cell.units:
             if unit.evaluation is not None and unit.is_scored and not unit.is_done(file.metrics):
                 metric_results.request(session, unit.evaluation, competition_file)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import MetricRequest
+from lethe.competition.report_section import MetricRequest
 from lethe.reports.benchmark_file import SCORES, BenchmarkFile, Scalar
 from server.benchmarks import repository
 from server.metric_results.service import hash_parameters
