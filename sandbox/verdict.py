@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lethe.submission.sent_names import name_as_sent
+from lethe.runtime.sent_names import name_as_sent
 from sandbox.frame_reader import FrameState, WeightsProblem
 
 

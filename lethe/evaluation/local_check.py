@@ -18,8 +18,8 @@ from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
 from lethe.metrics.epsilon.score import ModelOutputs
+from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.package import Package, load_package
-from lethe.submission.sent_names import name_as_sent
 
 FEWEST_FOR_A_SCORE = 3
 MESSAGES = {

@@ -19,8 +19,8 @@ from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.original_models import read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.runtime.sent_names import name_as_sent
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
-from lethe.submission.sent_names import name_as_sent
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
