@@ -50,7 +50,7 @@ def _cell(cell: BenchmarkCell, requests: Sequence[MetricRequest], scores: dict[s
     for name, side in REFERENCES.items():
         if (kept := _reference(cell, side, requests)) is not None:
             rows[name] = method_row(requests, kept, epsilon=None)
-    split = {"versions": cell.split.versions, "retraining_time_s": cell.split.retraining_time_s}
+    split: Json = {"versions": cell.split.versions, "retraining_time_s": cell.split.retraining_time_s}
     split |= {"manifest_sha256": cell.split.manifest_sha256, "device": cell.split.device}
     return cell_results(cell.key, stored_file(cell.competition), failure=cell_failure(cell), split=split, rows=rows)
 

@@ -16,8 +16,8 @@ from server.web import (
     submit_pages,
     team_pages,
 )
-from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import (
+    benchmark_pages,
     dashboard_pages,
     edit_pages,
     export_pages,
@@ -27,6 +27,7 @@ from server.web.organiser import (
     split_pages,
     submission_analysis_pages,
 )
+from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import submission_pages as organised_submission_pages
 
 router = APIRouter()
@@ -39,7 +40,8 @@ for pages in (
     leaderboard_pages,
     submit_pages,
     team_pages,
-    dashboard_pages,  # before what takes any word for a competition's name
+    benchmark_pages,
+    dashboard_pages,  # these before what takes any word for a competition's name
     organising_pages,
     organised_submission_pages,
     submission_analysis_pages,

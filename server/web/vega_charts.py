@@ -209,6 +209,20 @@ def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
     return _sized(alt.layer(diagonal, points), height=300)
 
 
+def scatter(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
+    """Methods by two metrics, each with its name. rows: method, kind (method or reference), x, y."""
+    alt = _altair()
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("x:Q", title=x, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
+        color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")),
+        tooltip=["method:N", alt.Tooltip("x:Q", format=".3f", title=x), alt.Tooltip("y:Q", format=".3f", title=y)],
+    )
+    points = base.mark_point(filled=True, size=44).encode(shape=alt.Shape("kind:N", title=None))
+    names = base.mark_text(align="left", dx=6, dy=-4, fontSize=10).encode(text="method:N")
+    return _sized(alt.layer(points, names), height=300)
+
+
 def _sized(chart: Any, *, height: int) -> dict[str, Any]:
     """Return the specification, as wide as its place on the page."""
     sized = chart.properties(width="container", height=height)
