@@ -79,7 +79,9 @@ def pareto_figure(
     if x not in metrics or y not in metrics:
         raise NotFound("There is no such pair of metrics with values")
     across, up = metrics[x], metrics[y]
-    return figure(vega_charts.pareto(_points(found, across, up), x=across.key, y=up.key))
+    return figure(
+        vega_charts.scatter(_points(found, across, up), x=across.key, y=up.key, kinds=vega_charts.PARETO_KINDS)
+    )
 
 
 def heat_class(value: float | None) -> str:

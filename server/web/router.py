@@ -20,8 +20,8 @@ from server.web import (
     submit_pages,
     team_pages,
 )
-from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import (
+    benchmark_pages,
     dashboard_pages,
     edit_pages,
     export_pages,
@@ -32,6 +32,7 @@ from server.web.organiser import (
     split_pages,
     submission_analysis_pages,
 )
+from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import submission_pages as organised_submission_pages
 
 router = APIRouter()
@@ -47,7 +48,8 @@ for pages in (
     submit_pages,
     dataset_pages,
     team_pages,
-    dashboard_pages,  # before what takes any word for a competition's name
+    benchmark_pages,
+    dashboard_pages,  # these before what takes any word for a competition's name
     new_competition_pages,
     organising_pages,
     organised_submission_pages,

@@ -1,5 +1,6 @@
 """Figures as Vega-Lite specifications. The browser draws them without `eval`, in the theme of the page."""
 
+from collections.abc import Sequence
 from typing import Any
 
 BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
@@ -216,8 +217,8 @@ def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
     return _sized(alt.layer(diagonal, points), height=300)
 
 
-def pareto(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
-    """Two metrics of several submissions. rows: name, x, y, kind; x, y: the metrics' names."""
+def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str]) -> dict[str, Any]:
+    """Two metrics of several submissions or methods. rows: name, x, y, kind; x, y: the metrics' names."""
     alt = _altair()
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(zero=False, padding=24), axis=alt.Axis(tickCount=5)),
@@ -229,8 +230,8 @@ def pareto(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
             "kind:N",
         ],
     )
-    kind = alt.Color("kind:N", title=None, sort=list(PARETO_KINDS), legend=alt.Legend(orient="top"))
-    shape = alt.Shape("kind:N", title=None, sort=list(PARETO_KINDS))
+    kind = alt.Color("kind:N", title=None, sort=list(kinds), legend=alt.Legend(orient="top"))
+    shape = alt.Shape("kind:N", title=None, sort=list(kinds))
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=kind, shape=shape)
     names = base.mark_text(align="left", dx=7, dy=-5, fontSize=11, limit=110).encode(text="name:N")
     return _sized(alt.layer(points, names), height=320)

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from lethe.reports.benchmark_tables import benchmark_tables
+from server.accounts import sessions
 from server.benchmarks import submitting
 from server.db import now
 from server.metric_results import service as metric_results
@@ -15,6 +16,7 @@ from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
+from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import Instance
 
 URL = "/api/v1/benchmarks/tiny"
@@ -274,3 +276,36 @@ def test_participants_run_no_benchmarks(server, body) -> None:
     assert put(server, ada, body()).status_code == 403
     with server.database.read() as session:
         assert [account.name for account in session.scalars(select(Account))] == ["ada"]
+
+
+def as_viewer(server: Instance, name: str) -> None:
+    """Log this browser in as an account."""
+    with server.database.write() as session:
+        account = session.scalars(select(Account).where(Account.name == name)).one()
+        token = sessions.create(session, account, user_agent="test", lifetime=timedelta(hours=1))
+        server.client.cookies.set(SESSION_COOKIE, token)
+
+
+def test_the_page_shows_progress_tables_and_figures(server, olga, body) -> None:
+    put(server, olga, body())
+    prepared(server)
+    sweep(server)
+    server.fail(submissions(server)[0].id, Fault.PARTICIPANT)
+    score_all(server, 0.125)
+    as_viewer(server, "olga")
+    assert "/organise/benchmarks/tiny" in server.client.get("/organise/benchmarks").text
+    shown = server.client.get("/organise/benchmarks/tiny").text
+    assert "tiny, broken: F: exception: it broke" in shown
+    assert "finetune LR=0.05" in shown
+    assert "exact retraining" in shown
+    figures = "/organise/benchmarks/tiny/figures"
+    assert "original model" in server.client.get(f"{figures}/pareto.json").text
+    assert server.client.get(f"{figures}/examples.json?cell=0").status_code == 200
+    assert server.client.get(f"{figures}/pareto.json?cell=7").status_code == 404
+
+
+def test_another_organiser_finds_no_page(server, olga, body) -> None:
+    put(server, olga, body())
+    server.account("pia", Role.ORGANISER)
+    as_viewer(server, "pia")
+    assert server.client.get("/organise/benchmarks/tiny").status_code == 404
