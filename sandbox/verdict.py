@@ -85,6 +85,7 @@ class Context:
     entry_file: str = ""
     entry_function: str = "unlearning"
     open_log: bool = False  # a run on the public sample: whatever it says may be shown
+    libraries: tuple[str, ...] = ()  # what a run can import
 
 
 MESSAGES = {
@@ -121,7 +122,25 @@ MESSAGES = {
     "host-fault": "The server had a problem. The run is repeated and does not count against your quota.",
 }
 
+OPEN_MESSAGES = {  # of a run whose output is shown
+    "exception": "The code raised an exception. The output has the full traceback.",
+    "killed": "The run was ended by a signal. A crash in native code can cause this; the output may say where.",
+}
 NOT_INSTALLED = " What it imports is not installed on the server, and a run has no network to install it."
+NO_NETWORK = " There is no network in here: take everything along in a zip."
+_NETWORK_ERRORS = frozenset(
+    {
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "LocalEntryNotFoundError",
+        "MaxRetryError",
+        "OfflineModeIsEnabled",
+        "URLError",
+        "gaierror",
+    }
+)
 _BY_KILL = {
     KillReason.WALL_TIME: "timeout",
     KillReason.IDLE_TIME: "idle",
@@ -205,6 +224,10 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
     exception_type = _exception_type(claim, open_log=context.open_log)
     if exception_type in ("ModuleNotFoundError", "ImportError"):
         detail += NOT_INSTALLED
+        if context.libraries:
+            detail += f" These libraries are installed: {', '.join(context.libraries)}."
+    elif exception_type in _NETWORK_ERRORS:
+        detail += NO_NETWORK
     return _failed(
         error_class,
         context,
@@ -260,7 +283,8 @@ def _failed(
     line: int = 0,
 ) -> Verdict:
     names = {"entry_file": context.entry_file, "entry_function": context.entry_function}
-    message = MESSAGES[error_class].format(**{**context.limits, **names})
+    text = OPEN_MESSAGES.get(error_class) if context.open_log else None
+    message = (text or MESSAGES[error_class]).format(**{**context.limits, **names})
     return Verdict(
         outcome="failed",
         fault=fault,

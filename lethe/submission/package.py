@@ -17,6 +17,7 @@ from lethe.submission import notebook
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
 from lethe.submission.gpu_guards import without_gpu_guards
 from lethe.submission.notebook import Mode
+from lethe.submission.staged_name import STAGED_NAME
 
 SUFFIXES = (".py", ".ipynb", ".zip")
 NOT_WANTED = ("__MACOSX", ".DS_Store", "__pycache__")  # what archivers add by themselves
@@ -77,7 +78,7 @@ def load_package(
         cell = notebook.cell_of_export(data)
         if cell is None:
             _check_function_mode(filename, modes=modes)
-            return _without_guards("py", {"submission.py": data}, shown_as=filename)
+            return _without_guards("py", {STAGED_NAME: data}, shown_as=filename)
         return _notebook_package("py", [cell], filename, modes=modes)
     if suffix == ".ipynb":
         if len(data) > limits.notebook_bytes:

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
+from lethe.submission.staged_name import with_own_name
 from server.competitions.schemas import QuotaOut
 from server.evaluations.progress import AttemptEntry, Progress
 from server.models.submission import Submission
@@ -82,6 +83,9 @@ class FailureOut(BaseModel):
         known = submission.error or {}
         told = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at")
         shown = {name: known.get(name) for name in told}
+        for name in ("message", "file"):
+            if told_text := shown[name]:
+                shown[name] = with_own_name(str(told_text), kind=submission.kind, filename=submission.filename)
         withheld = bool(known.get("withheld"))
         return cls(fault=submission.fault, error_class=submission.error_class, withheld=withheld, **shown)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.submission.staged_name import with_own_name
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 
@@ -62,12 +63,16 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
     own = submission.fault == Fault.PARTICIPANT.value
     return Failure(
         title=TITLES.get(submission.fault or "", "Failed"),
-        message=str(error.get("message") or ""),
+        message=_named(str(error.get("message") or ""), submission),
         exception_type=str(error.get("exception_type") or ""),
-        file=str(error.get("file") or ""),
+        file=_named(str(error.get("file") or ""), submission),
         line=int(error.get("line") or 0),
         advice=_advice(submission.error_class, error) if own else NOT_YOURS,
     )
+
+
+def _named(text: str, submission: Submission) -> str:
+    return with_own_name(text, kind=submission.kind, filename=submission.filename)
 
 
 def _advice(error_class: str, error: Mapping[str, Any]) -> str:

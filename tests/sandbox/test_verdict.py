@@ -1,5 +1,6 @@
 """Whose fault it was and what is said of it, from facts alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,3 +121,22 @@ def test_what_is_shown_is_counted_in_bits() -> None:
     failed = judge(claim(file="submission.py", line=7, mro=["ValueError"]), CONTEXT)
     assert timeout.detail_bits == 0
     assert 12 < failed.detail_bits < 15
+
+
+def test_open_run_does_not_send_to_the_run_that_it_is() -> None:
+    facts = claim(**{"class": "exception", "mro": ["ValueError"]})
+    assert "public sample" in judge(facts, CONTEXT).message
+    assert "public sample" not in judge(facts, replace(CONTEXT, open_log=True)).message
+
+
+def test_missing_library_names_those_that_are_there() -> None:
+    facts = claim(**{"class": "exception", "mro": ["ModuleNotFoundError", "ImportError"]})
+    told = judge(facts, replace(CONTEXT, libraries=("torch", "numpy"))).message
+    assert "These libraries are installed: torch, numpy." in told
+
+
+@pytest.mark.parametrize(("name", "expected"), [("gaierror", True), ("URLError", True), ("KeyError", False)])
+def test_missing_network_is_named_where_it_is_the_cause(name: str, expected: bool) -> None:
+    facts = claim(**{"class": "exception", "mro": [name, "OSError", "Exception"]})
+    told = judge(facts, replace(CONTEXT, open_log=True)).message
+    assert ("There is no network in here" in told) == expected

@@ -398,3 +398,15 @@ def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
         "left_out": [],
         "mode": "function",
     }
+
+
+def test_failure_names_the_file_as_it_was_sent(server: Instance) -> None:
+    server.competition()
+    headers = server.participant()
+    made = server.submit(headers, filename="mine.py").json()["id"]
+    with server.database.write() as session:
+        row = session.get_one(Submission, made)
+        row.stage, row.fault, row.error_class = "failed", "participant", "exception"
+        row.error = {"message": "It broke. See submission.py, line 2.", "file": "submission.py", "line": 2}
+    failure = server.client.get(f"/api/v1/submissions/{made}", headers=headers).json()["failure"]
+    assert (failure["file"], failure["message"]) == ("mine.py", "It broke. See mine.py, line 2.")
