@@ -24,6 +24,7 @@ from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, Zy
 from sandbox.frame_reader import FrameReader, FrameState, find_problem
 from sandbox.host_controls import BACKENDS, controls_for
 from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
+from sandbox.libraries import installed_libraries
 from sandbox.notebook_stream import CheckpointReader
 from sandbox.policy import Isolation, RunPolicy
 from sandbox.run_process import NOT_EXITED, RunProcess, start_process
@@ -266,6 +267,7 @@ class Sandbox:
             entry_function=request.entry_point.function,
             sent_as=request.entry_point.sent_as,
             open_log=request.kind == "sample",
+            libraries=installed_libraries(),
         )
 
     def _host_fault(self, request: RunRequest, error: Exception) -> RunResult:

@@ -87,6 +87,7 @@ class Context:
     entry_function: str = "unlearning"
     sent_as: str = ""  # the upload's name, by which its author knows a lone file
     open_log: bool = False  # a run on the public sample: whatever it says may be shown
+    libraries: tuple[str, ...] = ()  # what a run can import
 
 
 MESSAGES = {
@@ -124,9 +125,13 @@ MESSAGES = {
     "host-fault": "The server had a problem. The run is repeated and does not count against your quota.",
 }
 
+OPEN_MESSAGES = {  # of a run whose output is shown
+    "exception": "The code raised an exception. The output has the full traceback.",
+    "killed": "The run was ended by a signal. A crash in native code can cause this; the output may say where.",
+}
 NOT_INSTALLED = " {module} is not installed on the server, and a run has no network to install it."
 OTHER_VERSION = " The module is there, but not what the code imports from it: the server's version is another one."
-NO_NETWORK = " A run has no network: bring what the code downloads in a zip, or do without it."
+NO_NETWORK = " There is no network in here: bring what the code downloads in a zip, or do without it."
 _BY_KILL = {
     KillReason.WALL_TIME: "timeout",
     KillReason.IDLE_TIME: "idle",
@@ -163,7 +168,15 @@ _EXCEPTIONS = frozenset(
 _NAMES_A_TENSOR = frozenset({"wrong-weights", *_BY_PROBLEM.values()})
 _SIGXCPU = 24
 _NETWORK_ERRORS = frozenset(
-    {"URLError", "gaierror", "ConnectionError", "ConnectError", "MaxRetryError", "LocalEntryNotFoundError"}
+    {
+        "ConnectError",
+        "ConnectionError",
+        "LocalEntryNotFoundError",
+        "MaxRetryError",
+        "OfflineModeIsEnabled",
+        "URLError",
+        "gaierror",
+    }
 )
 EMBEDDING = "embedding.weight"  # of language models: a row for each token
 
@@ -233,7 +246,8 @@ def _missing(claim: dict[str, Any], exception_type: str, context: Context) -> st
     if exception_type == "ModuleNotFoundError":
         module = claim.get("module") if context.open_log else None
         named = isinstance(module, str) and all(map(_IDENTIFIER.fullmatch, module.split(".")))
-        return NOT_INSTALLED.format(module=f"The module {module!r}" if named else "What the code imports")
+        said = NOT_INSTALLED.format(module=f"The module {module!r}" if named else "What the code imports")
+        return f"{said} These libraries are installed: {', '.join(context.libraries)}." if context.libraries else said
     if exception_type == "ImportError":
         return OTHER_VERSION
     names = claim.get("mro")
@@ -288,7 +302,8 @@ def _failed(
     line: int = 0,
 ) -> Verdict:
     names = {"entry_file": name_as_sent(context.entry_file, context.sent_as), "entry_function": context.entry_function}
-    message = MESSAGES[error_class].format(**{**context.limits, **names})
+    text = OPEN_MESSAGES.get(error_class) if context.open_log else None
+    message = (text or MESSAGES[error_class]).format(**{**context.limits, **names})
     return Verdict(
         outcome="failed",
         fault=fault,

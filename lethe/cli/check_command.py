@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import platformdirs
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lethe.cli.client_config import KIT_FILE
@@ -24,11 +25,13 @@ from lethe.cli.kit_commands import unpack_kit
 from lethe.cli.left_out import print_left_out
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
+from lethe.runtime.sent_names import name_as_sent
 
 if TYPE_CHECKING:
     from lethe.evaluation.local_check import Checked, Kit, OnRun
 
 FAILED = 3
+LOG_LINES = 40
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -106,9 +109,11 @@ def _kit_folder(given: Path | None, competition: str | None, url: str | None) ->
 
 def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: bool) -> None:
     entry = checked.package.entry_point
-    called = "the whole notebook, once" if entry.mode == "notebook" else f"{entry.function} in {entry.file}"
+    file = name_as_sent(entry.file, checked.filename)
+    called = "the whole notebook, once" if entry.mode == "notebook" else f"{entry.function} in {file}"
     if checked.failure is not None or show_log:
-        console.print(checked.log, markup=False, highlight=False, end="")
+        text = checked.log if show_log else shortened(checked.log)
+        console.print(text, markup=False, highlight=False, end="")
     print_facts(
         (
             ("runs", called),
@@ -121,11 +126,14 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
             ("accuracy on retain", _rate(facts["retain_accuracy"])),
             ("on validation", _rate(facts["validation_accuracy"])),
             ("score, an ESTIMATE", _rate(facts["score_estimate"])),
+            ("exact retraining, likewise", _rate(facts["oracle_estimate"])),
         )
     )
+    for warning in facts["warnings"]:
+        console.print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False)
     print_left_out(facts["entry_point"]["left_out"])
     if facts["score_estimate"] is not None:
-        console.print("Estimated from few models on the public sample; the hidden splits decide.", style="dim")
+        console.print(how_good(facts), style="dim", highlight=False)
     if checked.sandbox == "none":
         from lethe.evaluation.child_runs import NO_SANDBOX
 
@@ -134,6 +142,28 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
         failure = facts["failure"]
         where = f" ({failure['file']}, line {failure['line']})" if failure["line"] else ""
         console.print(f"[bold red]{failure['error_class']}[/]{where}: {failure['message']}", highlight=False)
+
+
+def shortened(log: str) -> str:
+    """Return a log of at most LOG_LINES lines: its end, where the traceback is, and how it begins."""
+    lines = log.splitlines(keepends=True)
+    if len(lines) <= LOG_LINES:
+        return log
+    beginning, end = LOG_LINES // 4, LOG_LINES - LOG_LINES // 4 - 1
+    left_out = f"[... {len(lines) - beginning - end} lines left out; --log shows all]\n"
+    return "".join([*lines[:beginning], left_out, *lines[-end:]])
+
+
+def how_good(facts: dict[str, Any]) -> str:
+    """Return how far the estimated score can be trusted."""
+    n, oracle = facts["estimated_from"], facts["oracle_estimate"]
+    start = f"Estimated from {n} models on the public sample"
+    if oracle is None:
+        return f"{start}, which is too small to say what exact retraining would reach; the hidden splits decide."
+    if oracle <= 0:
+        return f"{start}, which says little: exact retraining itself reaches nothing there; try more --runs."
+    share = facts["score_estimate"] / oracle
+    return f"{start}: {share:.0%} of what exact retraining reaches with as many; the hidden splits decide."
 
 
 def _time(seconds: float | None, limit_s: float) -> str | None:

@@ -18,6 +18,7 @@ from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
 from lethe.metrics.epsilon.score import ModelOutputs
+from lethe.runtime.entry import WARNING
 from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.package import Package, load_package
 
@@ -80,12 +81,14 @@ class Checked:
     failure: Failure | None = None
     log: str = ""
     estimate: float | None = None
+    oracle_estimate: float | None = None  # of exact retraining, from as many models as the estimate
+    filename: str = ""  # the participant's own
     sandbox: str = "none"
 
-    def name_files_as_sent(self, filename: str) -> None:
+    def name_files_as_sent(self) -> None:
         """Name the file at fault as its author knows it."""
         if self.failure is not None and self.failure.file:
-            self.failure = replace(self.failure, file=name_as_sent(self.failure.file, filename))
+            self.failure = replace(self.failure, file=name_as_sent(self.failure.file, self.filename))
 
     def as_json(self, kit: Kit) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -104,9 +107,17 @@ class Checked:
             "retain_accuracy": float(np.mean([o.retain_accuracy for o in self.outputs])) if self.outputs else None,
             "validation_accuracy": float(np.mean([o.test_accuracy for o in self.outputs])) if self.outputs else None,
             "score_estimate": self.estimate,
+            "oracle_estimate": self.oracle_estimate,
+            "estimated_from": len(self.outputs) if self.estimate is not None else None,
+            "warnings": self.warnings(),
             "sandbox": self.sandbox,
             "failure": None if failed is None else {name: value or None for name, value in asdict(failed).items()},
         }
+
+    def warnings(self) -> list[str]:
+        """Return what the runs were warned of, each once."""
+        lines = [line.removeprefix(WARNING).strip() for line in self.log.splitlines() if line.startswith(WARNING)]
+        return list(dict.fromkeys(lines))
 
 
 def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked:
@@ -121,7 +132,7 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
             f"{path.name} writes its models itself, which only the server's sandbox can run: check it from a checkout "
             "of Lethe, or submit it; its run on the public sample shows its complete log"
         )
-    checked = Checked(package)
+    checked = Checked(package, filename=path.name)
     evaluator = sample_evaluator(kit.data)
     with tempfile.TemporaryDirectory(prefix="lethe-check-") as name:
         code_dir = stage_files(package, Path(name))
@@ -141,9 +152,16 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
                 checked.seconds.append(result.wall_time_s)
                 on_run(run + 1)
             checked.log = child.log()
-    checked.name_files_as_sent(path.name)
+    checked.name_files_as_sent()
+    return with_estimate(checked, kit)
+
+
+def with_estimate(checked: Checked, kit: Kit) -> Checked:
+    """Return what was found with the estimated score, and that of exact retraining beside it."""
     if checked.failure is None:
         checked.estimate = estimate_score(checked.outputs, kit)
+    if checked.estimate is not None:
+        checked.oracle_estimate = estimate_oracle(len(checked.outputs), kit)
     return checked
 
 
@@ -166,6 +184,26 @@ def stage_files(package: Package, stage: Path) -> Path:
     return code_dir
 
 
+def estimate_oracle(n_outputs: int, kit: Kit) -> float | None:
+    """Return what models retrained on the sample score against others of their kind, as many as are estimated from.
+
+    None where the kit has too few of them for two sets.
+    """
+    stored = model_outputs(kit.data / "retrained_outputs.safetensors")
+    n = min(n_outputs, len(stored.confidences))
+    if len(stored.confidences) < 2 * n or stored.retain_accuracy is None or stored.test_accuracy is None:
+        return None
+    first, second = (
+        ModelOutputs(stored.confidences[part], stored.retain_accuracy[part], stored.test_accuracy[part])
+        for part in (slice(0, n), slice(n, 2 * n))
+    )
+    return score_outputs(second, first, metric=_quick_metric(kit)).headline
+
+
+def _quick_metric(kit: Kit) -> Metric:
+    return Metric.model_validate(kit.about["metric"]).model_copy(update={"bootstrap_resamples": 0})
+
+
 def estimate_score(outputs: list[RunOutputs], kit: Kit) -> float | None:
     """Return the score of these runs against as many of the kit's retrained models, if they are enough."""
     retrained = model_outputs(kit.data / "retrained_outputs.safetensors")
@@ -178,9 +216,8 @@ def estimate_score(outputs: list[RunOutputs], kit: Kit) -> float | None:
         test_accuracy=np.array([output.test_accuracy for output in outputs[:n]]),
         wall_time_s=np.zeros(n),
     )
-    metric = Metric.model_validate(kit.about["metric"]).model_copy(update={"bootstrap_resamples": 0})
     return score_outputs(
         ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
         ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
-        metric=metric,
+        metric=_quick_metric(kit),
     ).headline

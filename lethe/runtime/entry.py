@@ -67,6 +67,9 @@ class Task:
     device: str
 
 
+WARNING = "lethe: warning:"  # begins a line of the output that the local check shows
+
+
 @dataclass(frozen=True)
 class Preloaded:
     """What the zygote holds for every run: the data, the network with the original weights, their layout."""
@@ -103,6 +106,9 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     function = _bound_run(found) if inspect.isclass(found) else found
     _require_signature(function, keywords)
     returned = function(net, data.retain, data.forget, data.validation, **keywords)
+    if returned is not None and not isinstance(returned, nn.Module):
+        kind = type(returned).__name__
+        print(f"{WARNING} {task.function} returned a {kind}; only None or a network count, so `net` is taken.")
     model = returned if isinstance(returned, nn.Module) else net
     state = model.state_dict()
     return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]

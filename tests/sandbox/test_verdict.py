@@ -160,7 +160,7 @@ def test_a_name_that_a_module_lacks_is_no_missing_module() -> None:
 
 def test_a_download_is_told_that_there_is_no_network() -> None:
     facts = claim(**{"class": "exception", "mro": ["URLError", "OSError", "Exception"]})
-    assert "no network" in judge(facts, replace(CONTEXT, open_log=True)).message
+    assert "no network in here" in judge(facts, replace(CONTEXT, open_log=True)).message
     assert "no network" not in judge(facts, CONTEXT).message
 
 
@@ -175,3 +175,22 @@ def test_a_download_is_told_that_there_is_no_network() -> None:
 def test_a_failure_names_the_file_that_was_sent(sent_as: str, file: str, named: str) -> None:
     context = replace(CONTEXT, files={file: 9}, sent_as=sent_as)
     assert f"See {named}." in judge(claim(**{"class": "exception", "file": file, "line": 3}), context).message
+
+
+def test_open_run_does_not_send_to_the_run_that_it_is() -> None:
+    facts = claim(**{"class": "exception", "mro": ["ValueError"]})
+    assert "public sample" in judge(facts, CONTEXT).message
+    assert "public sample" not in judge(facts, replace(CONTEXT, open_log=True)).message
+
+
+def test_missing_library_names_those_that_are_there() -> None:
+    facts = claim(**{"class": "exception", "mro": ["ModuleNotFoundError", "ImportError"]})
+    told = judge(facts, replace(CONTEXT, libraries=("torch", "numpy"))).message
+    assert "These libraries are installed: torch, numpy." in told
+
+
+@pytest.mark.parametrize(("name", "expected"), [("gaierror", True), ("URLError", True), ("KeyError", False)])
+def test_missing_network_is_named_where_it_is_the_cause(name: str, expected: bool) -> None:
+    facts = claim(**{"class": "exception", "mro": [name, "OSError", "Exception"]})
+    told = judge(facts, replace(CONTEXT, open_log=True)).message
+    assert ("There is no network in here" in told) == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
-from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, estimate_score, stage_files
+from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, stage_files, with_estimate
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.submission.package import Package, load_package
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
@@ -24,7 +24,7 @@ from worker.evaluation.run_policy import run_policy
 def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) -> Checked:
     """Check a file as the server would, and run it. Raises InvalidSubmission for what it would refuse at upload."""
     package = load_package(path.read_bytes(), path.name, modes=kit.submissions.modes)
-    checked = Checked(package, sandbox=backend)
+    checked = Checked(package, sandbox=backend, filename=path.name)
     with tempfile.TemporaryDirectory(prefix="lethe-check-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # root drops to its own user, who must find its code
@@ -45,10 +45,8 @@ def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) 
             )
             run = _run_notebook if package.entry_point.mode == "notebook" else _run_function
             run(checked, sandbox, request, kit, runs=runs, on_run=on_run)
-    checked.name_files_as_sent(path.name)
-    if checked.failure is None:
-        checked.estimate = estimate_score(checked.outputs, kit)
-    return checked
+    checked.name_files_as_sent()
+    return with_estimate(checked, kit)
 
 
 def _run_function(

@@ -1,0 +1,90 @@
+"""`lethe check` in a child process: warnings, own file names, a short log, how good the estimate is."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lethe.cli.check_command import LOG_LINES, how_good, shortened
+from lethe.cli.main import build_app
+from lethe.data.stored_sets import StoredSet
+from lethe.evaluation.shard_outputs import ShardOutputs
+from tests.lethe.conftest import competition
+
+RUNNER = CliRunner()
+SIGNATURE = "def unlearning(net, retain_loader, forget_loader, val_loader):\n"
+
+
+@pytest.fixture
+def kit(prepared: Path, tmp_path: Path) -> Path:
+    """A starter kit of the prepared split's sample, with outputs of retrained models that scatter."""
+    data = tmp_path / "kit" / "data"
+    data.mkdir(parents=True)
+    for path in (prepared / "sample").iterdir():
+        (data / path.name).write_bytes(path.read_bytes())
+    file = competition()
+    about = {
+        "n_models": 5,
+        "run_wall_time_s": 30,
+        "limits": file.limits.model_dump(mode="json"),
+        "submissions": file.submissions.model_dump(mode="json"),
+        "metric": file.metric.model_dump(mode="json"),
+    }
+    (data / "kit.json").write_text(json.dumps(about))
+    n_forget = len(StoredSet.read(data / "forget.safetensors").labels)
+    draw = np.random.default_rng(0)
+    accuracy = np.full(8, 0.9)
+    outputs = ShardOutputs(draw.normal(2, 2, (8, n_forget)), accuracy, accuracy, np.zeros(8))
+    (data / "retrained_outputs.safetensors").write_bytes(outputs.to_bytes())
+    return tmp_path / "kit"
+
+
+def check(kit: Path, code: str, *options: str) -> tuple[int, str]:
+    path = kit / "my idea.py"
+    path.write_text(code)
+    words = ["check", str(path), "--kit", str(kit), "--sandbox", "none", "--runs", "3", *options]
+    done = RUNNER.invoke(build_app(), words)
+    return done.exit_code, done.stdout
+
+
+def test_returned_value_that_counts_for_nothing_is_warned_of(kit: Path) -> None:
+    status, shown = check(kit, SIGNATURE + "    return {'net': net}\n", "--json")
+    assert status == 0
+    (warning,) = json.loads(shown)["warnings"]
+    assert "unlearning returned a dict" in warning
+    assert json.loads(check(kit, SIGNATURE + "    return net\n", "--json")[1])["warnings"] == []
+
+
+def test_failure_names_the_participant_s_own_file(kit: Path) -> None:
+    status, shown = check(kit, SIGNATURE + "    for i in range(900): print('line', i)\n    1 / 0\n")
+    assert status == 3
+    assert "my idea.py, line 3" in shown
+    assert "submission.py" not in shown
+    assert "lines left out" in shown
+    assert "ZeroDivisionError" in shown
+
+
+def test_estimate_stands_beside_that_of_exact_retraining(kit: Path) -> None:
+    facts = json.loads(check(kit, SIGNATURE + "    return None\n", "--json")[1])
+    assert facts["estimated_from"] == 3
+    assert facts["oracle_estimate"] is not None
+    few = json.loads(check(kit, SIGNATURE + "    return None\n", "--runs", "5", "--json")[1])
+    assert few["oracle_estimate"] is None, "eight retrained models make no two sets of five"
+
+
+def test_long_log_keeps_its_end() -> None:
+    log = "".join(f"line {number}\n" for number in range(1000))
+    lines = shortened(log).splitlines()
+    assert len(lines) == LOG_LINES
+    assert (lines[0], lines[-1]) == ("line 0", "line 999")
+    assert shortened("one\ntwo\n") == "one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("oracle", "expected"), [(0.2, "50% of what exact retraining"), (None, "too small"), (0.0, "try more --runs")]
+)
+def test_quality_of_an_estimate_is_told(oracle: float | None, expected: str) -> None:
+    facts = {"estimated_from": 4, "score_estimate": 0.1, "oracle_estimate": oracle}
+    assert expected in how_good(facts)
