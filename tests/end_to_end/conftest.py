@@ -83,11 +83,11 @@ class Instance:
         return [
             pid
             for pid, command in descendants(os.getpid())
-            if "-m worker" in command and "beat" in command and _parent_is_worker(pid)
+            if "-m worker" in command and "beat" in command and parent_is_worker(pid)
         ]
 
 
-def _parent_is_worker(pid: int) -> bool:
+def parent_is_worker(pid: int) -> bool:
     parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return b"-m\0worker\0" in Path(f"/proc/{parent}/cmdline").read_bytes()
 
