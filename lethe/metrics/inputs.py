@@ -79,6 +79,7 @@ class Inputs:
         if key not in self._kept:
             read = self.array if feature.by_run else self._require
             arrays = [read(side, name) for name in feature.arrays]
+            _require_same_models(side, dict(zip(feature.arrays, arrays, strict=True)))
             arrays += [self._require(Side.SHARED, name) for name in feature.shared]
             try:
                 self._kept[key] = np.asarray(feature.function(*arrays, **chosen))
@@ -183,6 +184,15 @@ def _how_derived(name: str) -> Iterable[str]:
     for rule in DERIVED[name].rules if name in DERIVED else ():
         for part in rule.needs:
             yield f"`{part}`: {ARRAYS[part].how}" if part in ARRAYS else f"`{part}`"
+
+
+def _require_same_models(side: Side, arrays: Mapping[str, Array]) -> None:
+    """Raise InvalidMetricInput, stating all sizes, if the arrays of a side are of other numbers of models."""
+    axes = {name: (DERIVED.get(name) or ARRAYS[name]).axes for name in arrays}
+    sizes = {name: array.shape[0] for name, array in arrays.items() if axes[name][:1] == ("N",) and array.ndim}
+    if len(set(sizes.values())) > 1:
+        stated = ", ".join(f"{name} of {size}" for name, size in sizes.items())
+        raise InvalidMetricInput(f"{side} arrays are of unequal numbers of models: {stated}", side=side.value)
 
 
 class ArrayFile(Mapping[str, Array]):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics import Inputs, InvalidMetricInput, MissingArray, Side, metric
+from lethe.metrics import Inputs, InvalidMetricInput, MissingArray, Side, evaluate, metric
 from lethe.metrics.registry import Feature
 
 
@@ -89,3 +89,14 @@ def test_file_with_one_array_is_refused(tmp_path):
     np.save(tmp_path / "u.npy", np.zeros(3))
     with pytest.raises(InvalidMetricInput, match="holds one array"):
         Inputs.from_files(unlearned=tmp_path / "u.npy")
+
+
+@pytest.mark.parametrize("name", ["average_gap_mia", "tow_mia", "mia_loss"])
+def test_arrays_of_one_side_with_other_numbers_of_models_are_named(name: str) -> None:
+    losses = np.random.default_rng(0).exponential(size=(6, 20))
+    ones = np.ones(6)
+    side = {"retain_loss": losses, "test_loss": losses, "forget_loss": losses.T, "forget_correct": losses > 1}
+    side |= {"retain_accuracy": ones, "test_accuracy": ones}
+    refused = evaluate(Inputs(side, side), [name])[name].not_computed
+    assert "unlearned arrays are of unequal numbers of models" in refused
+    assert "of 20" in refused
