@@ -201,9 +201,20 @@ def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict
 def reveal(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
     """Show the private board to everybody. Raises Conflict unless it is provisional."""
     competition = competition_repository.locked(session, competition.id)
+    if not lifecycle.may_move(competition, CompetitionState.FINAL):
+        raise Conflict(f"{competition.slug} is {competition.state}; {_before_the_reveal(competition)}")
     lifecycle.move(session, competition, CompetitionState.FINAL, actor=actor, reason=reason)
     competition.revealed_at = now()
     return competition
+
+
+def _before_the_reveal(competition: Competition) -> str:
+    """Return what comes before the private board can be shown."""
+    if lifecycle.is_revealed(competition):
+        return "its results are revealed already"
+    if competition.state == CompetitionState.CLOSED:
+        return "its results can be revealed once every final is scored on the private split, or decided on"
+    return "its results can be revealed after it has closed and its finals are scored on the private split"
 
 
 def _freeze(session: Session, competition: Competition, *, at: datetime) -> None:

@@ -54,6 +54,8 @@ def checklist(session: Session, competition: Competition) -> Checklist:
     act, label = STEPS.get(S(competition.state), ("", ""))
     if competition.state == S.PREPARING and any(stalled_preparations.is_waiting(split) for split in splits):
         act, label = ON_ANY_DEVICE
+    elif competition.state == S.PREPARING and all(split.state != SplitState.FAILED for split in splits):
+        act, label = "", ""  # nothing to try again
     return Checklist(act, label, _checks(session, competition, splits, rescoring), rescoring)
 
 

@@ -13,7 +13,7 @@ from server.submission_analysis import service
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
 from server.submission_analysis.service import EvaluatedSubmission
 from server.web import vega_charts
-from server.web.deps import OrganiserPlaceDep
+from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
 from server.web.organiser.code_view import highlighted_files
 from server.web.page_router import page_router
@@ -78,7 +78,7 @@ def analysis_figure(
     name: str, session: SessionDep, place: OrganiserPlaceDep, *, storage: StorageDep, evaluated: EvaluatedDep
 ) -> Response:
     if name == "epsilon" and evaluated.epsilon is not None:
-        return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon)))
+        return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon), cap=_cap(place)))
     comparison = service.get_output_comparison(session, storage, place.competition, evaluated)
     if comparison and name == "time":
         return figure(vega_charts.time_of_runs(comparison.run_times()))
@@ -132,7 +132,7 @@ def comparison_figure(
         raise NotFound("One of the submissions has no epsilons on this split")
     names = (_label(evaluated.submission), _label(second.submission))
     if name == "epsilon":
-        return figure(vega_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])]))
+        return figure(vega_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])], cap=_cap(place)))
     if name == "examples":
         rows = [{"example": index, "x": float(x), "y": float(y)} for index, (x, y) in enumerate(zip(a, b, strict=True))]
         return figure(vega_charts.pairs(rows, x=f"epsilon of {names[0]}", y=f"epsilon of {names[1]}"))
@@ -155,3 +155,8 @@ def _paired(first: EvaluatedSubmission, second: EvaluatedSubmission | None) -> d
 
 def _label(submission: Submission) -> str:
     return f"{submission.team.name} {submission.id[:6]}"
+
+
+def _cap(place: Place) -> float:
+    """Return what an example's epsilon is where no attack failed, as it is stored: in single precision."""
+    return place.file.metric.epsilon_cap * (1 - 1e-6)

@@ -163,7 +163,7 @@ def test_closing_by_hand_needs_a_reason(server: Instance, visitor: Visitor, digi
 def test_an_act_that_the_state_does_not_allow_is_explained(visitor: Visitor, digits: Competition) -> None:
     answer = visitor.post("/organise/digits/move", {"act": "reveal", "reason": "x"}, page="/organise/digits")
     assert answer.status_code == 409
-    assert "digits is open and cannot become final" in answer.text
+    assert "digits is open; its results can be revealed after it has closed" in answer.text
 
 
 def test_a_form_of_an_organiser_needs_its_token(server: Instance, visitor: Visitor, digits: Competition) -> None:
