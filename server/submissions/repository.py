@@ -62,7 +62,8 @@ def of_team(session: Session, team_id: str) -> Sequence[Submission]:
 def unfinished_of_account(session: Session, account_id: str, *, limit: int) -> Sequence[Submission]:
     """Return what of the account's teams has not ended, the newest first."""
     open_stages = [stage.value for stage in Stage if stage.value not in ENDED]
-    mine = select(Membership.team_id).where(Membership.account_id == account_id)
+    # The teams' ids by themselves: a planner that does not know how few they are reads every open submission.
+    mine = session.scalars(select(Membership.team_id).where(Membership.account_id == account_id)).all()
     statement = (
         select(Submission)
         .options(joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account))
