@@ -21,7 +21,7 @@ from lethe.cli.context import (
     print_json,
 )
 from lethe.cli.kit_commands import unpack_kit
-from lethe.cli.left_out import print_left_out
+from lethe.cli.left_out import print_left_out, print_notes
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
 
@@ -124,6 +124,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
         )
     )
     print_left_out(facts["entry_point"]["left_out"])
+    print_notes(facts["entry_point"]["notes"])
     if facts["score_estimate"] is not None:
         console.print("Estimated from few models on the public sample; the hidden splits decide.", style="dim")
     if checked.sandbox == "none":

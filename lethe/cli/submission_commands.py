@@ -21,7 +21,7 @@ from lethe.cli.context import (
     print_table,
     score_text,
 )
-from lethe.cli.left_out import print_left_out
+from lethe.cli.left_out import print_left_out, print_notes
 from lethe.cli.method_file import method_file
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
@@ -74,6 +74,7 @@ def submit(
     _print_submission(ended, as_json=as_json, failure_text=text)
     if not as_json:
         print_left_out(sent.get("left_out", ()))
+        print_notes(sent.get("notes", ()))
     if wait:
         raise typer.Exit(exit_status(ended))
 

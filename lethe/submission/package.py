@@ -17,6 +17,7 @@ from lethe.submission import notebook
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
 from lethe.submission.gpu_guards import without_gpu_guards
 from lethe.submission.notebook import Mode
+from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
 
 SUFFIXES = (".py", ".ipynb", ".zip")
 NOT_WANTED = ("__MACOSX", ".DS_Store", "__pycache__")  # what archivers add by themselves
@@ -99,7 +100,8 @@ def _without_guards(kind: str, files: dict[str, bytes], *, shown_as: str | None 
         for part in parts
     )
     changed = {name: content for name, (content, _parts) in found.items()}
-    return Package(kind, files | changed, replace(entry_point, left_out=left_out))
+    notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"))
+    return Package(kind, files | changed, replace(entry_point, left_out=left_out, notes=notes))
 
 
 def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Package:
@@ -218,7 +220,7 @@ def _check_sizes(entries: list[zipfile.ZipInfo], *, limits: PackageLimits) -> No
 
 def is_source(name: str) -> bool:
     """Return whether a file says what is run, or how: what is read of a package to check it."""
-    return name.endswith(".py") or name.rsplit("/", 1)[-1] == DESCRIPTION
+    return name.endswith(".py") or name.rsplit("/", 1)[-1] in (DESCRIPTION, REQUIREMENTS)
 
 
 def _read_all(archive: zipfile.ZipFile, entries: Sequence[zipfile.ZipInfo], *, sources_only: bool) -> dict[str, bytes]:
