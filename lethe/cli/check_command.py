@@ -22,7 +22,7 @@ from lethe.cli.context import (
     print_json,
 )
 from lethe.cli.kit_commands import unpack_kit
-from lethe.cli.left_out import print_left_out
+from lethe.cli.left_out import print_left_out, print_notes
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
@@ -132,6 +132,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
     for warning in facts["warnings"]:
         console.print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False)
     print_left_out(facts["entry_point"]["left_out"])
+    print_notes(facts["entry_point"]["notes"])
     if facts["score_estimate"] is not None:
         console.print(how_good(facts), style="dim", highlight=False)
     if checked.sandbox == "none":

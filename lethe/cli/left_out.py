@@ -6,6 +6,12 @@ from lethe.cli.context import console
 from lethe.client.api import JsonObject
 
 
+def print_notes(notes: Sequence[str]) -> None:
+    """Print what may make it fail."""
+    for note in notes:
+        console.print(f"Note: {note}", style="yellow", markup=False, highlight=False)
+
+
 def print_left_out(parts: Sequence[JsonObject]) -> None:
     """Print cells, lines and reasons. parts: as the API and `EntryPoint.as_data` have them."""
     if not parts:

@@ -1,5 +1,10 @@
-"""Trials proposed by Optuna's tree-structured Parzen estimator. Optuna comes with the extra `tune`."""
+"""Trials proposed by Optuna, which comes with the extra `tune`.
 
+An objective of several losses is searched by NSGA-III, which minimises them together, as Cadet et al. 2024 do; any
+other by the tree-structured Parzen estimator.
+"""
+
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +13,9 @@ from lethe.methods.catalogue import Range
 from lethe.methods.search_space import Settings
 from lethe.methods.study import Study
 from lethe.methods.tuning import Sampler
+
+POPULATION = 10  # trials of one generation: 100 trials are ten generations
+GENERATION = "NSGAIIISampler:generation"  # under which Optuna keeps a trial's generation
 
 
 def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
@@ -25,14 +33,26 @@ def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
     distributions = {name: _distribution(optuna.distributions, found) for name, found in ranges.items()}
 
     def next_settings(study: Study) -> Settings:
-        direction = "maximize" if study.question.higher_is_better else "minimize"
-        sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-        asked = optuna.create_study(direction=direction, sampler=sampler)
-        for trial in study.trials:
-            if trial.value is not None:
-                asked.add_trial(
-                    optuna.trial.create_trial(params=trial.settings, distributions=distributions, value=trial.value)
+        done = [(trial, trial.losses or [trial.value]) for trial in study.trials if trial.value is not None]
+        n_losses = max((len(trial.losses) for trial, _ in done), default=0)
+        if n_losses:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                sampler = optuna.samplers.NSGAIIISampler(seed=seed + len(study.trials), population_size=POPULATION)
+            asked = optuna.create_study(directions=["minimize"] * n_losses, sampler=sampler)
+        else:
+            sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
+            direction = "maximize" if study.question.higher_is_better else "minimize"
+            asked = optuna.create_study(direction=direction, sampler=sampler)
+        for number, (trial, values) in enumerate(done):
+            asked.add_trial(
+                optuna.trial.create_trial(
+                    params=trial.settings,
+                    distributions=distributions,
+                    values=values,
+                    system_attrs={GENERATION: number // POPULATION} if n_losses else {},
                 )
+            )
         return dict(asked.ask(distributions).params)
 
     return next_settings

@@ -27,12 +27,16 @@ class Question(BaseModel):
 
 
 class Trial(BaseModel):
-    """One try. value: None where it failed, and `failure` says why. device_time_s: of its runs, retraining not."""
+    """One try. value: None where it failed, and `failure` says why. device_time_s: of its runs, retraining not.
+
+    losses: where the objective has several, those that `value` is the norm of.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     settings: dict[str, Value]
     value: float | None = None
+    losses: list[float] = []
     device_time_s: float = 0.0
     failure: str = ""
 

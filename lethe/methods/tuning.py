@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lethe.evaluation.model_outputs import StoredOutputs
 
 SCORE = "score"
+SEVERAL_LOSSES = "deepunlearn_objective"
 
 
 class Sampler(Protocol):
@@ -76,10 +77,12 @@ def _tried(question: Question, split_dir: Path, settings: Settings) -> Trial:
     with tempfile.TemporaryDirectory(prefix="lethe-tune-") as name:
         try:
             done = run_on_split(files, split_dir, runs=question.runs, seed=question.seed, weights_dir=Path(name))
-            value = _value(question.objective, split_dir, Path(name))
+            value, losses = _value(question.objective, split_dir, Path(name))
         except AppError as error:
             return Trial(settings=settings, device_time_s=time.monotonic() - started, failure=error.detail)
-    return Trial(settings=settings, value=value, device_time_s=sum(run["wall_time_s"] for run in done.runs))
+    return Trial(
+        settings=settings, value=value, losses=losses, device_time_s=sum(run["wall_time_s"] for run in done.runs)
+    )
 
 
 def _sampler(question: Question) -> Sampler:
@@ -112,8 +115,11 @@ def _higher_is_better(objective: str) -> bool:
     return direction == Direction.HIGHER
 
 
-def _value(objective: str, split_dir: Path, models: Path) -> float:
-    """Return the objective of the unlearned models in a folder. Raises InvalidInput where it has none."""
+def _value(objective: str, split_dir: Path, models: Path) -> tuple[float, list[float]]:
+    """Return the objective of the unlearned models in a folder, and the losses that it joins, if it joins several.
+
+    Raises InvalidInput where it has none.
+    """
     from lethe.competition.file import Metric  # noqa: PLC0415
     from lethe.evaluation.checkpoint_files import evaluate_folder  # noqa: PLC0415  with torch
     from lethe.evaluation.inference import SplitEvaluator  # noqa: PLC0415
@@ -121,14 +127,15 @@ def _value(objective: str, split_dir: Path, models: Path) -> float:
 
     outputs = StoredOutputs.of_runs(evaluate_folder(SplitEvaluator.load(split_dir), models))
     if objective == SCORE:
-        return _score(outputs, split_dir)
+        return _score(outputs, split_dir), []
     from lethe.evaluation.split_inputs import split_inputs  # noqa: PLC0415
     from lethe.metrics import evaluate  # noqa: PLC0415
 
     found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Metric()), [objective])[objective]
     if found.result is None or found.result.value is None:
         raise InvalidInput(found.not_computed or f"{objective} has no value here")
-    return float(found.result.value)
+    losses = [float(str(loss)) for loss in found.result.table.values()] if objective == SEVERAL_LOSSES else []
+    return float(found.result.value), losses
 
 
 def _score(outputs: "StoredOutputs", split_dir: Path) -> float:

@@ -45,7 +45,7 @@ class EntryPoint:
     """What to call: a function (or class) of a file, how its loaders show a sample, which extras it wants by name.
 
     mode: "notebook" runs the file once, from top to bottom, and takes the models that it writes. left_out: what of a
-    notebook is not run in the mode "function".
+    notebook is not run in the mode "function". notes: what its author should know before it fails.
     """
 
     file: str
@@ -54,11 +54,12 @@ class EntryPoint:
     keywords: tuple[str, ...] = ()
     mode: Mode = "function"
     left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain values."""
         left_out = [part.as_data() for part in self.left_out]
-        return {**asdict(self), "keywords": list(self.keywords), "left_out": left_out}
+        return {**asdict(self), "keywords": list(self.keywords), "left_out": left_out, "notes": list(self.notes)}
 
 
 class Description(BaseModel):

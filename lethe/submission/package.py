@@ -14,6 +14,7 @@ from lethe.submission.archive import ArchiveLimits, checked_archive, common_fold
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
 from lethe.submission.gpu_guards import without_gpu_guards
 from lethe.submission.notebook import Mode
+from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
 
 SUFFIXES = (".py", ".ipynb", ".zip")
 
@@ -83,7 +84,8 @@ def _without_guards(kind: str, files: dict[str, bytes], *, shown_as: str | None 
         for part in parts
     )
     changed = {name: content for name, (content, _parts) in found.items()}
-    return Package(kind, files | changed, replace(entry_point, left_out=left_out))
+    notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"))
+    return Package(kind, files | changed, replace(entry_point, left_out=left_out, notes=notes))
 
 
 def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Package:
@@ -139,4 +141,4 @@ def _check_sources(entries: Sequence[zipfile.ZipInfo], *, limits: PackageLimits)
 
 def is_source(name: str) -> bool:
     """Return whether a file says what is run, or how: what is read of a package to check it."""
-    return name.endswith(".py") or name.rsplit("/", 1)[-1] == DESCRIPTION
+    return name.endswith(".py") or name.rsplit("/", 1)[-1] in (DESCRIPTION, REQUIREMENTS)

@@ -121,6 +121,7 @@ class SubmissionOut(BaseModel):
     size_bytes: int
     mode: str = Field(description="function, or notebook: run once as it is, its runs not independent")
     left_out: list[LeftOutOut] = Field(description="what of the code is not run")
+    notes: list[str] = Field(description="what may make it fail: requirements that are not installed")
     message: str
     received_at: datetime
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
@@ -145,6 +146,7 @@ class SubmissionOut(BaseModel):
             size_bytes=submission.size_bytes,
             mode=submission.entry_point.get("mode", "function"),
             left_out=[LeftOutOut(**part) for part in submission.entry_point.get("left_out", ())],
+            notes=submission.entry_point.get("notes", []),
             message=submission.message,
             received_at=submission.received_at,
             stage=submission.stage,

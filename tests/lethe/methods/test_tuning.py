@@ -1,5 +1,6 @@
 """A search within its budget, stored after every trial and taken up again."""
 
+import math
 import sys
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from lethe.errors import InvalidInput
 from lethe.methods import tuning
 from lethe.methods.local_run import LocalRuns
-from lethe.methods.study import Study, Trial
+from lethe.methods.optuna_search import optuna_sampler
+from lethe.methods.search_space import search_ranges
+from lethe.methods.study import Question, Study, Trial
 from lethe.methods.tuning import make_question, tune
 
 
@@ -35,7 +38,9 @@ def quick(monkeypatch):
         return LocalRuns([{"wall_time_s": 1.0}] * runs, 1.0, 0.0, 0.0)
 
     monkeypatch.setattr(tuning, "run_on_split", run_on_split)
-    monkeypatch.setattr(tuning, "_value", lambda objective, split_dir, models: float((models / "epochs").read_text()))
+    monkeypatch.setattr(
+        tuning, "_value", lambda objective, split_dir, models: (float((models / "epochs").read_text()), [])
+    )
 
 
 def study_settings(study):
@@ -114,3 +119,30 @@ def test_optuna_learns_from_the_study(split, quick, tmp_path):
     study = tune(question(split, search="optuna"), split, tmp_path / "s.json", budget_s=60.0)
     assert study.best.value == 6.0
     assert all(1e-5 <= settings["LR"] <= 1e-1 for settings in study_settings(study))
+
+
+def test_several_losses_are_minimised_together_by_nsga_iii(monkeypatch):
+    optuna = pytest.importorskip("optuna")
+    used = []
+    sampler = optuna.samplers.NSGAIIISampler
+    monkeypatch.setattr(optuna.samplers, "NSGAIIISampler", lambda **options: used.append(1) or sampler(**options))
+    asked = Question(
+        method="finetune",
+        split_sha256="0" * 64,
+        objective=tuning.SEVERAL_LOSSES,
+        higher_is_better=False,
+        search="optuna",
+        points=1,
+        runs=1,
+        seed=0,
+    )
+    next_settings = optuna_sampler(search_ranges("finetune"), seed=0)
+    study = Study(question=asked)
+    for _ in range(60):
+        settings = next_settings(study)
+        distance = abs(math.log10(settings["LR"]) + 3)
+        study.trials.append(Trial(settings=settings, value=2 * distance, losses=[distance] * 4))
+    distances = [trial.value for trial in study.trials]
+    assert len(used) == 59  # the first trial has nothing to learn from
+    assert sum(distances[40:]) < sum(distances[:20])
+    assert next_settings(study) == next_settings(Study.model_validate_json(study.model_dump_json()))

@@ -62,6 +62,7 @@ def test_good_upload_is_checked_elsewhere() -> None:
             "style": "dict",
             "keywords": [],
             "left_out": [],
+            "notes": [],
             "mode": "function",
         },
     }

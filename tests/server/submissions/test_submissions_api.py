@@ -396,5 +396,6 @@ def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
         "style": "dict",
         "keywords": ["class_weights"],
         "left_out": [],
+        "notes": [],
         "mode": "function",
     }

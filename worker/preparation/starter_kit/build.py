@@ -4,10 +4,12 @@ It holds the public sample (the data of smoke runs), models retrained on it, the
 server uses, a first submission, a notebook and the rules. Nothing of the hidden splits is in it.
 """
 
+import contextlib
 import io
 import json
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from lethe.competition.run_limits import run_wall_time_s
 from lethe.competition.task import Kind
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.sample_models import SampleModels, retrain_on_sample
+from lethe.submission.libraries import LIBRARIES
 from server.starter_kit.service import kit_key
 from server.storage import Storage
 from worker.preparation.starter_kit.readme import readme
@@ -86,7 +89,15 @@ def about_kit(competition: CompetitionFile, *, retraining_time_s: float, n_model
         "limits": competition.limits.model_dump(mode="json"),
         "submissions": competition.submissions.model_dump(mode="json"),
         "metric": competition.metric.model_dump(mode="json"),
+        "libraries": dict(_installed()),
     }
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    """Yield name and version of the libraries that a submission finds on this worker."""
+    for name in LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            yield name, version(name)
 
 
 def _entries(

@@ -54,6 +54,10 @@ Modes allowed here: {modes}.{notebook}
 | GPU | {cuda} |
 | network | none |
 
+## Libraries
+
+A run finds these and no others, and has no network to install more: {libraries}.
+
 ## What lies in data/
 
 The public sample, which smoke runs use as well: `retain`, `forget` and `validation` ({sets}),
@@ -102,5 +106,6 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
         notebook=notebook,
         run_wall_time_s=about["run_wall_time_s"],
         sample_models=about["sample_models"],
+        libraries=", ".join(f"{name} {version}" for name, version in about["libraries"].items()),
         cuda="none; `cuda` means the CPU" if submissions.cuda == "map-to-cpu" else "only where the server has one",
     )

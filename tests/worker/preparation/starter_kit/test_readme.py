@@ -10,5 +10,13 @@ from worker.preparation.starter_kit.readme import readme
     ("setup", "original"), [("reuse-n-1", "the original model"), ("reuse-n-n", "an original model of its own")]
 )
 def test_it_says_which_model_a_run_starts_from(setup: str, original: str) -> None:
-    text = readme(competition(metric={"setup": setup}), {"run_wall_time_s": 5.0, "sample_models": 8})
+    text = readme(
+        competition(metric={"setup": setup}),
+        {"run_wall_time_s": 5.0, "sample_models": 8, "libraries": {"torch": "2.14"}},
+    )
     assert f"fresh process, with {original} and another seed." in text
+
+
+def test_the_readme_lists_what_a_run_finds_installed() -> None:
+    about = {"run_wall_time_s": 5.0, "sample_models": 8, "libraries": {"torch": "2.14", "tqdm": "4.70"}}
+    assert "no network to install more: torch 2.14, tqdm 4.70." in readme(competition(), about)
