@@ -79,6 +79,9 @@ async def measure(port: int, targets: list[Target], *, clients: list[int], secon
     rows = []
     print(f"{'closed load':<22}{'clients':>8}{'a second':>10}{'of empty':>9}{'p50 ms':>9}{'p99 ms':>9}{'failed':>8}")
     per_second: dict[tuple[str, int], float] = {}
+    for target in targets:
+        if target.name != STREAM:
+            await closed(port, target, clients=1, seconds=0.0)  # a route is worked out when it is first used
     for n in clients:
         for target in targets:
             one = first_events if target.name == STREAM else closed

@@ -1,9 +1,10 @@
 """The processes of docker-compose.yml without Docker: its commands with its environment, user, mounts and limits.
 
-Each service runs as the image's user in namespaces of its own for mounts and processes: the root is read-only, volumes
-are folders, `tmpfs` are such, no capability is left, no new privilege can be had, and control groups hold memory
-and processes where this machine lets us make them. Addresses are of this machine's own PostgreSQL and Redis. What only
-Docker does is not here: its images, networks, and the filters of seccomp and AppArmor.
+Each service runs as its user in namespaces of its own for mounts and processes: a read-only root with the system's
+programs, the project, and the folders that the image makes; its volumes as folders, its `tmpfs` and `/dev/shm` with
+their sizes; no capability is left, no new privilege can be had, and control groups hold memory and processes where this
+machine lets us make them. Addresses are of this machine's own PostgreSQL and Redis. What only Docker does is not here:
+its images, networks, and the filters of seccomp and AppArmor.
 """
 
 import os
@@ -22,7 +23,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
-USER = 10001
+SYSTEM = tuple(Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc"))
 UNITS = {"m": 1 << 20, "g": 1 << 30}
 
 
@@ -35,6 +36,7 @@ class Compose:
     addresses: dict[str, str]  # settings that name other containers
     sockets: tuple[Path, ...]  # folders that the processes reach PostgreSQL and Redis in
     port: int
+    path: tuple[Path, ...] = ()  # of programs that only an image has
     started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     groups: list[Path] = field(default_factory=list)
 
@@ -44,14 +46,16 @@ class Compose:
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
         """Start a service in the background."""
-        self.started[name] = self._popen(name, self._command(name), stdin=subprocess.DEVNULL)
+        log = self.folder / f"{name}.log"
+        self.started[name] = self._popen(name, self._command(name), stdin=subprocess.DEVNULL, log=log)
         return self.started[name]
 
     def run(self, name: str, command: list[str] | None = None, *, given: str = "") -> str:
         """Run a command in a service's place to its end, the service's own if none is given. Return what it said."""
-        process = self._popen(name, command or self._command(name), stdin=subprocess.PIPE)
-        process.communicate(given.encode(), timeout=300)
-        said = self.log(name)
+        log = self.folder / f"{name}-{secrets.token_hex(4)}.log"
+        process = self._popen(name, command or self._command(name), stdin=subprocess.PIPE, log=log)
+        process.communicate(given.encode(), timeout=600)
+        said = log.read_text(errors="replace")
         if process.returncode:
             raise RuntimeError(f"{name} ended with {process.returncode}:\n{said[-3000:]}")
         return said
@@ -81,50 +85,52 @@ class Compose:
         for group in self.groups:
             _remove(group)
 
-    def _popen(self, name: str, command: list[str], *, stdin: int) -> subprocess.Popen[bytes]:
+    def _popen(self, name: str, command: list[str], *, stdin: int, log: Path) -> subprocess.Popen[bytes]:
         script = self._script(name, command)
         script = "".join(f"echo 0 > {group}/cgroup.procs\n" for group in self._limits(name)) + script
         unshare = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with log.open("ab") as file:
             return subprocess.Popen(
-                [*unshare, "sh", "-euc", script], stdin=stdin, stdout=log, stderr=log, env=self._environment(name)
+                [*unshare, "sh", "-euc", script], stdin=stdin, stdout=file, stderr=file, env=self._environment(name)
             )
 
     def _script(self, name: str, command: list[str]) -> str:
         """Return what makes a container's view of the file system, then becomes the service."""
-        mounts = [
-            f"mkdir -p {source} && chown {USER}:{USER} {source}"
-            for source in (self.folder / "storage", self._home(name))
-        ]
-        shown = [ROOT, Path(sys.base_prefix), Path(sys.prefix), *self.sockets]
-        kept = self.folder / f"kept-{secrets.token_hex(4)}"
-        mounts.append(f"mkdir -p {kept}")
-        for number, path in enumerate(shown):
-            mounts.append(f"mkdir -p {kept}/{number} && mount --rbind {path} {kept}/{number}")
-        for part in ("storage", self._home(name).name):
-            mounts.append(f"mkdir -p {kept}/{part} && mount --bind {self.folder / part} {kept}/{part}")
-        mounts.append(f"mount -t tmpfs none /run && mkdir /run/kept && mount --rbind {kept} /run/kept")
-        mounts.append("mount -t tmpfs -o size=1g,mode=1777 none /tmp")
-        for top in sorted({Path(*path.parts[:2]) for path in shown if path.parts[1] not in ("usr", "tmp")}):
-            mounts.append(f"mount -t tmpfs -o mode=755 none {top}")
-        mounts += [f"mkdir -p {path} && mount --rbind /run/kept/{n} {path}" for n, path in enumerate(shown)]
-        mounts += ["mount -t tmpfs -o mode=755 none /var/lib", "mkdir -p /var/lib/lethe/home /var/lib/lethe/storage"]
-        mounts.append(f"chown {USER}:{USER} /var/lib/lethe")
-        mounts.append("mount --bind /run/kept/storage /var/lib/lethe/storage")
-        mounts.append(f"mount --bind /run/kept/{self._home(name).name} /var/lib/lethe/home")
-        mounts += ["mount -o remount,bind,ro /", "mount -o remount,bind,ro /var/lib || true", "cd /var/lib/lethe"]
-        drop = (
-            f"setpriv --reuid {USER} --regid {USER} --clear-groups --no-new-privs --bounding-set -all --inh-caps -all"
-        )
-        return "\n".join([*mounts, f"exec {drop} {shlex.join(command)}"])
+        service = self.services[name]
+        root = self.folder / f"root-{secrets.token_hex(4)}"
+        steps = [f"mkdir {root}", f"mount -t tmpfs -o mode=755 none {root}", f"mkdir {root}/old"]
+        for top in SYSTEM:
+            if top.is_symlink():
+                steps.append(f"cp -P {top} {root}{top}")
+            elif top.is_dir():
+                steps += _bound(top, root, is_read_only=True)
+        for path in (ROOT, Path(sys.base_prefix), Path(sys.prefix)):
+            steps += [] if path.parts[1] in ("usr", "etc") else _bound(path, root, is_read_only=True)
+        steps += [f"mkdir -p {root}/proc {root}/tmp", f"mount -t proc proc {root}/proc"]
+        steps += [*_bound(Path("/dev"), root), *_bound(Path("/sys"), root)]
+        owner = service["user"]
+        for path in _image_folders():
+            steps.append(f"mkdir -p {root}{path} && chown {owner} {root}{path} && chmod 700 {root}{path}")
+        for place, options in (entry.split(":") for entry in service.get("tmpfs", ())):
+            steps.append(f"mkdir -p {root}{place} && mount -t tmpfs -o {options} none {root}{place}")
+        for path in self.sockets:
+            steps += _bound(path, root)
+        for volume in service.get("volumes", ()):
+            source, _, target = self.filled(volume).partition(":")
+            stored = self._volume(source)
+            steps.append(f"mkdir -p {stored} && chown {owner} {stored} && mount --bind {stored} {root}{target}")
+        steps.append(f"mount -t tmpfs -o mode=1777,size={service.get('shm_size', '64m')} none {root}/dev/shm")
+        steps += [f"mount -o remount,ro {root}"] if service["read_only"] else []
+        steps += [f"cd {root}", "PATH=$PATH:/usr/sbin:/sbin pivot_root . old", "umount -l /old", "cd /var/lib/lethe"]
+        return "\n".join([*steps, f"exec {_unprivileged(service)} {shlex.join(command)}"])
 
-    def _home(self, name: str) -> Path:
-        return self.folder / f"home-{name}"
+    def _volume(self, source: str) -> Path:
+        return Path(source) if source.startswith("/") else self.folder / f"volume-{source}"
 
     def _environment(self, name: str) -> dict[str, str]:
-        given = {key: self._filled(str(value)) for key, value in self.services[name]["environment"].items()}
+        given = {key: self.filled(str(value)) for key, value in self.services[name]["environment"].items()}
         image = {
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "PATH": ":".join(map(str, (Path(sys.executable).parent, *self.path, "/usr/bin", "/bin"))),
             "PYTHONPATH": str(ROOT),
             "PYTHONSAFEPATH": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -137,10 +143,11 @@ class Compose:
         }
         return image | given | self.addresses
 
-    def _filled(self, value: str) -> str:
+    def filled(self, value: str) -> str:
+        """Return a value of the file with its variables filled in."""
         return re.sub(
             r"\$\{(\w+)(?::([?-])([^}]*))?\}",
-            lambda found: self.values.get(found[1]) or (found[3] if found[2] == "-" else ""),
+            lambda found: self.values.get(found[1]) or (found[3] if found[2] == "-" else None) or "",
             value,
         )
 
@@ -159,7 +166,7 @@ class Compose:
     def _limits(self, name: str) -> list[Path]:
         """Return control groups with the service's limits, none where this machine lets us make none."""
         service = self.services[name]
-        limit = self._filled(service["mem_limit"])
+        limit = self.filled(service["mem_limit"])
         memory, processes = str(int(limit[:-1]) * UNITS[limit[-1]]), str(service["pids_limit"])
         if (CGROUPS / "cgroup.controllers").exists():
             wanted = {CGROUPS: {"memory.max": memory, "pids.max": processes}}
@@ -180,6 +187,31 @@ class Compose:
                 break
         self.groups += made
         return made
+
+
+def _bound(path: Path, root: Path, *, is_read_only: bool = False) -> list[str]:
+    """Return the steps that show a folder of this machine at its own place below another root."""
+    steps = [f"mkdir -p {root}{path}", f"mount --rbind {path} {root}{path}"]
+    return [*steps, f"mount -o remount,bind,ro {root}{path}"] if is_read_only else steps
+
+
+def _image_folders() -> list[str]:
+    """Return the folders that the image's recipe makes for its user."""
+    made = re.search(r"install -d -o 10001 -g 10001 -m 0700 (.+)$", (ROOT / "docker" / "Dockerfile").read_text(), re.M)
+    if made is None:
+        raise ValueError("docker/Dockerfile makes no folders for its user")
+    return made[1].split()
+
+
+def _unprivileged(service: dict[str, Any]) -> str:
+    """Return the command that becomes the service's user, with what its security options leave."""
+    user, group = service["user"].split(":")
+    words = ["setpriv", "--reuid", user, "--regid", group, "--clear-groups"]
+    if service["cap_drop"] == ["ALL"]:
+        words += ["--bounding-set", "-all", "--inh-caps", "-all"]
+    if "no-new-privileges:true" in service["security_opt"]:
+        words.append("--no-new-privs")
+    return shlex.join(words)
 
 
 def _remove(group: Path) -> None:
