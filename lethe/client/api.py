@@ -275,5 +275,7 @@ def _problem(response: httpx.Response) -> JsonObject:
 
 def _problem_text(status: int, problem: JsonObject) -> str:
     lines = [f"{problem.get('title', 'error')} ({status}): {problem.get('detail', '')}"]
-    lines += [f"  {item.get('field')}: {item.get('message')}" for item in problem.get("errors") or []]
+    told = lines[0]
+    wrong = problem.get("errors") or []
+    lines += [f"  {item.get('field')}: {item['message']}" for item in wrong if str(item.get("message")) not in told]
     return "\n".join(lines)

@@ -1,11 +1,13 @@
 """`lethe competition update|extend|limits|announce|disqualify|restore|archive`, over the API."""
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from lethe.client.api import ApiError, LetheClient
 from lethe.client.receipts import verify
 from server.db import now
 from server.models.account import Role
@@ -164,3 +166,10 @@ def test_teams_merge_by_name(server: Instance, lethe: Run, monkeypatch: pytest.M
     assert "team bob into team ada" in told(lethe("team", "merge", "--agree", "team eve", "-c", "digits"))
     merged = answer(lethe("team", "merge", "--agree", "team bob", "-c", "digits", "--json"))
     assert sorted(merged["members"]) == ["ada", "bob"]
+
+
+def test_mistake_in_a_file_is_told_once(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(server, monkeypatch, "olga", Role.ORGANISER)
+    with LetheClient("http://localhost", token=os.environ["LETHE_TOKEN"]) as client, pytest.raises(ApiError) as told:
+        client.create_competition(competition_toml().replace("epochs = 1", "epochs = 0"))
+    assert str(told.value).count("training.epochs") == 1
