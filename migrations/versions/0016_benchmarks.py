@@ -6,7 +6,7 @@ Revision: 0018, after 0014
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0018"
+revision = "0016"
 down_revision = "0015"
 branch_labels = None
 depends_on = None

@@ -6,8 +6,8 @@ Revision: 0020, after 0014
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0020"
-down_revision = "0018"
+revision = "0017"
+down_revision = "0016"
 branch_labels = None
 depends_on = None
 
