@@ -1,6 +1,6 @@
 """benchmarks, and competitions that are their cells
 
-Revision: 0018, after 0014
+Revision: 0016, after 0015
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
 """re-judgings with another attack family or delta
 
-Revision: 0020, after 0014
+Revision: 0017, after 0016
 """
 
 import sqlalchemy as sa
