@@ -58,6 +58,7 @@ def read(database: Database, storage: Storage, path: Path) -> Brought:
             with database.read() as session:
                 _check_is_new(session, checked)
             checked.check_files()
+            checked.check_references()
             n_receipts = checked.check_receipts()
             n_files = _store_files(storage, checked)
             with database.write() as session:
@@ -133,7 +134,6 @@ class _Checked:
         """Raise InvalidInput for a file that is not of this competition: none of another one is ever written over."""
         parts = {part.name: part for part in OWN_PARTS}
         own = {content_key(str(row["content_sha256"])) for row in self.rows(parts["submissions"])}
-        ids = {str(row["id"]) for row in self.rows(parts["evaluations"])}
         for row in self.rows(parts["shards"]):
             if row["result_key"] and str(row["result_key"]).split("/")[:2] == [
                 "evaluations",
@@ -147,8 +147,22 @@ class _Checked:
                 raise _invalid(f"holds {key}, which is no file of {self.slug}")
             if key.startswith("submissions/") and not key.endswith(self._entries[f"{FILES}{key}"]["sha256"]):
                 raise _invalid(f"holds {key} with another content than its name says")
-        if not all(str(row["evaluation_id"]) in ids for row in self.rows(parts["shards"])):
-            raise _invalid("holds results of evaluations that it does not hold")
+
+    def check_references(self) -> None:
+        """Raise InvalidInput for a row of something that the archive does not hold: nothing of others is added to."""
+        parts = {part.name: part for part in OWN_PARTS}
+        ids = {part.name: {str(row["id"]) for row in self.rows(part)} for part in OWN_PARTS if "id" in part.table.c}
+        for part in OWN_PARTS:
+            references = [
+                (column.name, key.column.table.name)
+                for column in part.table.c
+                for key in column.foreign_keys
+                if key.column.table.name in parts
+            ]
+            for row in self.rows(part):
+                for column, table in references:
+                    if row.get(column) is not None and str(row[column]) not in ids[table]:
+                        raise _invalid(f"has {part.name} of {table} that it does not hold")
 
     def check_receipts(self) -> int:
         """Check every receipt's signature. Return how many there are."""

@@ -238,6 +238,8 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
 ) -> None:
     receipt = next(name for name in ZipFile(archive).namelist() if name.startswith("receipts/"))
     forged = json.loads(ZipFile(archive).read(receipt)) | {"competition": "another"}
+    scores = json.loads(ZipFile(archive).read("rows/public_scores.jsonl").splitlines()[0])
+    foreign = json.dumps(scores | {"evaluation_id": "another"}).encode()
     another, way_out = "files/splits/other/public/manifest.json", "files/splits/digits/private/../../../x"
     cases: dict[str, tuple[dict[str, bytes | None], str]] = {
         "damaged": ({f"files/{SPLIT_FILE}": b"{ }"}, f"is damaged: files/{SPLIT_FILE}"),
@@ -246,6 +248,10 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
         "a file of another competition": ({**listed(archive, another, b"{}")}, "is no file of digits"),
         "a way out of the storage": ({**listed(archive, way_out, b"{}")}, "is no file of digits"),
         "a forged receipt": ({**listed(archive, receipt, json.dumps(forged).encode())}, "receipt's signature"),
+        "a score of another competition": (
+            {**listed(archive, "rows/public_scores.jsonl", foreign)},
+            "has public_scores of evaluations that it does not hold",
+        ),
         "another format": (
             {MANIFEST: b'{"format": "lethe-competition/9"}'},
             "this program reads 'lethe-competition/1'",
