@@ -5,16 +5,19 @@ import os
 import re
 import secrets
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from server.embedded.redis import start_redis
 from tests.support.compose import ROOT, UNITS, Compose
+from tests.support.fake_docker import FakeDocker, database_renamed, docker_on_path
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 
@@ -124,9 +127,9 @@ def test_service_has_users_mounts_and_limits_of_the_file(compose: Compose, name:
 
 @needs_root
 def test_limit_of_memory_ends_what_takes_more(compose: Compose) -> None:
-    with pytest.raises(RuntimeError, match="ended with"):
+    with pytest.raises(RuntimeError, match="ended with") as ended:
         compose.run("migrate", ["python", "-c", "taken = b'x' * (3 << 29); print('taken', len(taken))"])
-    assert "taken" not in compose.log("migrate")
+    assert "taken" not in str(ended.value)
 
 
 def in_bytes(size: str) -> int:
@@ -135,27 +138,29 @@ def in_bytes(size: str) -> int:
 
 @needs_root
 @pytest.mark.slow
-def test_services_hold_a_competition(compose: Compose) -> None:
-    """From an empty database to a score in the worker's sandbox, with the first administrator of the web container."""
-    compose.run("migrate")
-    compose.start("web")
+def test_smoke_script_runs_on_these_processes(compose: Compose, postgres_server: PostgresServer) -> None:
+    """From an empty database to a score in the worker's sandbox, a backup and its restore."""
     url = f"http://127.0.0.1:{compose.port}"
-    assert answers(f"{url}/readyz"), compose.log("web")
-    password = secrets.token_hex(16)
-    compose.run("web", ["lethe", "create-admin", "ada", "--password-stdin"], given=f"{password}\n")
-    for name in ("worker", "messages", "beat"):
-        compose.start(name)
-    said = compose.run("web", ["python", "-m", "server.cli.smoke", url, "ada"], given=f"{password}\n")
-    assert "score 0." in said, said
-    for group in compose.groups:
-        used = any(f"-{name}-" in group.name for name in ("worker", "messages", "beat"))
-        assert bool((group / "cgroup.procs").read_text()) or not used, group
-    assert httpx.get(f"{url}/metrics", trust_env=False).status_code == 401
-    token = {"Authorization": f"Bearer {compose.values['LETHE_METRICS_TOKEN']}"}
-    assert "lethe_workers" in httpx.get(f"{url}/metrics", headers=token, trust_env=False).text
-    for name in ("worker", "messages", "beat", "web"):
-        assert compose.started[name].poll() is None, compose.log(name)[-2000:]
-    started = time.monotonic()
-    for name in ("worker", "messages", "beat", "web"):
-        compose.stop(name)  # within the grace period that the file gives it
-    assert time.monotonic() - started < 60
+    database = compose.addresses["LETHE_DATABASE_URL"].partition("@/")[2].partition("?")[0]
+
+    def on_server(statement: str) -> None:
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            connection.execute(database_renamed(statement, database).encode())
+
+    docker = FakeDocker(compose, sql=on_server, is_ready=lambda: answers(f"{url}/readyz", within_s=300))
+    with docker_on_path(compose.folder, docker) as programs:
+        done = subprocess.run(
+            ["sh", ROOT / "scripts" / "smoke-compose"],
+            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:] + "\n".join(docker.asked)
+        assert "all of it works" in done.stdout
+        assert done.stdout.count("score 0.") == 2, "before the backup and after its restore"
+        assert httpx.get(f"{url}/metrics", trust_env=False).status_code == 401
+        token = {"Authorization": f"Bearer {compose.values['LETHE_METRICS_TOKEN']}"}
+        assert "lethe_workers" in httpx.get(f"{url}/metrics", headers=token, trust_env=False).text

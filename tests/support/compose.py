@@ -109,8 +109,8 @@ class Compose:
         steps += [f"mkdir -p {root}/proc {root}/tmp", f"mount -t proc proc {root}/proc"]
         steps += [*_bound(Path("/dev"), root), *_bound(Path("/sys"), root)]
         owner = service["user"]
-        for path in _image_folders():
-            steps.append(f"mkdir -p {root}{path} && chown {owner} {root}{path} && chmod 700 {root}{path}")
+        for made in _image_folders():
+            steps.append(f"mkdir -p {root}{made} && chown {owner} {root}{made} && chmod 700 {root}{made}")
         for place, options in (entry.split(":") for entry in service.get("tmpfs", ())):
             steps.append(f"mkdir -p {root}{place} && mount -t tmpfs -o {options} none {root}{place}")
         for path in self.sockets:
