@@ -27,7 +27,7 @@ def train(net, loader, steps):
             if done == steps:
                 return
             optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
+            torch.nn.functional.cross_entropy(net(batch["image"]), batch["label"]).backward()
             optimiser.step()
             done += 1
 

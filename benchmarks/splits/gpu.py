@@ -53,7 +53,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
             break
         optimizer.zero_grad()
         logits = net(batch["image"].to(device))
-        torch.nn.functional.cross_entropy(logits, batch["age_group"].to(device)).backward()
+        torch.nn.functional.cross_entropy(logits, batch["label"].to(device)).backward()
         optimizer.step()
     return net
 """

@@ -1,8 +1,8 @@
 """Fine-tune on what is retained, after a little noise on the last layer. Make it better.
 
 `net` holds the original weights; change it in place, or return another network of the same form. The loaders give
-dicts with image, image_id, age_group (the label), age and person_id. Write `# lethe: samples = tuple` at the top of
-this file for batches of (inputs, targets) instead.
+dicts with image, image_id, label (also called age_group), age and person_id. Write `# lethe: samples = tuple` at the
+top of this file for batches of (inputs, targets) instead.
 """
 
 import torch
@@ -18,7 +18,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     net.train()
     for batch in retain_loader:
-        inputs, targets = batch["image"].to(device), batch["age_group"].to(device)
+        inputs, targets = batch["image"].to(device), batch["label"].to(device)
         optimizer.zero_grad()
         nn.functional.cross_entropy(net(inputs), targets).backward()
         optimizer.step()

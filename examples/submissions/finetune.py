@@ -10,6 +10,6 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
     net.train()
     for sample in retain_loader:
         optimizer.zero_grad()
-        criterion(net(sample["image"]), sample["age_group"]).backward()
+        criterion(net(sample["image"]), sample["label"]).backward()
         optimizer.step()
     net.eval()

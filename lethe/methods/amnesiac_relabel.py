@@ -64,7 +64,7 @@ def mixed(
         samples = [dataset[index] for dataset, index, _ in picked]
         yield (
             torch.stack([sample["image"] for sample in samples]).to(device),
-            torch.tensor([int(sample["age_group"]) for sample in samples], device=device),
+            torch.tensor([int(sample["label"]) for sample in samples], device=device),
             torch.tensor([is_forget for *_, is_forget in picked], device=device),
             torch.tensor([index for _, index, _ in picked], device=device),
         )

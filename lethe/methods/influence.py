@@ -95,4 +95,4 @@ def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
     for sample in loader:
         if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["age_group"].to(device)
+            yield sample["image"].to(device), sample["label"].to(device)

@@ -120,7 +120,7 @@ def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
     for sample in loader:
         if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["age_group"].to(device)
+            yield sample["image"].to(device), sample["label"].to(device)
 
 
 def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -159,7 +159,7 @@ def mixed(
         samples = [dataset[index] for dataset, index, _ in picked]
         yield (
             torch.stack([sample["image"] for sample in samples]).to(device),
-            torch.tensor([int(sample["age_group"]) for sample in samples], device=device),
+            torch.tensor([int(sample["label"]) for sample in samples], device=device),
             torch.tensor([is_forget for *_, is_forget in picked], device=device),
             torch.tensor([index for _, index, _ in picked], device=device),
         )

@@ -22,6 +22,7 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL
 
 Style = Literal["dict", "tuple"]
 BATCH_SIZE = 64
+LABEL = "label"
 IMAGES = "image-classification"
 TASK_LOADERS = {"causal-lm": ".answer_loaders"}  # of other tasks: the module with their `load_sets`
 FLOAT_CACHE_BYTES = 512 * 2**20  # a set below this is kept as floats, so that a batch is one gather
@@ -69,7 +70,15 @@ class Loaders:
 
 
 class DictSample(dict[str, Any]):
-    """One example with the competition's keys; its type lets a complete batch be collated at once."""
+    """One example, or a batch, with the keys that Kaggle's entries know. `label` is another name of `age_group`.
+
+    The type lets a complete batch be collated at once.
+    """
+
+    def __missing__(self, key: str) -> Any:
+        if key == LABEL:
+            return self["age_group"]
+        raise KeyError(key)
 
 
 class TupleSample(tuple[Any, ...]):
@@ -143,13 +152,13 @@ class InMemoryDataset(Dataset[Any]):
         if self.style == "tuple":
             return [image, labels]
         names = self._names
-        return {
-            "image": image,
-            "image_id": [names[i] for i in indices],
-            "age_group": labels,
-            "age": self.stored.shown_ages[index],
-            "person_id": self.stored.persons[index],
-        }
+        return DictSample(
+            image=image,
+            image_id=[names[i] for i in indices],
+            age_group=labels,
+            age=self.stored.shown_ages[index],
+            person_id=self.stored.persons[index],
+        )
 
     def epoch(self, order: Tensor, batch_size: int) -> Iterator[dict[str, Any] | list[Tensor]]:
         """Yield collated batches of the examples in this order."""
@@ -163,13 +172,13 @@ class InMemoryDataset(Dataset[Any]):
         names = list(map(self._names.__getitem__, order.tolist()))
         for start in range(0, len(order), batch_size):
             window = slice(start, start + batch_size)
-            yield {
-                "image": self.inputs(order[window]),
-                "image_id": names[window],
-                "age_group": labels[window],
-                "age": ages[window],
-                "person_id": persons[window],
-            }
+            yield DictSample(
+                image=self.inputs(order[window]),
+                image_id=names[window],
+                age_group=labels[window],
+                age=ages[window],
+                person_id=persons[window],
+            )
 
 
 class Batch(Sequence[Any]):
@@ -213,7 +222,7 @@ class ShuffledLoader(DataLoader[Any]):
 def _collate_dicts(batch: Sequence[DictSample], *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001 - torch's call
     if isinstance(batch, Batch):
         return batch.dataset.collated(batch.indices)
-    return default_collate([dict(sample) for sample in batch])
+    return DictSample(default_collate([dict(sample) for sample in batch]))
 
 
 def _collate_tuples(batch: Sequence[TupleSample], *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001
@@ -258,8 +267,8 @@ def _class_counts(sets: "Mapping[str, InMemoryDataset]", network: Mapping[str, A
 def make_loaders(data: GuestData | Path, *, style: Style = "dict", batch_size: int | None = None) -> Loaders:
     """Return shuffled loaders of the three sets. batch_size: 64 images, or 16 texts, if it is not given.
 
-    style, of images: "dict" gives image, image_id, age_group (the label), age, person_id; "tuple" gives (inputs,
-    targets). Texts are input_ids, attention_mask, labels.
+    style, of images: "dict" gives image, image_id, age_group (also called label), age, person_id; "tuple" gives
+    (inputs, targets). Texts are input_ids, attention_mask, labels.
     """
     if isinstance(data, Path):
         data = load_data(data)

@@ -9,7 +9,7 @@ POSITIONAL = 4
 MOST_FOLLOWED = 8  # names, from one that stands for another
 METHOD = "run"
 KNOWN_EXTRAS = frozenset({"class_counts", "class_weights", "device", "param_names", "seed"})
-DICT_KEYS = frozenset({"image", "image_id", "age_group", "age", "person_id"})
+DICT_KEYS = frozenset({"image", "image_id", "age_group", "label", "age", "person_id"})
 
 WRAPPERS = frozenset({"enumerate", "tqdm"})  # of a loader, in a loop over its batches
 

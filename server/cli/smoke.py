@@ -53,7 +53,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     for batch in retain_loader:
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
+        torch.nn.functional.cross_entropy(net(batch["image"]), batch["label"]).backward()
         optimizer.step()
 """
 

@@ -51,6 +51,9 @@ def test_dict_batches_have_the_competitions_keys(data: GuestData) -> None:
     assert batch["image"].shape == (21, 1, 2, 3)
     assert batch["image"].dtype == torch.float32
     assert batch["age_group"].dtype == torch.int64
+    assert batch["label"] is batch["age_group"]
+    with pytest.raises(KeyError):
+        batch["labels"]
     assert isinstance(batch["image_id"][0], str)
 
 

@@ -69,9 +69,10 @@ A local score is an **estimate**: few models on each side, and the validation se
 OF_KIND: dict[Kind, dict[str, str]] = {
     "image-classification": {
         "samples": """\
-Samples are dicts with `image` (float32), `image_id`, `age_group` (the label), `age` and `person_id`; code that unpacks
-`for inputs, targets in loader`, or says `# lethe: samples = tuple`, gets tuples. Further arguments are given by name if
-they are called `class_weights`, `class_counts`, `param_names`, `device` or `seed`; others need defaults.""",
+Samples are dicts with `image` (float32), `image_id`, `label` (also called `age_group`), `age` and `person_id`. Code
+that unpacks `for inputs, targets in loader`, or says `# lethe: samples = tuple`, gets tuples. Further arguments are
+given by name if they are called `class_weights`, `class_counts`, `param_names`, `device` or `seed`; others need
+defaults.""",
         "sets": "images uint8 `[n, C, H, W]`, labels, ids, persons",
         "examples": "pictures",
     },
