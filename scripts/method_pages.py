@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods
+from scripts.wrapped import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "methods"
 WRITTEN_BY_HAND = ("stitching.md",)
@@ -13,7 +14,8 @@ def pages() -> dict[str, str]:
     """Return the text of every page by its file's name."""
     methods, for_text = all_methods(IMAGES), all_methods("causal-lm")
     every = (*methods, *for_text)
-    return {"README.md": overview(methods, for_text)} | {f"{method.id}.md": page(method) for method in every}
+    made = {"README.md": overview(methods, for_text)} | {f"{method.id}.md": page(method) for method in every}
+    return {name: wrapped(text) for name, text in made.items()}
 
 
 def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) -> str:

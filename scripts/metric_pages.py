@@ -1,9 +1,10 @@
-"""Write docs/metrics/<id>.md and docs/metrics/index.md from the registry: `python scripts/metric_pages.py`."""
+"""Write docs/metrics/<id>.md and docs/metrics/index.md from the registry: `python -m scripts.metric_pages`."""
 
 from pathlib import Path
 
 from lethe.metrics import metrics
 from lethe.metrics.metric_text import index_page, metric_page
+from scripts.wrapped import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "metrics"
 
@@ -11,7 +12,8 @@ FOLDER = Path(__file__).parents[1] / "docs" / "metrics"
 def pages() -> dict[str, str]:
     """Return the text of every page by its file name."""
     entries = list(metrics().values())
-    return {"index.md": index_page(entries)} | {f"{entry.id}.md": metric_page(entry) for entry in entries}
+    made = {"index.md": index_page(entries)} | {f"{entry.id}.md": metric_page(entry) for entry in entries}
+    return {name: wrapped(text) for name, text in made.items()}
 
 
 def main() -> None:
