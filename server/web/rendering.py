@@ -60,6 +60,7 @@ def environment() -> Environment:
         when=template_filters.when,
         countdown=template_filters.countdown,
         size=template_filters.size,
+        untold=template_filters.untold,
         markdown=markdown,
     )
     made.globals.update(

@@ -140,6 +140,25 @@ def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) 
     assert "n_models" in plain_text(answer.text)
 
 
+@pytest.mark.parametrize("path", ["/organise/new", "/organise/second/edit"])
+def test_toml_mistake_names_its_line_once(visitor: Visitor, digits: Competition, path: str) -> None:
+    visitor.post("/organise/new", {"text": competition_toml("second"), "act": "create"})
+    answer = visitor.post(path, {"text": 'slug = "third"\ntitle "x"\n', "act": "preview"})
+    alert = plain_text(answer.text.split('role="alert"')[1].split("</div>")[0])
+    assert alert.count("Expected '=' after a key") == 1
+    assert alert.lower().count("line 2") == 1
+
+
+def test_failure_names_its_line_once_to_organisers(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    submission = add_scored(server, digits)
+    with server.database.write() as session:
+        failed = session.get_one(Submission, submission.id)
+        failed.stage, failed.fault, failed.error_class = "failed", "participant", "exception"
+        failed.error = {"message": "It broke. See mine.py, line 4.", "file": "mine.py", "line": 4}
+    page = visitor.get(f"/organise/digits/submissions/{submission.id}").text
+    assert plain_text(page).count("mine.py, line 4") == 1
+
+
 def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Competition) -> None:
     answer = visitor.post("/organise/new", {"text": competition_toml("second"), "act": "preview"})
     assert "The file is valid." in answer.text
