@@ -1,6 +1,8 @@
 """The organisers' pages: who may enter, what is shown, what each act does and leaves in the audit log."""
 
+import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 
@@ -13,6 +15,7 @@ from server.models.account import Role
 from server.models.competition import Competition, SplitState
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
+from server.teams.service import PAGE_SIZE
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
@@ -212,6 +215,34 @@ def test_chosen_submissions_are_disqualified_with_a_reason(
     page = plain_text(visitor.get("/organise/digits/submissions").text)
     assert "1 disqualified." in page
     assert ("submission.disqualified", "copied") in actions(server, digits)
+
+
+def test_act_without_a_choice_says_so_and_changes_nothing(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    add_scored(server, digits)
+    before = actions(server, digits)
+    answer = visitor.post(
+        "/organise/digits/act?list=stage%3Dscored", {"act": "disqualify"}, page="/organise/digits/submissions"
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/organise/digits/submissions?stage=scored")
+    assert "No submission was chosen: nothing is changed." in plain_text(visitor.get(answer.headers["location"]).text)
+    assert actions(server, digits) == before
+
+
+def test_every_team_is_on_one_of_the_pages(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    names = [f"team-{number:03}" for number in range(PAGE_SIZE + 3)]
+    with server.database.write() as session:
+        for name in reversed(names):
+            add_team(session, digits, name)
+    found, path = [], "/organise/digits/teams?q=team"
+    for _ in range(2):
+        text = visitor.get(path).text
+        found.append(re.findall(r"submissions\?team=(team-\d+)", text))
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = "/organise/digits/teams" + unescape(following[1]) if following else ""
+    assert found == [names[:PAGE_SIZE], names[PAGE_SIZE:]]
+    assert path == ""
 
 
 def test_what_an_act_does_not_fit_is_left_and_named(server: Instance, visitor: Visitor, digits: Competition) -> None:
