@@ -39,6 +39,12 @@ class NotFound(AppError):
     status, slug, title = 404, "not-found", "Not found"
 
 
+class NotRevealed(NotFound):
+    """Private scores before their reveal: not there, as everything else that the reader may not see."""
+
+    title = "Not revealed yet"
+
+
 class NotAuthenticated(AppError):
     status, slug, title = 401, "not-authenticated", "Log in first"
 

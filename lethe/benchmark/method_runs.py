@@ -22,6 +22,7 @@ from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.submission.failure_place import place_beside
 from lethe.submission.package import Package, load_package
 
 PART_RUNS, PART_S = 32, 60.0  # a part ends after so many runs or seconds; a crash loses at most one part
@@ -186,6 +187,6 @@ def _store(part: list[_Done], unit: Unit, *, backend: str) -> None:
 
 
 def _fail(unit: Unit, failure: Failure, *, run: int) -> None:
-    where = f" ({failure.file}, line {failure.line})" if failure.line else ""
+    where = place_beside(failure.message, file=failure.file, line=failure.line)
     message = f"run {run}: {failure.error_class}{where}: {failure.message}"
     unit.write("failure", {"class": failure.error_class, "message": message, "run": run})

@@ -26,6 +26,7 @@ from lethe.cli.left_out import print_left_out, print_notes
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
+from lethe.submission.failure_place import place_beside
 
 if TYPE_CHECKING:
     from lethe.evaluation.local_check import Checked, Kit, OnRun
@@ -141,7 +142,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
         console.print(NO_SANDBOX, style="dim")
     if checked.failure is not None:
         failure = facts["failure"]
-        where = f" ({failure['file']}, line {failure['line']})" if failure["line"] else ""
+        where = place_beside(failure["message"], file=failure["file"], line=failure["line"])
         console.print(f"[bold red]{failure['error_class']}[/]{where}: {failure['message']}", highlight=False)
 
 

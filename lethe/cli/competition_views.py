@@ -20,6 +20,7 @@ from lethe.cli.context import (
     score_text,
 )
 from lethe.client.api import JsonObject
+from lethe.submission.archive import size_limits
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -62,7 +63,7 @@ def show(competition: Competition = None, url: Url = None, as_json: Json = False
             ("time of all runs", f"{limits['wall_time_s']:g} s"),
             ("memory", f"{limits['memory_mib']} MiB"),
             ("scratch", f"{limits['scratch_mib']} MiB"),
-            ("upload", f"{limits['upload_mib']} MiB"),
+            ("upload", size_limits(limits["upload_mib"])),
             ("submissions", f"{limits['submissions_per_day']} a day"),
             ("left today", found["quota"]["remaining"] if found.get("quota") else None),
         )

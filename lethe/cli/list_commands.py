@@ -9,6 +9,7 @@ from lethe.cli.context import (
     Slug,
     Url,
     connected,
+    console,
     local_time,
     print_facts,
     print_json,
@@ -23,12 +24,13 @@ def people(
     competition: Slug,
     *,
     team: Annotated[str, typer.Option("--team", help="Part of a team's name.")] = "",
+    page: Page = 1,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List the organisers and the teams of a competition."""
     with connected(url) as client:
-        found = client.get(f"/competitions/{competition}/people", team=team)
+        found = client.get(f"/competitions/{competition}/people", team=team, page=page)
     if as_json:
         print_json(found)
         return
@@ -45,6 +47,8 @@ def people(
         for row in found["teams"]
     )
     print_table("", ("team", "leader", "members#", "rank#", "entries#", ""), rows, empty="No team matches.")
+    if found["has_more"]:
+        console.print(f"There are more: --page {page + 1}.", style="dim", highlight=False)
 
 
 def submissions(

@@ -81,7 +81,7 @@ def main() -> None:
         console.print(f"[bold red]error:[/] {error.title}", highlight=False)
         console.print(error.detail, highlight=False, markup=False, soft_wrap=True)
         for violation in error.violations:
-            if violation.field not in error.detail:
+            if violation.message not in error.detail:
                 console.print(f"  {violation.field}: {violation.message}", highlight=False, markup=False)
         sys.exit(1)
 

@@ -21,6 +21,7 @@ from lethe.competition.task import CausalLm, ImageClassification, Task
 from lethe.competition.text_settings import require_text_settings
 from lethe.errors import InvalidCompetitionFile, Violation
 
+TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 WEAKEST_SEED_BITS = 64
 SEED_BITS = 127  # nobody tries them all, and every database takes the number as JSON
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -299,8 +300,9 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        where = Violation("file", str(error), line=int(found[1]) if found else None)
+        place = TOML_PLACE.search(str(error))
+        message = TOML_PLACE.sub("", str(error))  # the line stands beside it
+        where = Violation("file", message, line=int(place[1]) if place else None)
         raise InvalidCompetitionFile(f"{source}: not TOML: {error}", violations=(where,)) from error
     except RecursionError as error:
         deep = Violation("file", "is nested too deeply")

@@ -23,6 +23,7 @@ LOCATOR_BYTES = 20  # it stands right before the end of the directory
 TAIL_BYTES = (1 << 16) + 22 + LOCATOR_BYTES  # in which the directory's end lies, after the longest comment
 HEADER_BYTES = 46  # of one entry in a zip's directory, before its name
 CHUNK_BYTES = 1 << 20
+SOURCE_MIB = 2  # of one Python file, whatever a competition's own limit is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,11 @@ def checked_archive(file: IO[bytes], *, limits: ArchiveLimits) -> Iterator[Opene
             yield archive, entries
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError, ValueError) as error:
         raise refused("file", f"is not a whole zip archive: {error}") from error
+
+
+def size_limits(upload_mib: int) -> str:
+    """Return in words what a competition takes: no more than `upload_mib`, and of one Python file no more than any."""
+    return f"{upload_mib} MiB" + (f", one Python file up to {SOURCE_MIB} MiB" if upload_mib > SOURCE_MIB else "")
 
 
 def read_chunks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:

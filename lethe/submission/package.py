@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from lethe.submission import notebook
-from lethe.submission.archive import ArchiveLimits, checked_archive, common_folder, read_chunks, refused
+from lethe.submission.archive import SOURCE_MIB, ArchiveLimits, checked_archive, common_folder, read_chunks, refused
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
 from lethe.submission.gpu_guards import without_gpu_guards
 from lethe.submission.notebook import Mode
@@ -23,7 +23,7 @@ SUFFIXES = (".py", ".ipynb", ".zip")
 class PackageLimits(ArchiveLimits):
     """What a package may hold once unpacked."""
 
-    source_bytes: int = 2 << 20  # one Python file
+    source_bytes: int = SOURCE_MIB << 20  # one Python file
     all_source_bytes: int = 8 << 20  # all Python files of a zip
     notebook_bytes: int = 20 << 20  # with the outputs that are saved in it
 

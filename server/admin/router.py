@@ -104,6 +104,7 @@ ListFilter = Annotated[SubmissionFilter, Depends(submission_filter)]
 ListPage = Annotated[int | None, Query(ge=1, le=100_000, description="a hundred a page; without it, all of them")]
 Wanted = Annotated[EventFilter, Depends(wanted)]
 BeforeId = Annotated[int | None, Query(ge=1, lt=2**63, description="the last id of the page before")]
+TeamsPage = Annotated[int, Query(ge=1, le=100_000, description="a hundred teams a page")]
 AccountsPage = Annotated[int, Query(ge=1, le=100_000)]
 Limit = Annotated[int, Query(ge=1, le=MOST_EVENTS)]
 
@@ -217,15 +218,14 @@ def list_audit_actions(session: SessionDep, competition: Organised) -> list[str]
 
 
 @organisers.get("/people")
-def list_people(session: SessionDep, competition: Organised, *, team: Short = "") -> PeopleOut:
-    """List the organisers, and up to a hundred teams by name. team: part of a team's name."""
+def list_people(session: SessionDep, competition: Organised, *, team: Short = "", page: TeamsPage = 1) -> PeopleOut:
+    """List the organisers, and a page of teams by name. team: part of a team's name."""
+    found, has_more = teams.search(session, competition, query=team, page=page)
     board = leaderboards.whole_board(session, competition, Visibility.PUBLIC)
     return PeopleOut(
         organisers=[account.name for account in competition_organisers.of(session, competition)],
-        teams=[
-            ListedTeam.of(row, leader, members, board.get_row(row.id))
-            for row, leader, members in teams.search(session, competition, query=team)
-        ],
+        teams=[ListedTeam.of(row, leader, members, board.get_row(row.id)) for row, leader, members in found],
+        has_more=has_more,
     )
 
 

@@ -168,7 +168,8 @@ class PeopleOut(BaseModel):
     """Who runs a competition and who takes part."""
 
     organisers: list[str]
-    teams: list[ListedTeam] = Field(description="by name; at most a hundred")
+    teams: list[ListedTeam] = Field(description="by name; a hundred a page")
+    has_more: bool = Field(description="whether there is another page of teams")
 
 
 class ListedAccountOut(BaseModel):

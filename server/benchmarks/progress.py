@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lethe.reports.benchmark_file import BenchmarkFile
+from lethe.submission.failure_place import place_beside
 from server.benchmarks.units import BenchmarkCell, Unit
 from server.models.competition import SplitState
 
@@ -47,8 +48,9 @@ def failure_reason(unit: Unit) -> str:
         return ""
     submission = unit.submission
     error = (unit.evaluation.error if unit.evaluation else None) or submission.error or {}
-    where = f" ({error['file']}, line {error['line']})" if error.get("file") and error.get("line") else ""
-    return f"{submission.error_class or submission.stage}{where}: {error.get('message', '')}".rstrip(": ")
+    message = str(error.get("message", ""))
+    where = place_beside(message, file=error.get("file"), line=error.get("line"))
+    return f"{submission.error_class or submission.stage}{where}: {message}".rstrip(": ")
 
 
 def cell_failure(cell: BenchmarkCell) -> str:

@@ -20,7 +20,7 @@ import server
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from lethe.competition.file import parse_competition
 from lethe.errors import HostFault, InvalidCompetitionFile
-from server.cli.seed_accounts import kept_password, organiser_credentials
+from server.cli.seed_accounts import PARTICIPANT, kept_password, log_in_lines, organiser_credentials
 from server.cli.serve import wait_for_interrupt
 from server.config import Settings, get_settings
 from server.embedded.instance import RunningInstance, running
@@ -42,7 +42,7 @@ class Entrant:
 
 
 ENTRANTS = (
-    Entrant("participant", "Noise, then fine-tune", EXAMPLES / "submissions" / "noise_finetune.py"),
+    Entrant(PARTICIPANT, "Noise, then fine-tune", EXAMPLES / "submissions" / "noise_finetune.py"),
     Entrant("baseline", "Fine-tune (the host's baseline)", EXAMPLES / "submissions" / "finetune.py"),
     Entrant("unchanged", "Return the original", EXAMPLES / "submissions" / "return_original.py"),
 )
@@ -101,7 +101,10 @@ def _prepare(organiser: LetheClient, *, with_baselines: bool) -> None:
             raise
         competition = organiser.create_competition(competition_file(with_baselines=with_baselines))
     if competition["state"] in ENDED_EARLIER:
-        raise HostFault(f"the demo's competition is {competition['state']}; remove the home folder to hold another")
+        raise HostFault(
+            f"the demo's competition is {competition['state']}: `lethe up` serves it; "
+            "remove the home folder to hold another"
+        )
     organiser.prepare(SLUG)
     with _bars() as bars:
         tasks: dict[str, TaskID] = {}
@@ -221,8 +224,8 @@ def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, setti
     times.add_row("altogether", f"{sum(seconds for _, seconds in stages.took):.1f}")
     console.print(times)
     console.print(f"Leaderboard: [bold]{instance.url}/competitions/{SLUG}/leaderboard[/]", highlight=False)
-    for name in ("organiser", "participant"):
-        console.print(f"Log in as {name} / {kept_password(settings, name)}", highlight=False)
+    for line in log_in_lines(settings):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _write(path: Path, outcome: JsonObject, stages: Stages) -> None:

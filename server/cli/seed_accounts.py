@@ -12,6 +12,7 @@ from server.db import Database
 from server.models.account import Role
 
 ORGANISER = "organiser"
+PARTICIPANT = "participant"  # of a demo
 
 
 def organiser_credentials(settings: Settings) -> tuple[str, str]:
@@ -29,14 +30,30 @@ def organiser_credentials(settings: Settings) -> tuple[str, str]:
     return ORGANISER, password
 
 
+def log_in_lines(settings: Settings) -> list[str]:
+    """Return what to log in with, as every start prints it: of the organiser, and of a demo's participant."""
+    known = _kept(settings)
+    lines = [f"Log in as {name} / {known[name]}" for name in (ORGANISER, PARTICIPANT) if name in known]
+    return [*lines, "If a password was changed since: `lethe reset-password NAME` prints a link for a new one."]
+
+
 def kept_password(settings: Settings, name: str) -> str:
     """Return the password kept for `name` in the home folder (readable by its owner only), making one if needed."""
-    path = settings.home.absolute() / "credentials.json"
-    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    known = _kept(settings)
     if name not in known:
         known[name] = secrets.token_hex(10)
-        _write_private(path, json.dumps(known, indent=2))
+        _write_private(_file(settings), json.dumps(known, indent=2))
     return known[name]
+
+
+def _kept(settings: Settings) -> dict[str, str]:
+    path = _file(settings)
+    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return known
+
+
+def _file(settings: Settings) -> Path:
+    return settings.home.absolute() / "credentials.json"
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ import threading
 
 from rich.console import Console
 
-from server.cli.seed_accounts import organiser_credentials
+from server.cli.seed_accounts import log_in_lines, organiser_credentials
 from server.config import get_settings
 from server.embedded.instance import RunningInstance, running
 
@@ -16,8 +16,8 @@ def serve() -> None:
     """Run web server, worker and Redis until Ctrl-C or SIGTERM."""
     settings = get_settings()
     with running(settings) as instance:
-        name, password = organiser_credentials(settings)
-        for line in (f"Lethe serves [bold]{instance.url}[/]", f"Log in as {name} / {password}", "Ctrl-C ends it."):
+        organiser_credentials(settings)
+        for line in (f"Lethe serves [bold]{instance.url}[/]", *log_in_lines(settings), "Ctrl-C ends it."):
             console.print(line, highlight=False, soft_wrap=True)
         wait_for_interrupt(instance)
 

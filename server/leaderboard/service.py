@@ -9,11 +9,13 @@ from itertools import count
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import NotFound
+from lethe.errors import NotRevealed
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
+from server.datetime_format import in_words
+from server.db import now
 from server.leaderboard import repository
 from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.ladder import Try, climb
@@ -89,15 +91,15 @@ _boards: CostCache[tuple[Board, Board]] = CostCache()
 
 
 def board(session: Session, competition: Competition, visibility: Visibility, *, viewer: Account | None) -> Board:
-    """Return the board as `viewer` may see it. Raises NotFound for a private board that is still sealed."""
+    """Return the board as `viewer` may see it. Raises NotRevealed for a private board that is still sealed."""
     organiser = competitions.is_organiser(session, competition, viewer)
     return board_for(session, competition, visibility, organiser=organiser)
 
 
 def board_for(session: Session, competition: Competition, visibility: Visibility, *, organiser: bool) -> Board:
-    """Return the board as organisers or as others may see it. Raises NotFound for a sealed one."""
+    """Return the board as organisers or as others may see it. Raises NotRevealed for a sealed one."""
     if visibility is Visibility.PRIVATE and not may_see_private(competition, organiser=organiser):
-        raise NotFound(f"The private leaderboard of {competition.slug} is sealed until its organisers reveal it")
+        raise sealed(competition)
     bind, competition_id = session.get_bind(), competition.id
 
     def again() -> tuple[Board, Board]:
@@ -124,6 +126,15 @@ def whole_board(session: Session, competition: Competition, visibility: Visibili
 def may_see_private(competition: Competition, *, organiser: bool) -> bool:
     """Return whether private scores may be shown: to everybody once revealed, to organisers once computed."""
     return is_revealed(competition) or (organiser and competition.state in SEALED_BUT_COMPUTED)
+
+
+def sealed(competition: Competition) -> NotRevealed:
+    """Return the refusal of private scores that the reader may not see yet: it says when they are revealed."""
+    ends = "closed" if competition.closes_at <= now() else "closes"
+    return NotRevealed(
+        f"The private scores of {competition.slug} are sealed: its organisers reveal them after the close. "
+        f"The competition {ends} on {in_words(competition.closes_at)}"
+    )
 
 
 def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:

@@ -69,14 +69,17 @@ def teams(session: Session, competition_id: str) -> Sequence[Team]:
     return session.scalars(statement.order_by(Team.created_at, Team.id)).all()
 
 
-def search(session: Session, competition_id: str, *, query: str, limit: int) -> Sequence[tuple[Team, str, int]]:
+def search(
+    session: Session, competition_id: str, *, query: str, offset: int, limit: int
+) -> Sequence[tuple[Team, str, int]]:
     """Return some teams with their leader's name and their size, by name. query: part of a team's name."""
     members = select(func.count()).where(Membership.team_id == Team.id).correlate(Team).scalar_subquery()
     statement = (
         select(Team, Account.name, members)
         .join(Account, Account.id == Team.leader_id)
         .where(Team.competition_id == competition_id, Team.name_key.contains(look_alike_key(query), autoescape=True))
-        .order_by(Team.name_key)
+        .order_by(Team.name_key, Team.id)
+        .offset(offset)
         .limit(limit)
     )
     return session.execute(statement).all()

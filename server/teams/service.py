@@ -17,7 +17,7 @@ from server.models.competition import Competition, CompetitionState, Membership,
 from server.teams import repository
 
 NAME_LENGTH = 60
-MOST_FOUND = 100
+PAGE_SIZE = 100
 RENAMED_BY_TEAMS = frozenset(CompetitionState) - {"closed", "provisional", "final", "archived"}
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -50,9 +50,16 @@ def teams(session: Session, competition: Competition) -> Sequence[Team]:
     return repository.teams(session, competition.id)
 
 
-def search(session: Session, competition: Competition, *, query: str = "") -> Sequence[tuple[Team, str, int]]:
-    """Return up to a hundred teams with their leader's name and their size, by name. query: part of a team's name."""
-    return repository.search(session, competition.id, query=query.strip(), limit=MOST_FOUND)
+def search(
+    session: Session, competition: Competition, *, query: str = "", page: int = 1
+) -> tuple[Sequence[tuple[Team, str, int]], bool]:
+    """Return a page (from 1) of teams with their leader's name and their size, by name, and whether there is another.
+
+    query: part of a team's name.
+    """
+    offset = (page - 1) * PAGE_SIZE
+    found = repository.search(session, competition.id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1)
+    return found[:PAGE_SIZE], len(found) > PAGE_SIZE
 
 
 def get_by_name(session: Session, competition: Competition, name: str) -> Team:

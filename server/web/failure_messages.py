@@ -1,10 +1,10 @@
 """What a participant reads about a failed submission: what happened, where, and what to do next."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.submission.failure_place import names_line
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 
@@ -49,7 +49,7 @@ class Failure:
     @property
     def names_its_line(self) -> bool:
         """Whether the message says which line it is about."""
-        return re.search(rf"\bline {self.line}\b", self.message) is not None
+        return names_line(self.message, self.line)
 
 
 def describe_failure(submission: Submission, *, evaluation: Evaluation | None = None) -> Failure | None:

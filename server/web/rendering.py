@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from lethe.errors import AppError
+from lethe.submission.archive import size_limits
 from server.config import get_settings
 from server.datetime_format import duration
 from server.db import now
@@ -60,6 +61,8 @@ def environment() -> Environment:
         when=template_filters.when,
         countdown=template_filters.countdown,
         size=template_filters.size,
+        size_limits=size_limits,
+        untold=template_filters.untold,
         markdown=markdown,
     )
     made.globals.update(

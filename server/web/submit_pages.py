@@ -14,9 +14,9 @@ from lethe.errors import (
     NotAuthenticated,
     Overloaded,
     QuotaExceeded,
-    TooLarge,
     Violation,
 )
+from lethe.submission.archive import SOURCE_MIB
 from server.accounts import sessions
 from server.admission import AdmissionDep
 from server.competitions import lifecycle
@@ -26,10 +26,10 @@ from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
-from server.received_form import OVERHEAD_BYTES
+from server.received_form import OVERHEAD_BYTES, get_too_large
 from server.submissions import service as submissions
 from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES
+from server.submissions.upload import MAX_REQUEST_BYTES, WHAT
 from server.submissions.upload_check import (
     MESSAGE_LENGTH,
     CheckedUpload,
@@ -47,7 +47,7 @@ from server.web.rendering import Reader, page, redirect
 router = page_router(checks_csrf=False)  # the upload checks its own token, after the size and before the file
 
 PASTED_NAME = "submission.py"
-LONGEST_PASTE = 2 << 20
+LONGEST_PASTE = SOURCE_MIB << 20
 BEFORE_IT_OPENS = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
 
 
@@ -94,7 +94,8 @@ async def submit(
         given = _text(form, FIELD)
     try:
         check_token(request, given)
-        checked = await check_and_store(storage, _form_upload(sent), account_id=viewer.id, modes=file.submissions.modes)
+        upload = _form_upload(sent, limit_mib=file.limits.upload_mib)
+        checked = await check_and_store(storage, upload, account_id=viewer.id, modes=file.submissions.modes)
         submission_id = await admission.run(_accept, database, slug=slug, viewer=viewer, checked=checked)
         await admission.long_work(store_again_if_collected, storage, checked)
     except Overloaded:
@@ -118,7 +119,7 @@ def _admit(database: Database, slug: str, request: Request) -> tuple[Account, Co
 def _check_announced(request: Request, *, limit_mib: int) -> None:
     length = request.headers.get("content-length", "")
     if not length.isdecimal() or int(length) > (limit_mib << 20) + LONGEST_PASTE + OVERHEAD_BYTES:
-        raise TooLarge(f"A submission has at most {limit_mib} MiB", violations=(Violation("file", "is too large"),))
+        raise get_too_large(WHAT, limit_mib)
 
 
 async def _read(form: FormData) -> Sent:
@@ -142,9 +143,14 @@ def _accept(database: Database, *, slug: str, viewer: Account, checked: CheckedU
         return submissions.accept(session, competition, viewer, checked).submission.id
 
 
-def _form_upload(sent: Sent) -> Upload:
-    if sent.file is not None:
-        return sent.file
+def _form_upload(sent: Sent, *, limit_mib: int) -> Upload:
+    upload = sent.file or _pasted(sent)
+    if len(upload.data) > limit_mib << 20:
+        raise get_too_large(WHAT, limit_mib)
+    return upload
+
+
+def _pasted(sent: Sent) -> Upload:
     if not sent.code.strip():
         nothing = "choose a file, or paste code"
         raise InvalidSubmission("Nothing was sent", violations=(Violation("file", nothing),))

@@ -1,11 +1,29 @@
 """How values are written on pages: scores, shares, times, sizes."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from markupsafe import Markup, escape
 
+from lethe.errors import Violation
 from server.datetime_format import duration, in_words, relative
 from server.db import now
+
+
+class Explained(Protocol):
+    """An error as pages show it."""
+
+    @property
+    def detail(self) -> str: ...
+
+    @property
+    def violations(self) -> Sequence[Violation]: ...
+
+
+def untold(error: Explained) -> list[Violation]:
+    """Return the wrong values that the error's own sentence does not tell already."""
+    return [violation for violation in error.violations if violation.message not in error.detail]
 
 
 def score(value: float | None) -> str:

@@ -31,6 +31,7 @@ router = page_router()
 
 Reason = Annotated[str, Form(max_length=500)]
 Short = Annotated[str, Query(max_length=60)]
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=100_000)]
 
 
 @router.get("/organise/{slug}")
@@ -120,12 +121,22 @@ def decide(
 
 
 @router.get("/organise/{slug}/teams")
-def teams_page(request: Request, session: SessionDep, place: OrganiserPlaceDep, *, q: Short = "") -> Response:
+def teams_page(
+    request: Request, session: SessionDep, place: OrganiserPlaceDep, *, q: Short = "", page_number: PageNumber = 1
+) -> Response:
     board = leaderboards.whole_board(session, place.competition, Visibility.PUBLIC)
-    rows = teams.search(session, place.competition, query=q)
-    running = organisers.of(session, place.competition)
+    rows, has_more = teams.search(session, place.competition, query=q, page=page_number)
     return page(
-        request, "organise/teams.html", place=place, tab="teams", rows=rows, board=board, query=q, organisers=running
+        request,
+        "organise/teams.html",
+        place=place,
+        tab="teams",
+        rows=rows,
+        has_more=has_more,
+        page_number=page_number,
+        board=board,
+        query=q,
+        organisers=organisers.of(session, place.competition),
     )
 
 
@@ -137,7 +148,7 @@ def audit_page(
     *,
     action: Annotated[str, Query(max_length=60)] = "",
     actor: Annotated[str, Query(max_length=60)] = "",
-    page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+    page_number: PageNumber = 1,
 ) -> Response:
     wanted = EventFilter(competition_id=place.competition.id, action=action or None, actor=actor.strip() or None)
     events, has_more = audit.events_page(session, wanted, page=page_number)

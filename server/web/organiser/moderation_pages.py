@@ -8,7 +8,7 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from lethe.errors import Conflict, InvalidInput, NotFound
 from server.admin import competition_edits, moderation
 from server.deps import SessionDep
 from server.models.account import Account
@@ -49,11 +49,12 @@ def act_on_submissions(
     reason: Reason = "",
 ) -> Response:
     """Do the same to several submissions. One that does not allow it is left as it was, and named."""
+    if not submission:
+        nothing = Flash("warn", "No submission was chosen: nothing is changed. Choose at least one in the list.")
+        return redirect(request, _back(request, place.competition.slug, []), flash=nothing)
     reason = needed(reason)
     if act not in SUBMISSION_ACTS:
         raise InvalidInput(f"{act!r} is no act; allowed are {', '.join(SUBMISSION_ACTS)}")
-    if not submission:
-        raise InvalidInput("No submission was chosen", violations=(Violation("submission", "choose at least one"),))
     chosen = [_of_place(session, place.competition.id, wanted, viewer) for wanted in submission]
     refused = [words for one in chosen if (words := _try(session, one, act=act, actor=viewer, reason=reason))]
     done = f"{len(chosen) - len(refused)} {DONE[act]}."

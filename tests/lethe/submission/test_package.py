@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from lethe.errors import InvalidSubmission
+from lethe.submission.archive import SOURCE_MIB
 from lethe.submission.package import PackageLimits, load_package, read_zip
 from tests.support.instance import GOOD_CODE, make_zip
 
@@ -167,4 +168,4 @@ def test_other_files_are_refused(data: bytes, filename: str) -> None:
 
 
 def test_python_file_beyond_its_size_is_refused() -> None:
-    assert "at most 2097152 bytes" in refusal(b"#" * (2 << 20) + b"\n", "a.py")
+    assert f"at most {SOURCE_MIB << 20} bytes" in refusal(b"#" * (SOURCE_MIB << 20) + b"\n", "a.py")

@@ -54,6 +54,9 @@ def test_people_are_organisers_and_ranked_teams(server: Instance, olga: dict[str
     found = server.client.get(f"{BASE}/people", headers=olga).json()
     assert found["organisers"] == ["olga"]
     assert [(row["name"], row["members"], row["rank"]) for row in found["teams"]] == [("ada", 1, 1), ("bob", 1, None)]
+    assert not found["has_more"]
+    beyond = server.client.get(f"{BASE}/people", params={"page": 2}, headers=olga).json()
+    assert (beyond["teams"], beyond["has_more"]) == ([], False)
     only = server.client.get(f"{BASE}/people", params={"team": "bo"}, headers=olga).json()
     assert [row["name"] for row in only["teams"]] == ["bob"]
 

@@ -194,6 +194,25 @@ def test_after_the_end_the_overview_leads_to_the_boards(
     assert f"Closed {in_words(closed_at)}" in plain_text(page), "by hand, before the file's end"
 
 
+@pytest.mark.parametrize("state", ["draft", "preparing"])
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_what_has_not_opened_is_neither_closing_nor_closed(
+    server: Instance, visitor: Visitor, *, state: str, hours: int
+) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    opens_at = now() + timedelta(hours=hours, minutes=1)
+    server.competition(organiser=olga, state=state, opens_at=opens_at, closes_at=now() + timedelta(days=31))
+    visitor.log_in("olga")
+    soon = hours > 0
+    page = plain_text(visitor.get("/competitions/digits").text)
+    assert ("opens in 2 hours , once it is prepared" if soon else "not open yet") in page
+    card = plain_text(visitor.get("/").text)
+    assert ("opens in 2 hours" if soon else "not open yet") in card
+    for text in (page.split("Forgetting digits")[0], card):
+        assert "closed" not in text
+        assert "closes in" not in text
+
+
 def test_a_ready_competition_tells_when_it_opens(server: Instance, visitor: Visitor) -> None:
     server.competition(state="ready", opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
     assert "opens in" in plain_text(visitor.get("/competitions/digits").text)

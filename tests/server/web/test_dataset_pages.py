@@ -30,7 +30,8 @@ def test_refused_archive_is_explained_on_the_page(server: Instance, visitor: Vis
     refused = upload(visitor, data=b"no zip")
     assert refused.status_code == 422  # type: ignore[attr-defined]
     assert "is not a zip archive" in plain_text(refused.text)  # type: ignore[attr-defined]
-    assert "name must be 1 to 64" in plain_text(upload(visitor, "A b").text)  # type: ignore[attr-defined]
+    page = plain_text(upload(visitor, "A b").text)  # type: ignore[attr-defined]
+    assert page.count("must be 1 to 64") == 1
 
 
 def test_form_of_another_page_uploads_nothing(server: Instance, visitor: Visitor) -> None:

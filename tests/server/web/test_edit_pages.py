@@ -1,6 +1,7 @@
 """Pages that change a competition: its file, its limits, who runs it; and what is taken away from it."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
@@ -119,6 +120,36 @@ def test_the_control_page_shows_who_trains_which_models(server: Instance, visito
     text = plain_text(visitor.get("/organise/second").text)
     assert "1 of 2 shards of models done" in text
     assert "worker-7 retrained 3–4 attempt 2 0.5 of 2" in text
+
+
+def test_pending_split_says_what_it_waits_for(server: Instance, visitor: Visitor, draft: str) -> None:
+    text = plain_text(visitor.get("/organise/second").text)
+    assert text.count("pending begins with Prepare the splits") == 2
+    assert "failed" not in text
+    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
+    assert "begins with Prepare" not in visitor.get("/organise/second").text
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
+        for split, stage in zip(
+            competitions.splits(session, competition), ("", "another one is prepared"), strict=True
+        ):
+            split.state, split.stage = SplitState.PENDING.value, stage
+    text = plain_text(visitor.get("/organise/second").text)
+    assert text.count("pending waits until a worker has time for it") == 1
+    assert text.count("pending another one is prepared") == 1
+
+
+@pytest.mark.parametrize(("hours", "warned"), [(-2, True), (2, False)])
+def test_draft_that_would_open_at_once_says_so(
+    server: Instance, visitor: Visitor, digits: Competition, *, hours: int, warned: bool
+) -> None:
+    text = competition_toml("second", opens_at=now() + timedelta(hours=hours))
+    visitor.post("/organise/new", {"text": text, "act": "create"})
+    words = plain_text(visitor.get("/organise/second").text)
+    assert ("Its opening time is past" in words) is warned
+    assert ("it opens at once when both splits are ready" in words) is warned
+    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
+    assert "it opens at once" not in visitor.get("/organise/second").text
 
 
 def limits(**changed: str) -> dict[str, str]:

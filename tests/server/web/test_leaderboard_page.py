@@ -36,6 +36,17 @@ def test_an_empty_board_invites_to_submit(server: Instance, visitor: Visitor) ->
     assert "No score yet" in visitor.get(BOARD).text
 
 
+@pytest.mark.parametrize("path", [f"{BOARD}?board=private", f"{BOARD}/figures/shake-up.json"])
+def test_sealed_board_says_when_it_is_revealed(server: Instance, visitor: Visitor, path: str) -> None:
+    fill(server, server.competition(), 2)
+    answer = visitor.get(path)
+    assert answer.status_code == 404
+    page = plain_text(answer.text)
+    assert "Not revealed yet The private scores of digits are sealed:" in page
+    assert "its organisers reveal them after the close" in page
+    assert "closes on" in page
+
+
 def test_ranks_scores_and_shares_are_read_in_rows(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(), 2)
     rows = [plain_text(row) for row in re.findall(r'<tr role="row" class=.*?</tr>', visitor.get(BOARD).text, re.S)]

@@ -1,6 +1,8 @@
 """The organisers' pages: who may enter, what is shown, what each act does and leaves in the audit log."""
 
+import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 
@@ -13,6 +15,7 @@ from server.models.account import Role
 from server.models.competition import Competition, SplitState
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
+from server.teams.service import PAGE_SIZE
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
@@ -140,6 +143,25 @@ def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) 
     assert "n_models" in plain_text(answer.text)
 
 
+@pytest.mark.parametrize("path", ["/organise/new", "/organise/second/edit"])
+def test_toml_mistake_names_its_line_once(visitor: Visitor, digits: Competition, path: str) -> None:
+    visitor.post("/organise/new", {"text": competition_toml("second"), "act": "create"})
+    answer = visitor.post(path, {"text": 'slug = "third"\ntitle "x"\n', "act": "preview"})
+    alert = plain_text(answer.text.split('role="alert"')[1].split("</div>")[0])
+    assert alert.count("Expected '=' after a key") == 1
+    assert alert.lower().count("line 2") == 1
+
+
+def test_failure_names_its_line_once_to_organisers(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    submission = add_scored(server, digits)
+    with server.database.write() as session:
+        failed = session.get_one(Submission, submission.id)
+        failed.stage, failed.fault, failed.error_class = "failed", "participant", "exception"
+        failed.error = {"message": "It broke. See mine.py, line 4.", "file": "mine.py", "line": 4}
+    page = visitor.get(f"/organise/digits/submissions/{submission.id}").text
+    assert plain_text(page).count("mine.py, line 4") == 1
+
+
 def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Competition) -> None:
     answer = visitor.post("/organise/new", {"text": competition_toml("second"), "act": "preview"})
     assert "The file is valid." in answer.text
@@ -193,6 +215,34 @@ def test_chosen_submissions_are_disqualified_with_a_reason(
     page = plain_text(visitor.get("/organise/digits/submissions").text)
     assert "1 disqualified." in page
     assert ("submission.disqualified", "copied") in actions(server, digits)
+
+
+def test_act_without_a_choice_says_so_and_changes_nothing(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    add_scored(server, digits)
+    before = actions(server, digits)
+    answer = visitor.post(
+        "/organise/digits/act?list=stage%3Dscored", {"act": "disqualify"}, page="/organise/digits/submissions"
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/organise/digits/submissions?stage=scored")
+    assert "No submission was chosen: nothing is changed." in plain_text(visitor.get(answer.headers["location"]).text)
+    assert actions(server, digits) == before
+
+
+def test_every_team_is_on_one_of_the_pages(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    names = [f"team-{number:03}" for number in range(PAGE_SIZE + 3)]
+    with server.database.write() as session:
+        for name in reversed(names):
+            add_team(session, digits, name)
+    found, path = [], "/organise/digits/teams?q=team"
+    for _ in range(2):
+        text = visitor.get(path).text
+        found.append(re.findall(r"submissions\?team=(team-\d+)", text))
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = "/organise/digits/teams" + unescape(following[1]) if following else ""
+    assert found == [names[:PAGE_SIZE], names[PAGE_SIZE:]]
+    assert path == ""
 
 
 def test_what_an_act_does_not_fit_is_left_and_named(server: Instance, visitor: Visitor, digits: Competition) -> None:

@@ -83,6 +83,22 @@ def test_a_file_beyond_the_limit_is_refused_before_it_is_read(server: Instance, 
     assert answer.status_code == 413
 
 
+def test_no_file_goes_beyond_the_limit_in_the_room_for_pasted_code(server: Instance, ada: Visitor) -> None:
+    server.competition(limits={"upload_mib": 1})
+    answer = ada.post(SUBMIT, {}, files={"file": ("mine.py", b"#" * (1 << 20) + b"\n" + GOOD_CODE)})
+    assert answer.status_code == 413
+    assert "A submission has at most 1 MiB" in plain_text(answer.text)
+    with server.database.read() as session:
+        assert session.query(Submission).count() == 0
+
+
+@pytest.mark.parametrize(("upload_mib", "words"), [(1, "1 MiB"), (5, "5 MiB, one Python file up to 2 MiB")])
+def test_size_limit_of_a_python_file_is_told(server: Instance, ada: Visitor, upload_mib: int, words: str) -> None:
+    server.competition(limits={"upload_mib": upload_mib})
+    assert f". Up to {words}." in plain_text(ada.get(SUBMIT).text)
+    assert f"File up to {words} All runs" in plain_text(ada.get("/competitions/digits").text)
+
+
 def test_an_upload_without_a_token_is_refused(server: Instance, ada: Visitor) -> None:
     server.competition()
     answer = ada.client.post(SUBMIT, files={"file": ("mine.py", GOOD_CODE)}, follow_redirects=False)

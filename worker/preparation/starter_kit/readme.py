@@ -5,6 +5,7 @@ from typing import Any
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.task import Kind
+from lethe.submission.archive import size_limits
 
 TEXT = """\
 # {title}: starter kit
@@ -49,7 +50,7 @@ Modes allowed here: {modes}.{notebook}
 | memory | {memory_mib} MiB |
 | scratch space | {scratch_mib} MiB |
 | printed text of a run | {log_kib} KiB |
-| upload | {upload_mib} MiB |
+| upload | {upload} |
 | submissions a day | {submissions_per_day} |
 | GPU | {cuda} |
 | network | none |
@@ -99,6 +100,7 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
     return TEXT.format(
         **competition.limits.model_dump(exclude={"run_wall_time_s"}),
         **OF_KIND[competition.task.kind],
+        upload=size_limits(competition.limits.upload_mib),
         title=competition.title,
         summary=competition.summary,
         n_models=competition.n_models,
