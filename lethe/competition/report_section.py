@@ -57,6 +57,8 @@ class Report(Section):
     @model_validator(mode="after")
     def _metrics_can_be_computed(self) -> Self:
         for request in self.metrics:
+            if request.id == "score":
+                raise ValueError("metrics: 'score' is what ranks and always shown; it needs no entry here")
             check_request(request.id, request.parameters)
         return self
 

@@ -9,6 +9,7 @@ from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import Bool, Int64, model_rows, require_same_examples, require_same_models
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.loss_attack import fit_logistic
+from lethe.metrics.processors import one_blas_thread
 from lethe.metrics.registry import Direction, Feature, Metric, Need, Parameters
 from lethe.metrics.result import MetricResult
 
@@ -60,7 +61,8 @@ def hits(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_folds: int = 10, seed:
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.permutation(n_test)[:n_forget])
     folds = np.concatenate([generator.permutation(n_forget) % n_folds for _ in range(2)])
-    return np.array([_hits_of_model(x, np.sort(y)[chosen], folds, n_folds) for x, y in zip(f, t, strict=True)])
+    with one_blas_thread():
+        return np.array([_hits_of_model(x, np.sort(y)[chosen], folds, n_folds) for x, y in zip(f, t, strict=True)])
 
 
 def _hits_of_model(forget: npt.NDArray[np.float64], test: npt.NDArray[np.float64], folds: Int64, n_folds: int) -> Bool:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from lethe.metrics.arrays import Float64, probability_rows, require_same_models
 from lethe.metrics.member_share import logistic_member_share, shadow_part, svc_member_share
 from lethe.metrics.prediction_features import entropy
+from lethe.metrics.processors import map_models
 from lethe.metrics.registry import Feature
 
 Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
@@ -30,14 +31,12 @@ def _shares(
     )
     require_same_models(forget=f, test=t, retain=r)
     half = max(1, shadow_rows // 2)
-    return np.array(
-        [
-            classifier(
-                shadow_part(entropy(r[i]), half, seed=seed), shadow_part(entropy(t[i]), half, seed=seed), entropy(f[i])
-            )
-            for i in range(min(n_models, len(f)))
-        ]
-    )
+
+    def share(model: int) -> float:
+        members, others = (shadow_part(entropy(rows[model]), half, seed=seed) for rows in (r, t))
+        return classifier(members, others, entropy(f[model]))
+
+    return np.array(map_models(share, range(min(n_models, len(f)))))
 
 
 def svc_shares(

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from lethe.metrics.arrays import Bool, Float64, Int64, model_rows, require_same_models
 from lethe.metrics.compiled import compiled
 from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.processors import one_blas_thread
 
 SPLIT_SEED = 123
 FEWEST_EXAMPLES = 6  # of each set, so that a tenth of both holds one of each
@@ -30,7 +31,8 @@ def attack_accuracies(first: npt.ArrayLike, second: npt.ArrayLike, *, n_splits: 
     a, b = model_rows(first, name="values", side="first"), model_rows(second, name="values", side="second")
     require_same_models(first=a, second=b)
     pairs = (shuffled(x, y, seed=seed) for x, y in zip(np.sort(a), np.sort(b), strict=True))
-    return np.array([split_accuracies(x, y, n_splits=n_splits).mean() for x, y in pairs])
+    with one_blas_thread():
+        return np.array([split_accuracies(x, y, n_splits=n_splits).mean() for x, y in pairs])
 
 
 def shuffled(first: Float64, second: Float64, *, seed: int) -> tuple[Float64, Float64]:

@@ -118,6 +118,8 @@ def _interval(
     passed: Mapping[str, Any],
     seed: int,
 ) -> tuple[float, float] | None:
+    if entry.resampling == Resampling.OWN:
+        return result.interval
     settings: dict[str, Any] = {"n_resamples": entry.n_resamples, "seed": seed, "bounds": entry.bounds}
     if entry.resampling == Resampling.RUNS and result.per_run is not None:
         return interval_of_runs(result.value, result.per_run, **settings)

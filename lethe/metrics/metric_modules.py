@@ -1,7 +1,9 @@
 """The metric files, in the order in which they are listed and shown."""
 
 METRIC_MODULES: tuple[str, ...] = (
-    # forgetting quality and its neighbours; `f` and `score` go first once the scorer is part of this package
+    # forgetting quality and its neighbours
+    "forgetting_quality",
+    "final_score",
     "epsilon_histogram",
     "hardness",
     "epsilon_correlation",

@@ -15,6 +15,7 @@ DIRECTIONS = {
 INTERVALS = {
     Resampling.RUNS: "95 %, delete-half jackknife over runs",
     Resampling.MODELS: "95 %, delete-half jackknife over models, the metric computed again on every half",
+    Resampling.OWN: "95 %, delete-half jackknife over models, with the buckets of all models",
     Resampling.NONE: "none",
 }
 

@@ -41,11 +41,12 @@ class Resampling(StrEnum):
     """How the interval over models is made.
 
     RUNS: half of the values per run are left out. MODELS: the metric is computed again on half of the models.
-    NONE: no interval.
+    OWN: the metric's function returns its interval. NONE: no interval.
     """
 
     RUNS = "runs"
     MODELS = "models"
+    OWN = "own"
     NONE = "none"
 
 

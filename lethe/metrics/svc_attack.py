@@ -7,6 +7,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.arrays import Float64, shares
+from lethe.metrics.processors import map_models
 from lethe.metrics.registry import Feature, Parameters
 
 
@@ -33,7 +34,8 @@ def confidence_efficacy(
     axes = ("models", "examples")
     parts = [shares(p, axes=axes, name="probabilities", side="a side's")[:max_models] for p in (retain, test, forget)]
     rows = min(parts[0].shape[1], parts[1].shape[1], max_rows)
-    return np.array([_one_model(r[:rows], t[:rows], f) for r, t, f in zip(*parts, strict=True)], np.float64)
+    models = list(zip(*parts, strict=True))
+    return np.array(map_models(lambda m: _one_model(m[0][:rows], m[1][:rows], m[2]), models), np.float64)
 
 
 def _one_model(retain: Float64, test: Float64, forget: Float64) -> float:

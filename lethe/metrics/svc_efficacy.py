@@ -15,6 +15,7 @@ from lethe.metrics.prediction_features import (
     modified_entropy,
     modified_entropy_published,
 )
+from lethe.metrics.processors import map_models
 from lethe.metrics.registry import Feature
 
 FeatureName = Literal["correctness", "confidence", "entropy", "m_entropy", "m_entropy_published", "prob"]
@@ -51,12 +52,13 @@ def efficacies(*arrays: npt.ArrayLike, feature: str, n_models: int, shadow_rows:
         for part, values in zip(_SETS, arrays[3:], strict=True)
     }
     size = max(1, min(shadow_rows // 2, rows["retain"].shape[1], rows["test"].shape[1]))
-    found = []
-    for i in range(min(n_models, len(rows["forget"]))):
-        forget, test, retain = (FEATURES[feature](rows[part][i], labels[part]) for part in _SETS)
+
+    def efficacy(model: int) -> float:
+        forget, test, retain = (FEATURES[feature](rows[part][model], labels[part]) for part in _SETS)
         members, others = shadow_part(retain, size, seed=seed), shadow_part(test, size, seed=seed)
-        found.append(1.0 - svc_member_share(members, others, forget))
-    return np.array(found)
+        return 1.0 - svc_member_share(members, others, forget)
+
+    return np.array(map_models(efficacy, range(min(n_models, len(rows["forget"])))))
 
 
 EFFICACY = Feature(

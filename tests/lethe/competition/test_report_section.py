@@ -36,6 +36,11 @@ def test_metric_of_several_submissions_is_refused() -> None:
     assert "several submissions" in refusal(metrics=["hardness"])
 
 
+def test_score_is_refused_and_its_first_factor_is_not() -> None:
+    assert "needs no entry" in refusal(metrics=["score"])
+    assert competition(report={"metrics": [{"id": "f", "attacks": "exact"}]}).report.capture_levels == ()
+
+
 def test_metric_that_needs_a_probe_is_refused() -> None:
     assert "level 4" in refusal(metrics=["relearn_time"])
 

@@ -1,0 +1,94 @@
+"""Forgetting quality as a metric beside the others."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from lethe.metrics.array_catalogue import Side
+from lethe.metrics.epsilon.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.epsilon.errors import InvalidScoreInput
+from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.result import MetricResult
+
+if TYPE_CHECKING:
+    from lethe.metrics.epsilon.score import ModelOutputs, Score
+
+
+class ScoreParameters(Parameters):
+    """attacks, delta, cap: of the epsilon of each example. n_resamples, seed: of the interval over models."""
+
+    attacks: AttackFamily = AttackFamily.REFERENCE
+    delta: float = Field(DELTA, ge=0.0, lt=1.0)
+    cap: float = Field(EPSILON_CAP, gt=0.0)
+    n_resamples: int = Field(100, ge=20)
+    seed: int = Field(0, ge=0)
+
+
+def forgetting_quality_metric(
+    unlearned: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    *,
+    attacks: AttackFamily = AttackFamily.REFERENCE,
+    delta: float = DELTA,
+    cap: float = EPSILON_CAP,
+    n_resamples: int = 100,
+    seed: int = 0,
+) -> MetricResult:
+    """Return F, the mean points of the forget examples, in [0, 1]; 1 is ideal.
+
+    unlearned, retrained: logit-scaled confidences, shape (n_models, n_examples) each, equal shapes. The parameters are
+    those of `lethe.metrics.score`. interval: None with fewer than 8 models. per_example: epsilon in nats.
+    Raises InvalidMetricInput, naming side, model and example, for input that cannot be scored.
+    Source: Triantafillou et al. 2024, equation 1, section 3.1.2 and algorithm 1.
+    """
+    from lethe.metrics.epsilon.score import ModelOutputs  # noqa: PLC0415  loads numba
+
+    found = checked_score(
+        ModelOutputs(np.asarray(unlearned, np.float64)),
+        ModelOutputs(np.asarray(retrained, np.float64)),
+        ScoreParameters(attacks=attacks, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed),
+    )
+    return MetricResult(found.forgetting_quality, interval=found.forgetting_quality_interval, per_example=found.epsilon)
+
+
+def checked_score(unlearned: "ModelOutputs", retrained: "ModelOutputs", parameters: ScoreParameters) -> "Score":
+    """Return the score, without an interval where the models are too few; raises InvalidMetricInput."""
+    from lethe.metrics.epsilon.resampling import FEWEST_MODELS  # noqa: PLC0415  loads numba
+    from lethe.metrics.epsilon.score import score  # noqa: PLC0415
+
+    settings = parameters.model_dump()
+    if len(unlearned.confidences) < FEWEST_MODELS:
+        settings["n_resamples"] = 0
+    try:
+        return score(unlearned, retrained, **settings)
+    except InvalidScoreInput as error:
+        raise InvalidMetricInput(str(error), side=error.side, model=error.model, example=error.example) from error
+
+
+CONFIDENCE_NEEDS = {"unlearned": Need("confidences"), "retrained": Need("confidences", Side.RETRAINED)}
+SCORE_DIFFERENCES = (
+    "The text counts buckets from 1 and gives 2 / 2^n points; the program counts from 0 and gives 1, 1/2, ..., which "
+    "is the same, and nothing from ceil(log(N - 1)) on. The program stops where no attack applies to an example; here "
+    "its epsilon comes from the exact attacks. A competition that scores with other attacks, delta or cap gets its own "
+    "F by these parameters."
+)
+
+METRIC = Metric(
+    id="f",
+    title="Forgetting quality",
+    function=forgetting_quality_metric,
+    needs=CONFIDENCE_NEEDS,
+    unit="[0, 1]",
+    direction=Direction.HIGHER,
+    defaults=ScoreParameters,
+    per_example=True,
+    ideal=1.0,
+    bounds=(0.0, 1.0),
+    resampling=Resampling.OWN,
+    source="Triantafillou et al. 2024 (2406.09073), equation 1, section 3.1.2 and algorithm 1",
+    formula="mean_x [2^-floor(epsilon(x) / 0.5), or 0 from ceil(log(N - 1)) on]",
+    paper_and_code=SCORE_DIFFERENCES,
+)
