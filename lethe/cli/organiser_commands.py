@@ -158,6 +158,7 @@ def print_organised(found: JsonObject, *, as_json: bool) -> None:
 
 
 def _print_plan(file: CompetitionFile, set_sizes: dict[str, dict[str, int]]) -> None:
+    examples = f"{file.task.example}s"
     looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
     console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)
     print_facts(
@@ -169,7 +170,10 @@ def _print_plan(file: CompetitionFile, set_sizes: dict[str, dict[str, int]]) -> 
             ("network", file.network.name),
             ("runs", file.n_models),
             *(
-                (f"{visibility} split", ", ".join(f"{n} {name}" for name, n in sizes.items()) + " images")
+                (
+                    f"{visibility} split",
+                    ", ".join(f"{n} {name}" for name, n in sizes.items()) + f" {examples}",
+                )
                 for visibility, sizes in set_sizes.items()
             ),
             ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),

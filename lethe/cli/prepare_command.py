@@ -56,7 +56,7 @@ def prepare(
         (
             ("split", f"{out} ({split})"),
             ("models", f"{manifest.n_models} retrained, as many of the oracle"),
-            ("images", ", ".join(f"{n} {name}" for name, n in sizes.items())),
+            (f"{competition.task.example}s", ", ".join(f"{n} {name}" for name, n in sizes.items())),
             ("one retraining", f"{manifest.retraining_time_s:.2f} s"),
         )
     )

@@ -4,7 +4,7 @@ Everything else that depends on the kind is found by its name: how a split is pr
 what evaluates a model (lethe.evaluation.evaluators) and what a run's function gets (lethe.runtime.data_loaders).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,11 +16,15 @@ Kind = Literal["image-classification", "causal-lm"]
 class ImageClassification(Section):
     """Images of classes; the default."""
 
+    example: ClassVar[str] = "image"  # what the sets hold, in texts for people
+
     kind: Literal["image-classification"] = "image-classification"
 
 
 class CausalLm(Section):
     """Questions that a language model answers."""
+
+    example: ClassVar[str] = "question"
 
     kind: Literal["causal-lm"] = "causal-lm"
     loss_on: Literal["answers", "all"] = Field(

@@ -21,6 +21,7 @@ from lethe.data.split_questions import QUESTIONS, SplitQuestions
 from lethe.data.stored_sets import SET_PATHS
 from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
 from lethe.evaluation.answer_losses import AnswerScores, answer_scores
+from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_as_array
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.original_models import ORIGINAL
@@ -28,7 +29,6 @@ from lethe.evaluation.text import (
     QuestionSet,
     confidences,
     question_arrays,
-    texts_as_array,
     token_arrays,
     tokenize_questions,
 )
@@ -124,7 +124,7 @@ class AnswerEvaluator:
             found, answers = question_arrays(self._net, self._tokens[name], tokenizer, max_new_tokens=most)
             arrays |= found
             if name == "forget":
-                arrays["forget_answer_text"] = texts_as_array(answers, width=BYTES_PER_TOKEN * most)
+                arrays[FORGET_ANSWERS] = texts_as_array(answers, width=BYTES_PER_TOKEN * most)
         for name in ("forget", HOLDOUT):
             arrays |= token_arrays(self._net, self._tokens[name], tokenizer)[0]
         holdout = self._tokens[HOLDOUT].answers

@@ -115,17 +115,6 @@ def token_arrays(network: Llama, questions: QuestionSet, tokenizer: Tokenizer) -
     return own, shared
 
 
-def texts_as_array(texts: Sequence[str], *, width: int) -> npt.NDArray[np.uint8]:
-    """Return the texts as UTF-8 bytes, shape (n, width), cut off or padded with 0."""
-    rows = [text.replace("\0", "").encode()[:width].ljust(width, b"\0") for text in texts]
-    return np.frombuffer(b"".join(rows), np.uint8).reshape(len(texts), width)
-
-
-def texts_from_array(array: npt.NDArray[np.uint8]) -> list[str]:
-    """Return what `texts_as_array` was given; a character that was cut through is left out."""
-    return [bytes(row).rstrip(b"\0").decode(errors="ignore") for row in array]
-
-
 def confidences(forget_answer_loss: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return the statistic h of every forgotten answer that the epsilon score compares, shape as given.
 

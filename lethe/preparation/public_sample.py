@@ -74,7 +74,7 @@ def sample_parts(validation: Indices, competition: CompetitionFile) -> dict[str,
     }
     if len(cuts["retain"]) == 0:
         raise InvalidSplit(
-            f"the validation set has {len(validation)} images, too few for the public sample that is made of it: "
-            "raise splits.validation_fraction"
+            f"the validation set has {len(validation)} {competition.task.example}s, too few for the public sample "
+            "that is made of it: raise splits.validation_fraction"
         )
     return {name: np.sort(cuts[name]) for name in SAMPLE_SETS}

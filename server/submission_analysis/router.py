@@ -5,12 +5,20 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from server.accounts.auth_dependencies import OrganisedCompetition as Organised
 from server.accounts.auth_dependencies import require_organiser_for
 from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
 from server.submission_analysis import service
-from server.submission_analysis.schemas import AnalysisOut, AttemptOfShard, ComparisonOut, RunLogOut, Suggestion
+from server.submission_analysis.schemas import (
+    AnalysisOut,
+    AnswersOut,
+    AttemptOfShard,
+    ComparisonOut,
+    RunLogOut,
+    Suggestion,
+)
 from server.submission_analysis.service import EvaluatedSubmission
 
 router = APIRouter(
@@ -45,6 +53,21 @@ def show_analysis(
         attempts=[AttemptOfShard.of(attempt, shard) for attempt, shard in service.list_attempts(session, evaluated)],
         logs=[RunLogOut.of(log) for log in service.list_logs(session, evaluated.submission)],
     )
+
+
+@router.get("/answers")
+def show_answers(
+    session: SessionDep,
+    storage: StorageDep,
+    competition: Organised,
+    evaluated: EvaluatedDep,
+    run: Annotated[int, Query(ge=0, le=100_000, description="counts from 0")] = 0,
+) -> AnswersOut:
+    """Show the forget questions with the answers of an unlearned, a retrained and the original language model."""
+    found = service.get_generated_answers(session, storage, competition, evaluated, run=run)
+    if found is None:
+        raise NotFound(f"No generated answers are stored of submission {evaluated.submission.id}")
+    return AnswersOut.of(evaluated, found)
 
 
 @router.get("/comparison", responses=problems(409))

@@ -1,5 +1,6 @@
 """What the routes of one submission's analysis return."""
 
+from dataclasses import asdict
 from datetime import datetime
 
 from pydantic import BaseModel, Field
@@ -7,6 +8,7 @@ from pydantic import BaseModel, Field
 from lethe.competition.visibility import Visibility
 from server.evaluations.paired_test import Paired
 from server.models.evaluation import RunLog, Shard, ShardAttempt
+from server.submission_analysis.generated_answers import GeneratedAnswers
 from server.submission_analysis.model_outputs import OutputComparison
 from server.submission_analysis.service import EvaluatedSubmission, Score
 
@@ -154,6 +156,36 @@ class AnalysisOut(BaseModel):
             outputs=OutputsOut.of(comparison) if comparison else None,
             attempts=attempts,
             logs=logs,
+        )
+
+
+class AnsweredQuestionOut(BaseModel):
+    """A forget question, its answer in the data, and what three models answer."""
+
+    question: str
+    answer: str
+    original: str | None = Field(description="null where the split stores no answers of its original models")
+    retrained: str
+    unlearned: str
+
+
+class AnswersOut(BaseModel):
+    """What language models answer: the model of one run, the retrained model of its number, the original one."""
+
+    id: str
+    split: Visibility
+    run: int = Field(description="counts from 0")
+    n_runs: int
+    questions: list[AnsweredQuestionOut]
+
+    @classmethod
+    def of(cls, evaluated: EvaluatedSubmission, found: GeneratedAnswers) -> "AnswersOut":
+        return cls(
+            id=evaluated.submission.id,
+            split=evaluated.visibility,
+            run=found.run,
+            n_runs=found.n_runs,
+            questions=[AnsweredQuestionOut(**asdict(question)) for question in found.questions],
         )
 
 

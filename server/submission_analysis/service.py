@@ -16,6 +16,7 @@ from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunL
 from server.models.submission import Submission
 from server.storage import Storage
 from server.submission_analysis import repository
+from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers
 from server.submission_analysis.model_outputs import Array, OutputComparison, compare_outputs, decode_epsilons
 
 MOST_SUGGESTIONS = 30
@@ -69,6 +70,19 @@ def get_output_comparison(
     shards = repository.shards_with_results(session, evaluated.evaluation.id)
     split = evaluated.evaluation.split
     return compare_outputs(storage, split, competition.slug, shards, epsilon=evaluated.epsilon)
+
+
+def get_generated_answers(
+    session: Session, storage: Storage, competition: Competition, evaluated: EvaluatedSubmission, *, run: int
+) -> GeneratedAnswers | None:
+    """Return what the model of a run and others answer to the forget questions, None where it is not stored.
+
+    Raises NotFound if there is no such run; it counts from 0.
+    """
+    if evaluated.evaluation is None or evaluated.score is None:
+        return None
+    shards = repository.shards_with_results(session, evaluated.evaluation.id)
+    return read_generated_answers(storage, evaluated.evaluation.split, competition.slug, shards, run=run)
 
 
 def list_attempts(session: Session, evaluated: EvaluatedSubmission) -> Sequence[tuple[ShardAttempt, Shard]]:

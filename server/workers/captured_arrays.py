@@ -17,7 +17,14 @@ from server.storage import Storage
 
 RETRAINED_OUTPUTS = "hidden/retrained/outputs.safetensors"
 OF_EVERY_MODEL = ("confidences", "retain_accuracy", "test_accuracy", "class_accuracy")
-DTYPES = {"BOOL": np.bool_, "F16": np.float16, "F32": np.float32, "I32": np.int32}
+DTYPES = {
+    "BOOL": np.bool_,
+    "F16": np.float16,
+    "F32": np.float32,
+    "F64": np.float64,
+    "I32": np.int32,
+    "U8": np.uint8,  # generated answers
+}
 LONGEST_HEADER = 1 << 20
 ROUNDING = 1e-3  # a loss of nothing may come out as a little less than 0
 

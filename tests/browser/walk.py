@@ -83,6 +83,7 @@ ORGANISER = (
     Visit(f"{ORGANISED}/submissions", f"Submissions · {DIGITS}"),
     Visit(f"{ORGANISED}/submissions", f"Some submissions · {DIGITS}", query="?stage=failed&error_class=none-such"),
     Visit(ONE, f"Scored · .* · {DIGITS}"),
+    Visit(f"{ONE}/answers", f"Answers · .* · {DIGITS}"),
     Visit(f"{ONE}/compare", f"ada against .* · {DIGITS}", query="?other=s41"),
     Visit(f"{SLUG}/compare", f"Compare submissions · {DIGITS}"),
     Visit(f"{ORGANISED}/teams", f"People and teams · {DIGITS}"),

@@ -2,6 +2,7 @@
 
 from fastapi import Request, Response
 
+from lethe.competition.task import ImageClassification, Task
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions.split_report import find_split_report
@@ -12,12 +13,15 @@ from server.web.rendering import page
 
 router = page_router()
 
-SHARED = {
-    "shared_images": "the same image",
-    "shared_persons": "the same person",
-    "exact_duplicates": "exact duplicates",
-    "near_duplicates": "near-duplicates",
-}
+
+def name_shared(task: Task) -> dict[str, str]:
+    """Return what sets can share, by the field of the report that counts it: near-duplicates for images alone."""
+    shared = {
+        "shared_images": f"the same {task.example}",
+        "shared_persons": "the same person",
+        "exact_duplicates": "exact duplicates",
+    }
+    return shared | {"near_duplicates": "near-duplicates"} if isinstance(task, ImageClassification) else shared
 
 
 @router.get("/organise/{slug}/splits/{visibility}")
@@ -32,7 +36,8 @@ def split_page(
         tab="control",
         split=competitions.get_split(session, place.competition, visibility),
         report=report,
-        shared=SHARED,
+        example=place.file.task.example,
+        shared=name_shared(place.file.task),
         most={name: max(counts.values(), default=0) for name, counts in report.classes.items()} if report else {},
         overlaps=sum(pair.overlaps for pair in report.pairs) if report else 0,
     )

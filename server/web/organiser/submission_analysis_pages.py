@@ -68,6 +68,7 @@ def analysis_page(
         failure=describe_failure(submission, evaluation=evaluated.evaluation),
         depth=comparison,
         class_names=report.class_names if report else [],
+        has_answers=place.file.task.kind == "causal-lm" and evaluated.score is not None,
         may_see_private=service.may_see_private(competition),
         others=service.suggest_comparisons(session, competition, evaluated) if evaluated.score else [],
     )
@@ -85,6 +86,28 @@ def analysis_figure(
     if comparison is None or name not in HISTOGRAMS:
         raise NotFound(f"There is no figure {name!r} of this submission")
     return figure(vega_charts.histogram(comparison.rows(name), title=HISTOGRAMS[name]))
+
+
+@router.get("/organise/{slug}/submissions/{submission_id}/answers")
+def answers_page(
+    request: Request,
+    session: SessionDep,
+    place: OrganiserPlaceDep,
+    *,
+    storage: StorageDep,
+    evaluated: EvaluatedDep,
+    run: Annotated[int, Query(ge=1, le=100_000)] = 1,
+) -> Response:
+    """Show what language models answer to the forget questions. run counts from 1, as runs do on every page."""
+    return page(
+        request,
+        "organise/answers.html",
+        place=place,
+        tab="submissions",
+        seen=evaluated,
+        query=_query(evaluated),
+        answers=service.get_generated_answers(session, storage, place.competition, evaluated, run=run - 1),
+    )
 
 
 @router.get("/organise/{slug}/submissions/{submission_id}/compare")

@@ -13,11 +13,11 @@ from lethe.data.files import read_json, read_tensors
 from lethe.data.question_cut import cut_questions
 from lethe.data.split_questions import SplitQuestions
 from lethe.evaluation.answer_losses import answer_scores
+from lethe.evaluation.answer_texts import texts_from_array
 from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
 from lethe.evaluation.split_inputs import split_inputs
-from lethe.evaluation.text import texts_from_array
 from lethe.metrics import evaluate
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.networks.builders import build

@@ -2,11 +2,12 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
-from lethe.competition.file import Limits
+from lethe.competition.file import Limits, parse_competition
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.db import now
@@ -18,6 +19,7 @@ from server.web.organiser.edit_pages import FIELDS, LABELS
 from tests.server.web.test_organiser_pages import actions, add_scored
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team
+from tests.support.towns import towns_toml
 from tests.support.web import Visitor, counted_queries, plain_text
 
 EDIT = "/organise/second/edit"
@@ -312,6 +314,22 @@ def test_the_report_of_a_split_names_what_sets_share(server: Instance, visitor: 
     assert "zero 700" in text
     assert visitor.get("/organise/digits/splits/secret").status_code == 422
     assert path in visitor.get("/organise/digits").text
+
+
+def test_report_of_a_language_task_speaks_of_questions(
+    server: Instance, visitor: Visitor, digits: Competition, tmp_path: Path
+) -> None:
+    with server.database.write() as session:
+        task = parse_competition(towns_toml(tmp_path)).model_dump(mode="json")
+        competitions.of_id(session, digits.id).config = task
+    report = REPORT | {"classes": {"retain": {}, "forget": {}}, "pairs": []}
+    server.storage.write("splits/digits/public/report.json", json.dumps(report).encode())
+    text = plain_text(visitor.get("/organise/digits/splits/public").text)
+    assert "No two sets share a question, a person or a duplicate." in text
+    assert "Set Questions Persons retain 1,200 40 forget 36 2" in text
+    assert "Sets The same question The same person Exact duplicates Most similar (ids)" in text
+    assert "image" not in text
+    assert "of each class" not in text
 
 
 def test_a_final_competition_is_archived_with_a_reason(server: Instance, visitor: Visitor, digits: Competition) -> None:

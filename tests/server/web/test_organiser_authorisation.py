@@ -46,6 +46,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {C}/submissions",
         f"GET {S}",
         f"GET {S}/figures/{{name}}.json",
+        f"GET {S}/answers",
         f"GET {S}/compare",
         f"GET {S}/compare/{{other}}/{{name}}.json",
         f"GET {C}/edit",

@@ -18,13 +18,15 @@ RETRAINED = "hidden/retrained/outputs.safetensors"
 
 
 def captured(n: int) -> dict[str, Any]:
-    """Return the arrays of levels 1 to 3 of n models."""
+    """Return arrays of n models: those of levels 1 to 3, and of each other form that language models store."""
     return {
         "forget_correct": np.ones((n, N_FORGET), bool),
         "forget_loss": np.full((n, N_FORGET), 0.5, np.float32),
         "test_loss": np.full((n, N_TEST), 0.5, np.float32),
         "forget_logits": np.zeros((n, N_FORGET, N_CLASSES), np.float16),
         "confusion": np.ones((n, 3, N_CLASSES, N_CLASSES), np.int32),
+        "forget_answer_loss": np.full((n, N_FORGET), 0.5),
+        "forget_answer_text": np.full((n, N_FORGET, 16), ord("a"), np.uint8),
     }
 
 

@@ -1,0 +1,96 @@
+"""What language models answer to the forget questions: the original, a retrained and an unlearned one."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load
+
+from lethe.errors import NotFound
+from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_from_array
+from server.models.competition import Split
+from server.models.evaluation import Shard
+from server.storage import Storage, split_key
+
+QUESTIONS = "hidden/questions.json"
+RETRAINED = "hidden/retrained/outputs.safetensors"
+ORIGINAL = "hidden/original/outputs.safetensors"  # of the one model that all runs start from
+ORIGINALS = "hidden/originals/outputs.safetensors"  # of each run's own
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A forget question, its answer in the data, and what three models answer. original: None where not stored."""
+
+    question: str
+    answer: str
+    original: str | None
+    retrained: str
+    unlearned: str
+
+
+@dataclass(frozen=True)
+class GeneratedAnswers:
+    """The forget questions as one run's model and the retrained model of the same number answer them.
+
+    run: counts from 0. n_runs: how many there are to look at.
+    """
+
+    run: int
+    n_runs: int
+    questions: tuple[AnsweredQuestion, ...]
+
+
+def read_generated_answers(
+    storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, run: int
+) -> GeneratedAnswers | None:
+    """Return the answers of one run, None where they are not all stored. Raises NotFound if there is no such run."""
+    folder = split_key(slug, split.visibility)
+    if not shards or not storage.exists(f"{folder}/{QUESTIONS}"):
+        return None
+    retrained = _find_answers(storage, f"{folder}/{RETRAINED}")
+    if retrained is None:
+        return None
+    n_runs = min(sum(shard.n_runs for shard in shards), len(retrained))
+    if run >= n_runs:
+        raise NotFound(f"This submission has no run {run}: its runs are 0 to {n_runs - 1}")
+    unlearned = _of_run(storage, shards, run)
+    if unlearned is None:
+        return None
+    asked = json.loads(storage.read(f"{folder}/{QUESTIONS}"))["sets"]["forget"]
+    columns = _of_original(storage, folder, run, n=len(asked)), texts_from_array(retrained[run]), unlearned
+    found = [
+        AnsweredQuestion(row["question"], row["answer"], original, other, own)
+        for row, original, other, own in zip(asked, *columns, strict=True)
+    ]
+    return GeneratedAnswers(run, n_runs, tuple(found))
+
+
+def _of_run(storage: Storage, shards: Sequence[Shard], run: int) -> list[str] | None:
+    shard = next((each for each in shards if each.first_run <= run < each.first_run + each.n_runs), None)
+    if shard is None:
+        return None
+    try:
+        data = storage.read_verified(shard.result_key or "", shard.result_sha256 or "")
+    except NotFound:
+        return None
+    answers = load(data).get(FORGET_ANSWERS)
+    return None if answers is None else texts_from_array(answers[run - shard.first_run])
+
+
+def _of_original(storage: Storage, folder: str, run: int, *, n: int) -> list[str] | list[None]:
+    one = _find_answers(storage, f"{folder}/{ORIGINAL}")
+    if one is not None:
+        return texts_from_array(one[0])
+    each = _find_answers(storage, f"{folder}/{ORIGINALS}")
+    return [None] * n if each is None else texts_from_array(each[run])
+
+
+def _find_answers(storage: Storage, key: str) -> npt.NDArray[np.uint8] | None:
+    """Return the answers of stored models as bytes, [models, questions, bytes], or None where there are none."""
+    try:
+        return load(storage.read(key)).get(FORGET_ANSWERS)
+    except NotFound:
+        return None
