@@ -12,6 +12,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
+LOSS_TOLERANCE = 1e-4  # what rounding in float32 leaves of a logsumexp less one of its terms
 PROBABILITY_TOLERANCE = 1e-3  # what float16 storage and a sum over 1000 classes leave
 
 
@@ -80,6 +81,21 @@ def shares(values: npt.ArrayLike, *, axes: Sequence[str], name: str, side: str |
             example=position.get("examples"),
         )
     return array
+
+
+def require_losses(array: npt.NDArray[Any], *, axes: Sequence[str], name: str, side: str | None = None) -> None:
+    """Raise InvalidMetricInput, naming model and example, for a loss below 0 by more than rounding leaves."""
+    below = array < -LOSS_TOLERANCE
+    if not below.any():
+        return
+    where = tuple(int(i) for i in np.argwhere(below)[0])
+    position = dict(zip(axes, where, strict=True))
+    raise InvalidMetricInput(
+        f"{side} {name} must be 0 or more, not {array[where]} at {_place(position)}",
+        side=side,
+        model=position.get("models"),
+        example=position.get("examples"),
+    )
 
 
 def probability_rows(values: npt.ArrayLike, *, name: str, side: str) -> Float64:

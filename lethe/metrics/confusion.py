@@ -46,11 +46,14 @@ def confusion_matrices(values: npt.ArrayLike, *, side: str) -> Int64:
 def forget_classes(matrices: Int64, classes: Sequence[int] | None) -> tuple[int, ...]:
     """Return the classes under test: those given, else the true classes of the forget set.
 
-    matrices: as `confusion_matrices` returns. Raises InvalidMetricInput for a class twice or outside the range.
+    matrices: as `confusion_matrices` returns. Raises InvalidMetricInput for a class twice or outside the range,
+    and without examples.
     """
     n_classes = matrices.shape[-1]
     if classes is None:
         found = np.flatnonzero(matrices[:, ConfusionSet.FORGET_TRUE_LABELS].sum(axis=(0, 2)))
+        if not found.size:
+            raise InvalidMetricInput("the confusion matrices of the forget set, with true labels, count no example")
         return tuple(int(label) for label in found)
     if len(set(classes)) != len(classes) or not all(0 <= label < n_classes for label in classes) or not classes:
         raise InvalidMetricInput(f"classes must be different numbers within 0..{n_classes - 1}, not {tuple(classes)}")

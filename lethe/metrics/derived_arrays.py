@@ -61,7 +61,7 @@ def _probability_of_confidence(confidences: Array) -> Array:
 
 
 def _probability_of_loss(loss: Array) -> Array:
-    return np.exp(-np.asarray(loss, np.float64))
+    return np.exp(-np.maximum(np.asarray(loss, np.float64), 0.0))  # rounding leaves losses just below 0
 
 
 def _mean_over_examples(correct: Array) -> Array:

@@ -11,8 +11,8 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.array_catalogue import ARRAYS, AXES, MAY_BE_EMPTY, Side
-from lethe.metrics.arrays import finite_array
+from lethe.metrics.array_catalogue import ARRAYS, AXES, MAY_BE_EMPTY, CaptureLevel, Side
+from lethe.metrics.arrays import class_labels, finite_array, require_losses
 from lethe.metrics.derived_arrays import DERIVED
 from lethe.metrics.invalid_input import InvalidMetricInput, MissingArray
 from lethe.metrics.registry import Feature, Metric, Need
@@ -124,7 +124,9 @@ class Inputs:
             return np.asarray(counted)
         for rule in DERIVED[name].rules if name in DERIVED else ():
             if all(self.has(_owner(side, part), part) for part in rule.needs):
-                return np.asarray(rule.function(*(self._find(_owner(side, part), part) for part in rule.needs)))
+                parts = {part: self._require(_owner(side, part), part) for part in rule.needs}
+                _require_labels_fit(side, parts)
+                return np.asarray(rule.function(*parts.values()))
         return None
 
     def _place(self, side: Side, name: str) -> Arrays | None:
@@ -177,7 +179,20 @@ def _checked(values: Any, side: Side, name: str) -> Array:
     if name.startswith(MAY_BE_EMPTY) and np.size(values) == 0:
         return np.asarray(values)
     axes = [AXES[axis] for axis in ARRAYS[name].axes]
-    return finite_array(values, axes=axes, name=f"`{name}`", side=None if side == Side.SHARED else side.value)
+    whose = None if side == Side.SHARED else side.value
+    array = finite_array(values, axes=axes, name=f"`{name}`", side=whose)
+    if ARRAYS[name].level == CaptureLevel.LOSSES and name.endswith("_loss"):
+        require_losses(array, axes=axes, name=f"`{name}`", side=whose)
+    return array
+
+
+def _require_labels_fit(side: Side, arrays: Mapping[str, Array]) -> None:
+    """Raise InvalidMetricInput unless labels are class numbers of the outputs that they come with."""
+    for name, labels in arrays.items():
+        outputs = name.replace("_labels", "_logits")
+        if name.endswith("_labels") and outputs in arrays:
+            n_examples, n_classes = arrays[outputs].shape[-2:]
+            class_labels(labels, n_examples=n_examples, n_classes=n_classes, name=f"`{name}` of {side} `{outputs}`")
 
 
 def _how_derived(name: str) -> Iterable[str]:
