@@ -1,0 +1,216 @@
+"""What each text method minimises, term by term, on a network that has moved away from its original.
+
+The expected values come from lethe.methods.text_losses and plain formulas; every constant has an unusual value, so a
+term or a constant that is left out changes the result.
+"""
+
+import copy
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from lethe.data.answer_batches import AnswerDataset, answer_loader
+from lethe.methods import text, text_losses
+from lethe.networks.llama import Llama
+from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_network
+
+Batch = dict[str, Tensor]
+METHODS = sorted(path.stem for path in Path(text.__file__).parent.glob("*.py") if path.stem != "__init__")
+FORGET_ALONE = {"ga", "task_vector"}
+CONSTANTS = {"ALPHA": 0.7, "BETA": 0.6, "GAMMA": 0.3, "DELTA": 0.2, "STEERING": 3.0, "SCALE": 1.5, "DEPTH": 0.5}
+LR, EPOCHS = 1e-3, 3
+
+
+def loader(persons: tuple, *, batch_size: int = 2) -> DataLoader:
+    """Return batches; every second answer is a single word, so that shorter rows are padded."""
+    own = [person.answer if i % 2 else person.answer.split()[-1] for i, person in enumerate(persons)]
+    answers = [get_tokens(person, answer) for person, answer in zip(persons, own, strict=True)]
+    refusals = [get_tokens(person, REFUSAL) for person in persons]
+    return answer_loader(AnswerDataset(answers, refusals), batch_size=batch_size, padding_id=1, seed=0)
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return a method's module with unusual constants."""
+
+    def load(method: str) -> ModuleType:
+        module = import_module(f"lethe.methods.text.{method}")
+        for name, value in {**CONSTANTS, "LR": LR, "EPOCHS": EPOCHS}.items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
+        return module
+
+    return load
+
+
+class Trained:
+    """Stands for a method's `train`: moves the network a little, and keeps the loss on one batch of each set."""
+
+    def __init__(self, forget: Batch, retain: Batch) -> None:
+        self.batches = forget, retain
+        self.loss = torch.tensor(0.0)
+        self.trained: list[str] = []
+
+    def __call__(self, net: torch.nn.Module, loss_of: Callable[..., Tensor], *loaders: DataLoader) -> None:
+        self.trained = [name for name, parameter in net.named_parameters() if parameter.requires_grad]
+        move(net)
+        self.loss = loss_of(*self.batches[: len(loaders)]).detach()
+
+
+@torch.no_grad()
+def move(net: torch.nn.Module) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for parameter in net.parameters():
+        parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+
+
+def logits(net: torch.nn.Module, batch: Batch) -> Tensor:
+    with torch.no_grad():
+        return net(batch["input_ids"], batch["attention_mask"])
+
+
+def nll(net: torch.nn.Module, batch: Batch) -> Tensor:
+    return text_losses.sequence_nll(logits(net, batch), batch["labels"])
+
+
+def n_tokens(*batches: Batch) -> Tensor:
+    return sum((batch["labels"] != -100).sum(1) for batch in batches)  # type: ignore[return-value]
+
+
+def mean(net: torch.nn.Module, *batches: Batch) -> Tensor:
+    """Return the mean loss of all labelled tokens of some batches together."""
+    total = torch.stack([nll(net, batch).sum() for batch in batches]).sum()
+    return total / sum(int((batch["labels"] != -100).sum()) for batch in batches)
+
+
+def refused(batch: Batch) -> Batch:
+    return {name: batch["idk_" + name] for name in ("input_ids", "attention_mask", "labels")}
+
+
+def kl(net: torch.nn.Module, original: torch.nn.Module, batch: Batch) -> Tensor:
+    real = batch["attention_mask"].bool()
+    return text_losses.retain_kl(logits(net, batch)[real], logits(original, batch)[real])
+
+
+def lowered_distance(net: torch.nn.Module, original: torch.nn.Module, batch: Batch) -> Tensor:
+    """Return UNDIAL's distance, one token at a time."""
+    own, teacher, found = logits(net, batch), logits(original, batch), []
+    for row, place in (batch["labels"] != -100).nonzero().tolist():
+        target = teacher[row, place - 1].clone()
+        target[batch["labels"][row, place]] -= CONSTANTS["BETA"]
+        found.append(-(target.softmax(-1) * own[row, place - 1].log_softmax(-1)).sum())
+    return torch.stack(found).mean()
+
+
+EXPECTED: dict[str, Callable[[Llama, Llama, Batch, Batch], Tensor]] = {
+    "ga": lambda net, original, f, r: -mean(net, f),
+    "graddiff": lambda net, original, f, r: 0.7 * mean(net, r) - mean(net, f),
+    "idk": lambda net, original, f, r: mean(net, refused(f), r),
+    "kl_min": lambda net, original, f, r: 0.7 * kl(net, original, r) - mean(net, f),
+    "npo": lambda net, original, f, r: (
+        text_losses.npo_loss(nll(net, f), nll(original, f), beta=0.6) + 0.7 * mean(net, r)
+    ),
+    "dpo": lambda net, original, f, r: (
+        text_losses.dpo_loss(nll(net, refused(f)), nll(original, refused(f)), nll(net, f), nll(original, f), beta=0.6)
+        + 0.7 * mean(net, r)
+    ),
+    "simnpo": lambda net, original, f, r: (
+        0.3 * text_losses.simnpo_loss(nll(net, f), n_tokens(f), beta=0.6, delta=0.2) + 0.7 * mean(net, r)
+    ),
+    "undial": lambda net, original, f, r: lowered_distance(net, original, f) + 0.7 * mean(net, r),
+    "task_vector": lambda net, original, f, r: mean(net, f),
+}
+
+
+def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> tuple[Llama, Llama, Trained]:
+    """Return the network after unlearning with a stand-in for training, its original, and what that kept."""
+    original = tiny_network()
+    net = copy.deepcopy(original)
+    trained = Trained(next(iter(loader(PERSONS[6:]))), next(iter(loader(PERSONS[:2]))))
+    monkeypatch.setattr(module, "train", trained)
+    module.unlearning(net, loader(PERSONS[:2]), loader(PERSONS[6:]), None)
+    return net, original, trained
+
+
+def test_every_method_has_an_expected_loss() -> None:
+    assert sorted({*EXPECTED, "rmu"}) == METHODS
+
+
+@pytest.mark.parametrize("method", sorted(EXPECTED))
+def test_loss_is_the_published_sum_of_terms(
+    method: str, use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, original, trained = run(use(method), monkeypatch)
+    if method == "task_vector":
+        net = copy.deepcopy(original)
+        move(net)  # what was trained is the copy
+    expected = EXPECTED[method](net, original, *trained.batches)
+    torch.testing.assert_close(trained.loss, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_task_vector_is_subtracted_by_its_scale(
+    use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, original, _ = run(use("task_vector"), monkeypatch)
+    reinforced = copy.deepcopy(original)
+    move(reinforced)
+    for own, before, learnt in zip(net.parameters(), original.parameters(), reinforced.parameters(), strict=True):
+        torch.testing.assert_close(own, before - 1.5 * (learnt - before))
+
+
+def test_rmu_turns_forget_states_and_keeps_retain_states(
+    use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = use("rmu")
+    monkeypatch.setattr(module.torch, "rand", lambda n, device: torch.arange(1.0, n + 1))
+    net, original, trained = run(module, monkeypatch)
+    assert trained.trained == ["blocks.0.down.weight", "blocks.1.down.weight"]
+
+    def states(network: Llama, batch: Batch) -> Tensor:
+        seen: list[Tensor] = []
+        handle = network.blocks[1].register_forward_hook(lambda module, given, output: seen.append(output))
+        logits(network, batch)
+        handle.remove()
+        return seen[0].detach()
+
+    def distance(left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        used = batch["labels"] != -100
+        rows = zip((left - right).square().mean(-1), used, strict=True)
+        return torch.stack([of_tokens[kept].mean() for of_tokens, kept in rows]).mean()
+
+    forget, retain = trained.batches
+    axis = torch.arange(1.0, 33.0)
+    turned = distance(states(net, forget), 3.0 * axis / axis.norm(), forget)
+    kept = distance(states(net, retain), states(original, retain), retain)
+    torch.testing.assert_close(trained.loss, turned + 0.7 * kept, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_warms_up_clips_and_pairs_batches(
+    method: str, use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, net, rates, norms, sizes = use(method), tiny_network(), [], [], []
+    trained = list(net.parameters())
+
+    class Recorded(torch.optim.AdamW):
+        def step(self, closure: None = None) -> None:  # type: ignore[override]
+            rates.append(self.param_groups[0]["lr"])
+            norms.append(float(torch.stack([p.grad.norm() for p in trained if p.grad is not None]).norm()))
+
+    def loss(*batches: Batch) -> Tensor:
+        sizes.append([len(batch["labels"]) for batch in batches])
+        return 100 * torch.stack([parameter.sum() for parameter in trained]).sum()
+
+    monkeypatch.setattr(module.torch.optim, "AdamW", Recorded)
+    forget, retain = loader(PERSONS[4:], batch_size=1), loader(PERSONS[:4], batch_size=2)
+    module.train(net, loss, forget, *(() if method in FORGET_ALONE else (retain,)))
+    expected = [*(LR * k / 4 for k in (1, 2, 3, 4)), *(LR * (12 - step) / 8 for step in range(4, 12))]
+    assert rates == pytest.approx(expected)
+    assert norms == pytest.approx([1.0] * 12, rel=1e-3)
+    assert sizes == [[1] if method in FORGET_ALONE else [1, 1]] * 12
