@@ -2,17 +2,27 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from sqlalchemy.orm import Session
+
+from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.accounts import password_reset
 from server.accounts import service as accounts
+from server.benchmarks import service as benchmarks
+from server.benchmarks.schemas import BenchmarkIn
+from server.benchmarks.units import MethodRecord
 from server.competitions import service as competitions
 from server.deps import get_database
+from server.models.account import Account
 from server.rejudging import service
 from server.rejudging.sets import Chosen
 from server.teams import joining
 from server.teams import service as teams
 from server.web.competition_pages import STARTER_TOML
+from tests.server.benchmarks.conftest import request_body
 
 DIGITS, RUN = "Forget these digits · Lethe", "submission.py · Lethe"
 SLUG, SUBMISSION = "/competitions/{slug}", "/submissions/{submission_id}"
@@ -77,6 +87,8 @@ PARTICIPANT = (
 ORGANISER = (
     Visit("/organise", "1 warning · Dashboard · Lethe"),
     Visit("/organise/new", "New competition · Lethe"),
+    Visit("/organise/benchmarks", "Benchmarks · Lethe"),
+    Visit("/organise/benchmarks/{slug}", "tiny · Benchmarks · Lethe", slug="tiny"),
     Visit("/datasets", "Datasets · Lethe"),
     Visit(ORGANISED, f"Open · {DIGITS}"),
     Visit(ORGANISED, "Draft · .* · Lethe", slug="draft"),
@@ -116,8 +128,26 @@ NO_PAGES = (
 )
 
 
+def _store_benchmark(session: Session, organiser: Account) -> None:
+    """Store a benchmark of which nothing has been computed."""
+    with TemporaryDirectory() as folder:
+        asked = BenchmarkIn.model_validate(request_body(Path(folder)))
+    benchmarks.store(
+        session,
+        asked.file,
+        asked.text,
+        cells=[(cell.name, CompetitionFile.model_validate(cell.competition)) for cell in asked.cells],
+        methods=[
+            MethodRecord(name=each.name, source=each.source, sha256=f"{number:064x}", kind="py", entry_point={})
+            for number, each in enumerate(asked.methods)
+        ],
+        account=organiser,
+        until=None,
+    )
+
+
 def prepare() -> dict[str, str]:
-    """Make what the seeded instance lacks: a draft, a re-judging, an invitation, a link for a new password."""
+    """Make what the seeded instance lacks: a draft, a re-judging, a benchmark, an invitation, a link for a password."""
     with get_database().write() as session:
         grace, ada, brisk = (accounts.find(session, name) for name in ("grace", "ada", "brisk-river"))
         competitions.create(session, STARTER_TOML.read_text().replace('"my-competition"', '"draft"'), organiser=grace)
@@ -132,5 +162,6 @@ def prepare() -> dict[str, str]:
             reason="the cap was wrong",
         )
         invited = joining.invite(session, teams.own_team(session, digits, brisk), actor=brisk)
+        _store_benchmark(session, grace)
         reset = password_reset.issue(session, ada, actor=None, lifetime=timedelta(hours=1))
         return {"rejudging_id": made.id, "invitation_token": invited.token or "", "reset_token": reset.token}
