@@ -1,6 +1,7 @@
 """A local check of a file: checked as at upload, then run a few times on a starter kit's public sample."""
 
 import json
+import re
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.package import Package, load_package
 
 FEWEST_FOR_A_SCORE = 3
+STAGED_FILE = re.compile(r'File "[^"\n]*/submission\.py"')  # a lone file, where it runs
 MESSAGES = {
     "timeout": "The run took longer than one run may take.",
     "no-entry-point": "The file has no such function at its top level.",
@@ -86,9 +88,11 @@ class Checked:
     sandbox: str = "none"
 
     def name_files_as_sent(self) -> None:
-        """Name the file at fault as its author knows it."""
+        """Name the file at fault as its author knows it, in tracebacks too."""
         if self.failure is not None and self.failure.file:
             self.failure = replace(self.failure, file=name_as_sent(self.failure.file, self.filename))
+        if self.package.kind == "py":
+            self.log = STAGED_FILE.sub(lambda _: f'File "{self.filename}"', self.log)
 
     def as_json(self, kit: Kit) -> dict[str, Any]:
         """Return everything as plain values."""

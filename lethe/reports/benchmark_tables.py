@@ -65,6 +65,8 @@ def correlation_tables(content: Mapping[str, Any], cell: str) -> Iterator[Table]
     results = benchmark_results(dict(content))
     row = results.cells.index(cell)
     names = [request["id"] for request in content["metrics"] if request["id"] in results.values]
+    if not names:
+        return  # nothing has been computed yet
     values = np.stack([results.metric(name)[row][results.ranked] for name in names], axis=1)
     matrix = _spearman(values)
     rows = tuple((name, *(float(value) for value in line)) for name, line in zip(names, matrix, strict=True))

@@ -27,8 +27,8 @@ def checked_cell(given: dict[str, Any], *, name: str, organiser: Account) -> Com
     """Return a cell's competition under the name of its content. Raises InvalidCompetitionFile or NotAllowed."""
     fixed = {"opens_at": OPENS_AT, "closes_at": CLOSES_AT, "merge_deadline": None, "strangers": False}
     try:
-        file = CompetitionFile.model_validate(given | fixed)
-        file = CompetitionFile.model_validate(file.model_dump() | {"slug": f"cell-{cell_key(file)}"})
+        file = CompetitionFile.model_validate({**given, **fixed})
+        file = CompetitionFile.model_validate({**file.model_dump(), "slug": f"cell-{cell_key(file)}"})
     except ValidationError as error:
         raise InvalidCompetitionFile.from_validation(error, source=f"cell {name!r}") from error
     competitions.check_trust(file, organiser)

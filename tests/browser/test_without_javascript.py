@@ -68,7 +68,7 @@ def test_a_participants_whole_journey(person: Callable[..., Person]) -> None:
     says(page, "The token is revoked.")
     page.locator("summary", has_text="newcomer").click()
     press(page, "Log out", within="header")
-    page.get_by_role("link", name="Log in").wait_for()
+    page.get_by_role("banner").get_by_role("link", name="Log in").wait_for()
 
 
 def test_an_organisers_whole_journey(person: Callable[..., Person]) -> None:

@@ -144,6 +144,7 @@ def path_values(made: Seeded) -> dict[str, str]:
         "slug": made.slug,
         "submission_id": made.scored_submission_id,
         "other": made.failed_submission_id,
+        "team_id": "t0",
         "visibility": "public",
         "table": "scores",
         "name": "scores",

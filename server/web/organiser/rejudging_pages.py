@@ -159,7 +159,7 @@ def rejudging_part(rejudging_id: str, request: Request, session: SessionDep, pla
     row = service.get(session, place.competition, rejudging_id)
     progress = get_progress(session, row)
     is_last = progress.is_complete or row.state != RejudgingState.RUNNING
-    return part(request, "organise/_rejudging_live.html", is_last=is_last, row=row, progress=progress)
+    return part(request, "organise/_rejudging_live.html", is_last=is_last, place=place, row=row, progress=progress)
 
 
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}/events")
@@ -173,7 +173,7 @@ def rejudging_events(
         with database.read() as own:
             row = service.get(own, place.competition, rejudging_id)
             progress = get_progress(own, row)
-            html = render(request, "organise/_rejudging_live.html", row=row, progress=progress)
+            html = render(request, "organise/_rejudging_live.html", place=place, row=row, progress=progress)
             return sse.Frame(html, is_last=progress.is_complete or row.state != RejudgingState.RUNNING)
 
     return sse.stream(request, look)

@@ -304,6 +304,14 @@ def test_the_page_shows_progress_tables_and_figures(server, olga, body) -> None:
     assert server.client.get(f"{figures}/pareto.json?cell=7").status_code == 404
 
 
+def test_the_page_is_there_before_anything_is_computed(server, olga, body) -> None:
+    put(server, olga, body())
+    as_viewer(server, "olga")
+    shown = server.client.get("/organise/benchmarks/tiny")
+    assert shown.status_code == 200
+    assert "pairs of method and cell left" in shown.text
+
+
 def test_another_organiser_finds_no_page(server, olga, body) -> None:
     put(server, olga, body())
     server.account("pia", Role.ORGANISER)
