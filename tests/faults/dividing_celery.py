@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lethe.preparation import model_shards
+from lethe.preparation import image_task, model_shards
 from lethe.training.trainer import State, TrainingJob
 from worker.preparation import prepare_split_job
 
 HELD = Path(os.environ["HELD"])
-_train_models = model_shards.train_models
+_train_models = image_task.train_models
 
 
 def _wait_and_train(job: TrainingJob, seeds: Mapping[int, int], **options: Any) -> State:
@@ -28,7 +28,7 @@ def _wait_and_train(job: TrainingJob, seeds: Mapping[int, int], **options: Any) 
 
 
 model_shards.MODELS_PER_SHARD = 4
-model_shards.train_models = _wait_and_train
+image_task.train_models = _wait_and_train
 prepare_split_job.begin_split = partial(prepare_split_job.begin_split, share_from_s=0)
 
 from worker.__main__ import main  # noqa: E402
