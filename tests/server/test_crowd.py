@@ -135,7 +135,7 @@ def test_every_read_route_stands_a_burst(migrated_postgres_url: str, redis_url: 
             assert Counter(answer.status for answer in answers) == {status: MORE_THAN_THREADS}, path
     assert {path: status for path, status in answered.items() if status >= 500} == {}
     good = sum(status == 200 for status in answered.values())
-    assert good > 0.8 * len(asked), {path: status for path, status in answered.items() if status != 200}
+    assert good > 0.75 * len(asked), {path: status for path, status in answered.items() if status != 200}
 
 
 def path_values(made: Seeded) -> dict[str, str]:
