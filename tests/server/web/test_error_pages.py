@@ -27,7 +27,7 @@ def test_a_refused_form_leads_back_to_its_page(server: Instance, visitor: Visito
     server.competition(organiser=server.account("olga", Role.ORGANISER))
     visitor.log_in("olga")
     came_from = "/organise/digits/submissions?stage=failed"
-    fields = {"act": "cancel", "reason": ""}
+    fields = {"act": "explode", "submission": "none", "reason": ""}
     answer = visitor.post(
         "/organise/digits/act", fields, page="/organise/digits", headers={"Referer": f"http://localhost{came_from}"}
     )
