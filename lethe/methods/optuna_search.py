@@ -21,7 +21,7 @@ GENERATION = "NSGAIIISampler:generation"  # under which Optuna keeps a trial's g
 def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
     """Return a sampler that learns from the study's trials. Raises InvalidInput if Optuna is not installed.
 
-    Everything that Optuna knows is told from the study's file before each trial, so that a later call goes on alike.
+    Optuna is given every trial of the study's file before each new one, so that a later call goes on alike.
     """
     try:
         import optuna  # noqa: PLC0415  an extra
