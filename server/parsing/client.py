@@ -175,21 +175,21 @@ def _run(task: str, data: bytes, files: tuple[IO[bytes], ...], options: dict[str
 
 def _exchange(connection: socket.socket, header: bytes, data: bytes) -> tuple[bool, bytes]:
     """Return whether the reader began, and its answer as far as it came."""
-    try:
-        connection.sendall(header)
-        line = connection.recv(20)
-    except OSError:
-        return False, b""
-    if not (line.startswith(STARTED) and line.endswith(b"\n")):
-        return False, b""
-    answer = bytearray()
-    with suppress(OSError):  # a reader that was killed reads no more; or it is silent for too long
-        connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        _let_others_go_first(connection, reader=int(line[1:]))
-        while chunk := connection.recv(1 << 16):
-            answer += chunk
-    return True, bytes(answer)
+    with connection.makefile("rb") as stream:  # the answer may come in one piece with the first line
+        try:
+            connection.sendall(header)
+            line = stream.readline(20)
+        except OSError:
+            return False, b""
+        if not (line.startswith(STARTED) and line.endswith(b"\n")):
+            return False, b""
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            _let_others_go_first(connection, reader=int(line[1:]))
+            return True, stream.read()
+        except OSError:  # a reader that was killed reads no more; or it is silent for too long
+            return True, b""
 
 
 def _let_others_go_first(connection: socket.socket, *, reader: int) -> None:

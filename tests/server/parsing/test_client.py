@@ -125,6 +125,23 @@ def test_process_that_cannot_start_is_the_hosts_fault(monkeypatch: pytest.Monkey
         ParsingProcess().connect()
 
 
+def test_answer_that_comes_with_the_first_line_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class AtOnce:
+        def connect(self) -> socket.socket:
+            ours, theirs = socket.socketpair()
+            theirs.sendall(b'+1\n{"result": "whole"}')
+            theirs.shutdown(socket.SHUT_WR)
+            readers.append(theirs)
+            return ours
+
+    readers: list[socket.socket] = []
+    monkeypatch.setattr(client, "_parsing_process", lambda _pid: AtOnce())
+    assert check(b"") == "whole"
+    assert [len(reader.recv(4096)) > 0 for reader in readers] == [True]
+    for reader in readers:
+        reader.close()
+
+
 def test_others_are_answered_while_hostile_uploads_are_read(server: Instance) -> None:
     server.competition()
     people = [server.participant(f"person-{number}") for number in range(6)]
