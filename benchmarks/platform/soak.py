@@ -244,6 +244,8 @@ async def _read(
             path = paths[count % len(paths)] if number % 2 else f"{paths[0]}?q={count % 1000}"
             answer = await connection.get(path)
             done["read" if answer.status == 200 else "failed"] += 1
+            if answer.status != 200:
+                print(f"{path}: {answer.status} after {answer.seconds:.2f} s", flush=True)
             await asyncio.sleep(0.2)
         connection.close()
 
