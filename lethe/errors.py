@@ -4,7 +4,7 @@ Routers turn an AppError into an RFC 9457 problem document; nothing below them k
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import ValidationError
 
@@ -18,19 +18,31 @@ class Violation:
     value: str | None = None
     line: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" + (f" (was {self.value})" if self.value else "")
+
 
 class AppError(Exception):
-    """Base of every expected error. `status` is the HTTP status, `slug` names the problem type."""
+    """Base of every expected error. `status` is the HTTP status, `slug` names the problem type.
+
+    detail: everything, for who reads nothing else. summary: the same without what `violations` say one by one.
+    """
 
     status: ClassVar[int] = 400
     slug: ClassVar[str] = "bad-request"
     title: ClassVar[str] = "The request cannot be carried out"
 
     def __init__(
-        self, detail: str, *, violations: tuple[Violation, ...] = (), retry_after_s: int | None = None
+        self,
+        detail: str,
+        *,
+        violations: tuple[Violation, ...] = (),
+        retry_after_s: int | None = None,
+        summary: str = "",
     ) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.summary = summary or detail
         self.violations = violations
         self.retry_after_s = retry_after_s
 
@@ -68,6 +80,19 @@ class UnsupportedMedia(AppError):
 class InvalidInput(AppError):
     status, slug, title = 422, "invalid-input", "Check your input"
 
+    @classmethod
+    def from_violations(cls, violations: tuple[Violation, ...], *, source: str) -> Self:
+        """Return the error of a file or a form, called `source`, that has these wrong values."""
+        if len(violations) == 1:
+            return cls(f"{source}: {violations[0]}", violations=violations)
+        lines = "".join(f"\n  {violation}" for violation in violations)
+        return cls(f"{source}:{lines}", violations=violations, summary=f"{source}: {len(violations)} wrong values")
+
+    @classmethod
+    def from_validation(cls, error: ValidationError, *, source: str) -> Self:
+        """Return pydantic's findings as such an error."""
+        return cls.from_violations(list_violations(error), source=source)
+
 
 class InvalidSubmission(InvalidInput):
     slug, title = "invalid-submission", "The submission cannot be run"
@@ -75,12 +100,6 @@ class InvalidSubmission(InvalidInput):
 
 class InvalidCompetitionFile(InvalidInput):
     slug, title = "invalid-competition-file", "The competition file has mistakes"
-
-    @classmethod
-    def from_validation(cls, error: ValidationError, *, source: str) -> "InvalidCompetitionFile":
-        violations = list_violations(error)
-        lines = "\n".join(f"  {v.field}: {v.message}" + (f" (was {v.value})" if v.value else "") for v in violations)
-        return cls(f"{source}:\n{lines}", violations=violations)
 
 
 class QuotaExceeded(AppError):

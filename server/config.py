@@ -93,7 +93,9 @@ class Settings(BaseSettings):
         description="what this worker does: shards (with scores and preparation), messages to people, or everything",
     )
     heartbeat_s: float = Field(default=1.0, gt=0, description="how often a worker reports progress")
-    max_attempts: int = Field(default=3, ge=1, description="attempts at a shard before the host's fault is reported")
+    max_attempts: int = Field(
+        default=3, ge=1, description="attempts at a shard, or at a preparation, before the host's fault is reported"
+    )
     sweep_interval_s: float = Field(
         default=5.0, gt=0, description="how often lost leases and forgotten work are looked for"
     )

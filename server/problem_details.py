@@ -55,6 +55,10 @@ class PageError:
     violations: tuple[Violation, ...] = ()
     retry_after_s: int | None = None
 
+    @property
+    def summary(self) -> str:
+        return self.detail
+
 
 DESCRIPTIONS = {
     400: "The request is malformed",
@@ -100,7 +104,7 @@ def as_app_error(error: Exception) -> AppError:
     if isinstance(error, AppError):
         return error
     if isinstance(error, RequestValidationError):
-        return InvalidInput("The request has values that are not allowed", violations=_violations(error))
+        return InvalidInput.from_violations(_violations(error), source="request")
     return HostFault("The database does not answer; try again shortly", retry_after_s=RETRY_AFTER_FAULT_S)
 
 
@@ -117,7 +121,7 @@ def respond(request: Request, error: AppError) -> Response:
         status=error.status,
         slug=error.slug,
         title=error.title,
-        detail=error.detail,
+        detail=error.summary,
         errors=errors,
         headers=headers,
     )

@@ -163,6 +163,7 @@ def sweep_lost() -> None:
     with context.database.write() as session:
         at = database_clock(session)
         swept = lease_reaper.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
+        split_leases.sweep(session, at, max_attempts=settings.max_attempts)
         lost_splits = split_leases.forgotten(session, at)
         model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
         lost_metrics = [*metric_results.lost(session), *metric_results.recompute_outdated(session)]

@@ -277,5 +277,10 @@ def _problem_text(status: int, problem: JsonObject) -> str:
     lines = [f"{problem.get('title', 'error')} ({status}): {problem.get('detail', '')}"]
     told = lines[0]
     wrong = problem.get("errors") or []
-    lines += [f"  {item.get('field')}: {item['message']}" for item in wrong if str(item.get("message")) not in told]
+    lines += [f"  {_wrong_value(item)}" for item in wrong if str(item.get("message")) not in told]
     return "\n".join(lines)
+
+
+def _wrong_value(item: JsonObject) -> str:
+    value = item.get("value")
+    return f"{item.get('field')}: {item.get('message')}" + (f" (was {value})" if value else "")

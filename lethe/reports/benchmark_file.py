@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from lethe.competition.file import Slug
 from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.report_section import MetricRequest
-from lethe.errors import InvalidInput, list_violations
+from lethe.errors import InvalidInput
 from lethe.methods.rendering import render
 
 SCORES = ("score", "f")  # computed by the scorer itself, not by the registry of metrics
@@ -171,9 +171,7 @@ def parse_benchmark(text: str, *, source: str = "benchmark file") -> BenchmarkFi
     try:
         return BenchmarkFile.model_validate({"metrics": []} | data)
     except ValidationError as error:
-        violations = list_violations(error)
-        lines = "\n".join(f"  {v.field}: {v.message}" + (f" (was {v.value})" if v.value else "") for v in violations)
-        raise InvalidBenchmarkFile(f"{source}:\n{lines}", violations=violations) from error
+        raise InvalidBenchmarkFile.from_validation(error, source=source) from error
 
 
 def _is_list(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lethe.errors import InvalidSubmission, Violation, list_violations
+from lethe.errors import InvalidSubmission, Violation
 from lethe.submission import notebook
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
 from lethe.submission.imported_files import imported_files
@@ -177,11 +177,7 @@ def _described(files: Mapping[str, bytes]) -> Description:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
     except ValidationError as error:
-        found = tuple(
-            Violation(f"{DESCRIPTION}: {violation.field}", violation.message, violation.value)
-            for violation in list_violations(error)
-        )
-        raise InvalidSubmission(f"{DESCRIPTION} has mistakes", violations=found) from error
+        raise InvalidSubmission.from_validation(error, source=DESCRIPTION) from error
 
 
 def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:

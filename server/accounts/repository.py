@@ -14,6 +14,8 @@ from server.models.invitation import Invitation
 from server.models.notification import QueuedEmail
 from server.models.submission import Submission
 
+NAMES = 0x6E616D65  # the class of advisory locks on the shapes of names
+
 
 def account(session: Session, account_id: str) -> Account | None:
     return session.get(Account, account_id)
@@ -21,6 +23,15 @@ def account(session: Session, account_id: str) -> Account | None:
 
 def account_by_name_key(session: Session, name_key: str) -> Account | None:
     return session.scalar(select(Account).where(Account.name_key == name_key))
+
+
+def lock_look_alikes(session: Session, name_key: str) -> None:
+    """Wait until nobody else takes a name that looks like this one; then nobody does until the transaction ends.
+
+    What is looked up afterwards decides. (SQLite: the complete database is locked.)
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(NAMES, func.hashtext(get_shape(name_key)))))
 
 
 def account_that_looks_like(session: Session, name_key: str) -> Account | None:

@@ -34,6 +34,7 @@ def register(
     address = _checked_email(email)
     password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
     key = name_key(name)
+    repository.lock_look_alikes(session, key)
     if repository.account_that_looks_like(session, key):
         raise Conflict(TAKEN)
     account = Account(name=name, name_key=key, email=address, password_hash=password_hash, role=role.value)

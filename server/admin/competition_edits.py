@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Limits
-from lethe.errors import Conflict, InvalidInput, Violation, list_violations
+from lethe.errors import Conflict, InvalidInput, Violation
 from server.admin import audit, repository
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
@@ -69,7 +69,7 @@ def preview_limits(session: Session, competition: Competition, values: Mapping[s
     try:
         after = Limits.model_validate({**before.model_dump(), **values})
     except ValidationError as error:
-        raise InvalidInput("The limits have mistakes", violations=list_violations(error)) from error
+        raise InvalidInput.from_validation(error, source="limits") from error
     today = repository.used_per_team(session, competition.id, since=start_of_day(now()))
     total = repository.used_per_team(session, competition.id)
     people = repository.people_per_team(session, competition.id)
@@ -104,7 +104,7 @@ def described(competition: Competition, words: Mapping[str, str]) -> Competition
     try:
         return CompetitionFile.model_validate({**competition.config, **words})
     except ValidationError as error:
-        raise InvalidInput("The words have mistakes", violations=list_violations(error)) from error
+        raise InvalidInput.from_validation(error, source="texts") from error
 
 
 def describe(

@@ -16,6 +16,12 @@ from server.models.competition import Competition, CompetitionState, Split, Spli
 from server.models.model_shard import ModelShard, ModelShardState
 from server.queue import PREPARE_SPLIT, send_after_commit
 
+BROKEN_OFF = "attempt {attempt} was broken off and will be made again: "
+REMEDY = (
+    "Mostly the host's memory was not enough: ask its operators for workers with more, or make the models or the data "
+    "smaller in the file. Then prepare again; what is made already is kept"
+)
+
 
 @dataclass(frozen=True)
 class SplitWork:
@@ -117,9 +123,9 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
     return held
 
 
-def note(session: Session, work: SplitWork, error: str) -> bool:
+def note(session: Session, work: SplitWork, reason: str) -> bool:
     """Let the organiser read what broke an attempt off; the next one begins when the lease has run out."""
-    return _update(session, work, error=error)
+    return _update(session, work, error=BROKEN_OFF.format(attempt=work.attempt) + reason)
 
 
 def fail(session: Session, work: SplitWork, error: str) -> bool:
@@ -131,20 +137,57 @@ def fail(session: Session, work: SplitWork, error: str) -> bool:
     return held
 
 
+def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
+    """Take back the splits whose worker is silent; the last attempt that is lost ends the preparation.
+
+    at: this moment by the database's clock. Return how many were lost.
+    """
+    lost = select(Split.id).where(Split.state == SplitState.PREPARING.value, Split.lease_expires_at < at)
+    return sum(_take_back(session, split_id, at, max_attempts=max_attempts) for split_id in session.scalars(lost).all())
+
+
 def forgotten(session: Session, at: datetime) -> list[str]:
     """Return the splits that should be in preparation but are in nobody's hands."""
     return list(session.scalars(select(Split.id).where(_waits(at))))
 
 
 def _waits(at: datetime) -> ColumnElement[bool]:
-    """The competition is past its draft, the split is not ready, and nobody holds it or makes shards of it."""
+    """The competition is past its draft, the split is not ready, and nobody holds it or makes shards of it.
+
+    A lease that is over is first taken back by a sweep, which counts it.
+    """
     begun = select(Competition.id).where(Competition.state != CompetitionState.DRAFT.value)
+    is_free = Split.lease_expires_at.is_(None)
     return and_(
         Split.competition_id.in_(begun),
-        Split.state.in_([SplitState.PENDING.value, SplitState.PREPARING.value]),
-        or_(Split.lease_expires_at.is_(None), Split.lease_expires_at < at),
+        or_(
+            and_(Split.state == SplitState.PENDING.value, or_(is_free, Split.lease_expires_at < at)),
+            and_(Split.state == SplitState.PREPARING.value, is_free),
+        ),
         ~has_open_shards(Split.id),
     )
+
+
+def _take_back(session: Session, split_id: str, at: datetime, *, max_attempts: int) -> bool:
+    """End a lease that is over. Return False if somebody else was quicker, or its worker has just spoken."""
+    both = stopped_preparations.locked_with_twin(session, split_id)
+    split = next(split for split in both if split.id == split_id)
+    if split.state != SplitState.PREPARING or split.lease_expires_at is None or split.lease_expires_at >= at:
+        return False
+    split.lease_expires_at, split.failed_attempts = None, split.failed_attempts + 1
+    if split.failed_attempts >= max_attempts:
+        split.state, split.error = SplitState.FAILED.value, _given_up(split)
+        session.flush()
+        stopped_preparations.stop_twins(session, split)
+    return True
+
+
+def _given_up(split: Split) -> str:
+    begins = BROKEN_OFF.format(attempt=split.attempt)
+    if split.error.startswith(begins):
+        return f"{split.failed_attempts} attempts failed, the last one so: {split.error.removeprefix(begins)}"
+    stage = f" (last at: {split.stage})" if split.stage else ""
+    return f"{split.failed_attempts} workers in a row were lost while they prepared this split{stage}. {REMEDY}"
 
 
 def _update(session: Session, work: SplitWork, **values: object) -> bool:

@@ -25,7 +25,7 @@ def training_stage(n_models: int, n_parts: int) -> str:
 
 def check(split: Split, at: datetime) -> None:
     """Have every file of a ready split checked, by a worker of the kind that prepared it."""
-    split.state, split.stage, split.progress = SplitState.PENDING.value, CHECKING, 0.0
+    split.state, split.stage, split.progress, split.failed_attempts = SplitState.PENDING.value, CHECKING, 0.0, 0
     split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands
 
 
@@ -71,5 +71,5 @@ def is_waiting(split: Split) -> bool:
 def let_go(split: Split) -> None:
     """Leave an unfinished split to whatever worker comes next; it begins again what another kind has begun."""
     split.state, split.stage, split.error, split.progress = SplitState.PENDING.value, "", "", 0.0
-    split.attempt, split.lease_expires_at = split.attempt + 1, None
+    split.attempt, split.failed_attempts, split.lease_expires_at = split.attempt + 1, 0, None
     split.device, split.versions = None, {}

@@ -87,6 +87,7 @@ class Split(Base):
     stage: Mapped[str] = mapped_column(String(80), default="")  # what the preparation is doing, as text
     progress: Mapped[float] = mapped_column(default=0.0)  # share done of that stage, 0..1
     attempt: Mapped[int] = mapped_column(default=0)
+    failed_attempts: Mapped[int] = mapped_column(default=0, server_default="0")  # that lost their worker, or broke off
     lease_expires_at: Mapped[datetime | None]
     error: Mapped[str] = mapped_column(Text, default="")
     manifest_sha256: Mapped[str | None] = mapped_column(String(64))

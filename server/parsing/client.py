@@ -215,4 +215,5 @@ def _result(task: str, answer: bytes) -> Any:
 
 
 def _as_error(kind: type[AppError], reply: dict[str, Any]) -> AppError:
-    return kind(reply["detail"], violations=tuple(Violation(**violation) for violation in reply["violations"]))
+    violations = tuple(Violation(**violation) for violation in reply["violations"])
+    return kind(reply["detail"], violations=violations, summary=reply["summary"])

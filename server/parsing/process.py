@@ -86,7 +86,7 @@ def _answer(connection: socket.socket, *files: IO[bytes]) -> None:
 
 def _refusal(error: AppError) -> dict[str, Any]:
     violations = [vars(violation) for violation in error.violations]
-    return {"refused": type(error).__name__, "detail": error.detail, "violations": violations}
+    return {"refused": type(error).__name__, "detail": error.detail, "summary": error.summary, "violations": violations}
 
 
 def _limit(n_bytes: int, limits: TaskLimits) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Metric
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidInput, NotFound, Violation, list_violations
+from lethe.errors import Conflict, InvalidInput, NotFound, Violation
 from server.admin import audit
 from server.competitions import finals
 from server.competitions import repository as competition_repository
@@ -133,7 +133,7 @@ def _tried_metric(
     try:
         return Metric.model_validate({**before.model_dump(), **values}).model_dump(mode="json")
     except ValidationError as error:
-        raise InvalidInput("The metric has mistakes", violations=list_violations(error)) from error
+        raise InvalidInput.from_validation(error, source="metric") from error
 
 
 def _queue(

@@ -29,10 +29,6 @@ def locked(session: Session, team_id: str) -> Team:
     return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
-def name_is_taken(session: Session, *, competition_id: str, name_keys: Collection[str]) -> bool:
-    return bool(teams_like(session, competition_id=competition_id, name_keys=name_keys))
-
-
 def teams_like(session: Session, *, competition_id: str, name_keys: Collection[str]) -> Sequence[str]:
     """Return the ids of the competition's teams whose names look like one with these keys."""
     same = shape_of(Team.name_key).in_([get_shape(key) for key in name_keys])
@@ -72,13 +68,16 @@ def teams(session: Session, competition_id: str) -> Sequence[Team]:
 def search(
     session: Session, competition_id: str, *, query: str, offset: int, limit: int
 ) -> Sequence[tuple[Team, str, int]]:
-    """Return some teams with their leader's name and their size, by name. query: part of a team's name."""
+    """Return some teams with their leader's name and their size, by name, the one that is called so first.
+
+    query: part of a team's name.
+    """
     members = select(func.count()).where(Membership.team_id == Team.id).correlate(Team).scalar_subquery()
     statement = (
         select(Team, Account.name, members)
         .join(Account, Account.id == Team.leader_id)
         .where(Team.competition_id == competition_id, Team.name_key.contains(look_alike_key(query), autoescape=True))
-        .order_by(Team.name_key, Team.id)
+        .order_by(Team.name_key != look_alike_key(query), Team.name_key, Team.id)
         .offset(offset)
         .limit(limit)
     )

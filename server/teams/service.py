@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from server.accounts import repository as account_repository
 from server.accounts.look_alikes import look_alike_key
 from server.admin import audit
 from server.db import now
@@ -80,7 +81,7 @@ def create(session: Session, competition: Competition, account: Account, *, name
     name = checked_name(name)
     if get_team(session, competition, account) is not None:
         raise Conflict(f"You are in a team of {competition.slug} already; leave it first")
-    if repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
+    if _is_taken(session, competition, name):
         raise _taken(name)
     _check_no_persons_name(session, name, own=[account])
     team = _add(session, competition, account, name=name)
@@ -97,7 +98,7 @@ def ensure(session: Session, competition: Competition, account: Account) -> Team
         if team is not None:
             return team
         name = account.name if number == 1 else f"{account.name}-{number}"
-        if repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
+        if _is_taken(session, competition, name):
             continue
         if number > 1 and repository.accounts_like(session, name_keys=key_pair(name)):
             continue  # somebody else's name
@@ -122,7 +123,7 @@ def add_baseline(session: Session, competition: Competition, organiser: Account,
     for number in count(1):
         ending = "" if number == 1 else f" ({number})"
         name = checked_name(label[: NAME_LENGTH - len(ending)] + ending)
-        if not repository.name_is_taken(session, competition_id=competition.id, name_keys=key_pair(name)):
+        if not _is_taken(session, competition, name):
             team = _add(session, competition, organiser, name=name, is_baseline=True)
             if team is not None:
                 return team
@@ -132,6 +133,7 @@ def add_baseline(session: Session, competition: Competition, organiser: Account,
 def rename(session: Session, team: Team, *, name: str, actor: Account, reason: str = "") -> None:
     """Give the team another name. Raises InvalidInput or Conflict."""
     old, name = team.name, checked_name(name)
+    account_repository.lock_look_alikes(session, name_key(name))
     _check_no_persons_name(session, name, own=members(session, team))
     others = repository.teams_like(session, competition_id=team.competition_id, name_keys=key_pair(name))
     if not set(others) <= {team.id}:
@@ -150,6 +152,12 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
         reason=reason,
         data={"from": old, "to": name},
     )
+
+
+def _is_taken(session: Session, competition: Competition, name: str) -> bool:
+    """Return whether a team has the name, or one that looks like it. Nobody else takes it meanwhile."""
+    account_repository.lock_look_alikes(session, name_key(name))
+    return bool(repository.teams_like(session, competition_id=competition.id, name_keys=key_pair(name)))
 
 
 def _taken(name: str) -> Conflict:

@@ -15,15 +15,15 @@ class Explained(Protocol):
     """An error as pages show it."""
 
     @property
-    def detail(self) -> str: ...
+    def summary(self) -> str: ...
 
     @property
     def violations(self) -> Sequence[Violation]: ...
 
 
 def untold(error: Explained) -> list[Violation]:
-    """Return the wrong values that the error's own sentence does not tell already."""
-    return [violation for violation in error.violations if violation.message not in error.detail]
+    """Return the wrong values that the error's summary does not tell already."""
+    return [violation for violation in error.violations if violation.message not in error.summary]
 
 
 def score(value: float | None) -> str:

@@ -53,6 +53,19 @@ def test_a_whole_list_is_chosen_with_one_box(person: Callable[..., Person]) -> N
     assert everything.evaluate("box => box.indeterminate")
 
 
+def test_enter_in_the_reason_decides_nothing(person: Callable[..., Person]) -> None:
+    page = person("grace").go("/organise/digits/submissions")
+    page.locator("input[name=submission]").first.check()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    page.get_by_label("Reason, for the audit log").fill("they asked for it")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(500)
+    assert "POST" not in sent
+    page.get_by_role("button", name="Disqualify").click()
+    page.get_by_text("1 disqualified.").wait_for()
+
+
 def test_two_submissions_are_compared_from_what_is_offered(person: Callable[..., Person]) -> None:
     grace = person("grace")
     page = grace.go(f"/organise/digits/submissions/{grace.site.seeded.scored_submission_id}")

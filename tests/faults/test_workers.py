@@ -181,6 +181,32 @@ def test_preparation_killed_twice_gives_the_same_bits(cluster: Cluster) -> None:
     assert prepared_files(split) == files
 
 
+def test_preparation_whose_workers_all_die_fails_with_advice(cluster: Cluster) -> None:
+    split = cluster.folder / "storage" / "splits" / "tiny" / "private"
+    kept = split.with_name("private-kept")
+    shutil.move(split, kept)
+    with cluster.database.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE splits SET state = 'pending', failed_attempts = 0 WHERE visibility = 'private'")
+        )
+    before = split_row(cluster).attempt
+    worker = cluster.start_worker("too-small", LETHE_MAX_ATTEMPTS="2")
+    for attempt in (1, 2):
+        wait_until(partial(has_claimed, cluster, before + attempt), every_s=0.01)
+        for pid in worker.children():  # as the kernel ends what takes too much memory: the worker itself lives on
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: split_row(cluster).state == "failed", about=lambda: str(vars(split_row(cluster))))
+    worker.stop()
+    row = split_row(cluster)
+    shutil.rmtree(split, ignore_errors=True)
+    shutil.move(kept, split)
+    with cluster.database.engine.begin() as connection:
+        connection.execute(text("UPDATE splits SET state = 'ready', error = '' WHERE visibility = 'private'"))
+    assert row.attempt == before + 2, "nobody tries a third time"
+    assert row.error.startswith("2 workers in a row were lost while they prepared this split")
+    assert "memory" in row.error
+
+
 def prepared_files(split: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that participants' scores depend on; reports hold times."""
     manifest = json.loads((split / "manifest.json").read_text())

@@ -70,7 +70,7 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
 
 def _note(context: WorkerContext, work: SplitWork, reason: str) -> None:
     with context.database.write() as session:
-        split_leases.note(session, work, f"attempt {work.attempt} was broken off and will be made again: {reason}")
+        split_leases.note(session, work, reason)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_a_missing_competition_file_names_its_cell(write_benchmark):
 def test_a_wrong_override_names_its_cell(write_benchmark):
     path = write_benchmark()
     path.write_text(path.read_text() + "training = { epochs = 0 }\n")
-    with pytest.raises(InvalidCompetitionFile, match=r"cell 1 .*\n.*training\.epochs"):
+    with pytest.raises(InvalidCompetitionFile, match=r"cell 1 .*: training\.epochs"):
         read_plan(path)
 
 

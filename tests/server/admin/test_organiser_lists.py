@@ -3,6 +3,7 @@
 import pytest
 
 from server.models.account import Role
+from server.models.competition import Team
 from server.models.submission import Fault
 from server.submissions import organiser_list
 from tests.support.instance import Instance
@@ -59,6 +60,20 @@ def test_people_are_organisers_and_ranked_teams(server: Instance, olga: dict[str
     assert (beyond["teams"], beyond["has_more"]) == ([], False)
     only = server.client.get(f"{BASE}/people", params={"team": "bo"}, headers=olga).json()
     assert [row["name"] for row in only["teams"]] == ["bob"]
+
+
+def test_team_of_that_very_name_is_found_among_any_number(both: Instance) -> None:
+    olga = both.account("olga", Role.ORGANISER)
+    competition = both.competition(organiser=olga)
+    with both.database.write() as session:
+        names = ["Z", *(f"a z {number:03}" for number in range(130))]
+        teams = [Team(name=name, name_key=name.lower(), leader_id=olga.id) for name in names]
+        for team in teams:
+            team.competition_id = competition.id
+        session.add_all(teams)
+    found = both.client.get(f"{BASE}/people", params={"team": "z"}, headers=both.headers(olga)).json()
+    assert [row["name"] for row in found["teams"][:2]] == ["Z", "a z 000"]
+    assert (len(found["teams"]), found["has_more"]) == (100, True)
 
 
 def test_accounts_are_found_by_role_and_ban(server: Instance, olga: dict[str, str]) -> None:

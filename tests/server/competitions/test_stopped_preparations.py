@@ -1,5 +1,7 @@
 """A preparation that fails or is cancelled stops all that belongs to it; a draft can be deleted."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import select
 
@@ -7,6 +9,7 @@ from server.competitions import service as competitions
 from server.competitions import split_leases
 from server.competitions.replace_config import may_rewrite
 from server.competitions.split_leases import SplitWork
+from server.db import clock
 from server.models.account import Account, Role
 from server.models.competition import Competition, Split
 from tests.support.instance import Instance, competition_toml
@@ -84,3 +87,54 @@ def test_deleted_draft_leaves_nothing_but_its_row(
     assert again.status_code == 201, "the slug is free"
     reserved = both.client.post("/api/v1/competitions", headers=headers, content=competition_toml("deleted-x"))
     assert reserved.status_code == 422
+
+
+def lose(server: Instance, work: SplitWork, *, later_s: float = 61) -> SplitWork | None:
+    """Let the lease run out, sweep, and return what the next worker gets of the split."""
+    with server.database.write() as session:
+        split_leases.sweep(session, clock(session) + timedelta(seconds=later_s), max_attempts=2)
+    with server.database.write() as session:
+        return split_leases.claim(session, work.split_id, lease_s=60)
+
+
+def test_preparation_that_loses_each_worker_fails_in_the_end(
+    both: Instance, headers: dict[str, str], works: list[SplitWork]
+) -> None:
+    private = works[0]
+    assert lose(both, private, later_s=0) is None, "its worker is not silent yet"
+    again = lose(both, private)
+    assert again is not None
+    with both.database.write() as session:
+        assert split_leases.heartbeat(session, again, lease_s=60, stage="training", progress=0.5)
+        assert not split_leases.heartbeat(session, private, lease_s=60, stage="late", progress=0.9)
+    assert lose(both, again) is None
+    with both.database.read() as session:
+        rows = {row.id: row for row in session.scalars(select(Split))}
+    assert rows[private.split_id].state == "failed"
+    told = "2 workers in a row were lost while they prepared this split (last at: training). Mostly the host's memory"
+    assert rows[private.split_id].error.startswith(told)
+    assert both.client.post(f"{PATH}/prepare", headers=headers).status_code == 202
+    with both.database.write() as session:
+        fresh = split_leases.claim(session, private.split_id, lease_s=60)
+    assert fresh is not None
+    assert lose(both, fresh) is not None, "asked for again, it has all its attempts"
+
+
+def test_preparation_that_breaks_off_each_time_tells_why(both: Instance, works: list[SplitWork]) -> None:
+    work: SplitWork | None = works[0]
+    for _ in range(2):
+        assert work is not None
+        with both.database.write() as session:
+            assert split_leases.note(session, work, "OSError: no space left on device")
+        work = lose(both, work)
+    assert work is None
+    assert ("failed", "2 attempts failed, the last one so: OSError: no space left on device") in states(both)
+
+
+def test_worker_that_stops_costs_a_preparation_no_attempt(both: Instance, works: list[SplitWork]) -> None:
+    work: SplitWork | None = works[0]
+    for _ in range(3):
+        assert work is not None
+        with both.database.write() as session:
+            assert split_leases.hand_over(session, work)
+        work = lose(both, work)

@@ -1,13 +1,21 @@
 """A team's name is nobody else's, and stands once the results do."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
+from lethe.errors import Conflict
+from server.accounts import service as accounts
 from server.db import now
-from server.models.account import Role
-from tests.support.instance import Instance
+from server.models.account import Account, Role
+from server.teams import service as teams
+from tests.support.instance import PASSWORD, Instance
+
+Take = Callable[[Session], object]
 
 
 def renamed(server: Instance, headers: dict[str, str], name: str) -> Any:
@@ -69,3 +77,43 @@ def test_team_made_by_a_submission_takes_no_persons_name(server: Instance) -> No
     ada = server.participant("ada")
     assert server.submit(ada).status_code == 201
     assert server.client.get("/api/v1/competitions/digits/team", headers=ada).json()["name"] == "ada-3"
+
+
+def taken_at_once(server: Instance, first: Take, second: Take) -> Exception | None:
+    """Let two take names, the second while the first has not committed yet. Return what the second met."""
+    with ThreadPoolExecutor() as threads, server.database.write() as session:
+        first(session)
+        other = threads.submit(take, server, second)
+        assert not wait([other], timeout=0.5).done, "it waits for what becomes of the first"
+        session.commit()
+        return other.exception(timeout=30)
+
+
+def take(server: Instance, name: Take) -> None:
+    with server.database.write() as session:
+        name(session)
+
+
+def account_called(name: str) -> Take:
+    return lambda session: accounts.register(session, name=name, password=PASSWORD)
+
+
+def test_accounts_that_look_alike_registered_at_once_are_one(both: Instance) -> None:
+    met = taken_at_once(both, account_called("rnodern"), account_called("modern"))
+    assert isinstance(met, Conflict)
+    assert taken_at_once(both, account_called("b0ris"), account_called("BORlS")) is not None
+
+
+def test_names_taken_at_once_are_one_teams_or_persons(both: Instance) -> None:
+    competition, ada, boris = both.competition(), both.account("ada"), both.account("boris")
+
+    def team(account: Account, name: str) -> Take:
+        return lambda session: teams.create(session, session.merge(competition), session.merge(account), name=name)
+
+    def renamed(session: Session) -> None:
+        own = teams.own_team(session, session.merge(competition), session.merge(ada))
+        teams.rename(session, own, name="The Ha11", actor=ada)
+
+    assert isinstance(taken_at_once(both, team(ada, "Oracle"), team(boris, "0racle")), Conflict)
+    assert isinstance(taken_at_once(both, account_called("clara"), team(boris, "c1ara")), Conflict)
+    assert isinstance(taken_at_once(both, renamed, team(boris, "The Hall")), Conflict)

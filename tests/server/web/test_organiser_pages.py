@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ from server.teams.service import PAGE_SIZE
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
+
+TEMPLATES = Path(competitions.__file__).parents[1] / "templates"
 
 
 def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
@@ -315,3 +318,14 @@ def test_a_closed_competition_says_that_it_goes_on_by_itself(server: Instance, v
     page = plain_text(visitor.get("/organise/digits").text)
     assert "It goes on by itself. Once all of this is in order, the results can be revealed here" in page
     assert "0 submissions are still in progress" in page
+
+
+def test_enter_presses_nothing_destructive_in_any_form() -> None:
+    """Enter in a text field presses the first button of its form, so the first one is disabled."""
+    found = 0
+    for template in sorted(TEMPLATES.rglob("*.html")):
+        for form in re.findall(r"<form\b.*?</form>", template.read_text(), flags=re.DOTALL):
+            if "button-bad" in form and ('class="input"' in form or "{{ field(" in form):
+                found += 1
+                assert form.find("enter_does_nothing()") in range(form.find("<button")), template.name
+    assert found >= 8

@@ -1,0 +1,48 @@
+"""An error says everything once: in its detail if it is one thing, else in the list beside a summary."""
+
+from typing import Any
+
+import pytest
+
+from lethe.client.api import ApiError
+from lethe.competition.file import parse_competition
+from lethe.errors import InvalidCompetitionFile
+from tests.support.instance import Instance, competition_toml
+
+ONE = {"submissions_per_day": "-1"}
+SEVERAL = ONE | {"wall_time_s": "-2"}
+
+
+def refused(server: Instance, limits: dict[str, object]) -> dict[str, Any]:
+    toml = {**server.organiser(), "Content-Type": "application/toml"}
+    answer = server.client.post("/api/v1/competitions", headers=toml, content=competition_toml(limits=limits))
+    assert answer.status_code == 422
+    problem: dict[str, Any] = answer.json()
+    return problem
+
+
+def test_one_wrong_value_is_told_by_the_detail(server: Instance) -> None:
+    problem = refused(server, ONE)
+    (wrong,) = problem["errors"]
+    assert problem["detail"] == f"competition file: {wrong['field']}: {wrong['message']} (was -1)"
+    assert str(ApiError(422, problem)).count(wrong["message"]) == 1
+
+
+def test_several_wrong_values_are_told_by_the_list(server: Instance) -> None:
+    problem = refused(server, SEVERAL)
+    assert problem["detail"] == "competition file: 2 wrong values"
+    assert {wrong["field"] for wrong in problem["errors"]} == {"limits.submissions_per_day", "limits.wall_time_s"}
+    printed = str(ApiError(422, problem)).splitlines()
+    assert [line.count("(was -") for line in printed] == [0, 1, 1]
+
+
+def test_request_with_one_wrong_value_names_it_in_its_detail(server: Instance) -> None:
+    problem = server.client.post("/api/v1/accounts", json={"name": "ada"}).json()
+    assert problem["detail"] == f"request: password: {problem['errors'][0]['message']}"
+
+
+def test_error_of_the_library_tells_all_by_itself() -> None:
+    with pytest.raises(InvalidCompetitionFile) as raised:
+        parse_competition(competition_toml(limits=SEVERAL), source="x.toml")
+    assert str(raised.value).startswith("x.toml:\n  limits.")
+    assert str(raised.value).count("(was -") == 2
