@@ -86,3 +86,9 @@ def library_versions() -> dict[str, str]:
         "safetensors": safetensors.__version__,
         "machine": platform.machine(),
     }
+
+
+def describe_version_change(before: dict[str, str], now: dict[str, str]) -> str:
+    """Say which libraries are not those that the split's first files were made with."""
+    changed = [f"{name} {before.get(name, 'unknown')} -> {now[name]}" for name in now if now[name] != before.get(name)]
+    return f"libraries changed since this split was begun ({', '.join(changed)}); rebuilt files may differ in bits"

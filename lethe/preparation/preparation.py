@@ -1,7 +1,5 @@
 """The steps of one split, for one process that makes all of them or for many that each make some."""
 
-import time
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,16 +21,22 @@ from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, OUTPUT_PATHS, RANDO
 from lethe.evaluation.original_models import ORIGINAL
 from lethe.metrics.array_catalogue import CaptureLevel
 from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
-from lethe.preparation.fingerprint import fingerprint, library_versions, maker, training_recipe
+from lethe.preparation.fingerprint import (
+    describe_version_change,
+    fingerprint,
+    library_versions,
+    maker,
+    training_recipe,
+)
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
+from lethe.preparation.single_models import measure_retraining_s, train_original
 from lethe.preparation.split_report import report_page
 from lethe.preparation.step_cache import OnProgress, Progress, Step, Workspace
 from lethe.preparation.task_kinds import task_preparation
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.convergence_check import check_learned
-from lethe.training.trainer import Job, train_model
-from lethe.training.trainer_selection import train_or_resume
+from lethe.training.trainer import Job
 
 TRAINED_ON: dict[Kind, tuple[str, ...]] = {
     "retrained": ("retain",),
@@ -200,8 +204,8 @@ class Preparation:
     def run(self, step: Step) -> dict[str, Any]:
         """Make one step unless it is intact, and say so."""
         values = self.workspace.run(step)
-        if step.name == "versions" and values != library_versions():
-            self.progress(Progress("check", 0, 1, _version_change(values)))
+        if step.name == "versions" and values != (now := library_versions()):
+            self.progress(Progress("check", 0, 1, describe_version_change(values, now)))
         if step.stage not in (STAGES["retrained"], STAGES["originals"]):
             self.progress(Progress(step.stage or step.name, 1, 1))
         else:
@@ -303,28 +307,16 @@ class Preparation:
 
     def _make_original(self) -> dict[str, Any]:
         job = self._job("retain", "forget")
-        epochs = self.competition.training.epochs
         digest = self.workspace.digest((NETWORK, SET_PATHS["retain"], SET_PATHS["forget"]))
-        state = train_or_resume(
-            job,
-            0,
-            self._seed("original", 0),
-            checkpoints=TrainingCheckpoints(self.workspace.work_dir / "original", digest),
-            on_epoch=_counted(self.progress, "original model", epochs),
-        )
+        checkpoints = TrainingCheckpoints(self.workspace.work_dir / "original", digest)
+        state = train_original(job, self._seed("original", 0), checkpoints=checkpoints, progress=self.progress)
         accuracy = self.task.training_accuracy(job, state)
         check_learned(self.competition, "the original model", accuracy, chance=self.task.chance(self.network))
         write_tensors(self.out / ORIGINAL, state)
         return {"train_accuracy": accuracy}
 
     def _measure_retraining(self) -> dict[str, Any]:
-        """Measure one retraining as the plain loop does it: the basis of a run's time limit."""
-        job = self._job("retain")
-        started = time.perf_counter()
-        train_model(job, self._seed("timing", 0))
-        if job.device.type == "cuda":
-            torch.cuda.synchronize()
-        return {"retraining_time_s": round(time.perf_counter() - started, 4)}
+        return {"retraining_time_s": round(measure_retraining_s(self._job("retain"), self._seed("timing", 0)), 4)}
 
     def _find_batch_size(self) -> dict[str, Any]:
         given: dict[str, Any] = {"device": self.device, "precision": self._precision}
@@ -350,21 +342,3 @@ class Preparation:
             evaluator=lambda: self.evaluator,
             progress=self.progress,
         )
-
-
-def _version_change(before: dict[str, str]) -> str:
-    """Say which libraries are not those that the split's first files were made with."""
-    now = library_versions()
-    changed = [f"{name} {before.get(name, 'unknown')} -> {now[name]}" for name in now if now[name] != before.get(name)]
-    return f"libraries changed since this split was begun ({', '.join(changed)}); rebuilt files may differ in bits"
-
-
-def _counted(progress: OnProgress, stage: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def advance(n: int) -> None:
-        nonlocal done
-        done += n
-        progress(Progress(stage, done, total))
-
-    return advance

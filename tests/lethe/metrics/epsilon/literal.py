@@ -32,7 +32,11 @@ def literal_epsilon(unlearned, retrained):
 
 
 def _mean(hits):
-    return (hits.sum(axis=-1).astype(np.float32)) / np.float32(hits.shape[-1])
+    return _rate(hits.sum(axis=-1), hits.shape[-1])
+
+
+def _rate(count, n):
+    return count.astype(np.float32) / np.float32(n)
 
 
 def _interval_rates(positive, negative):
@@ -44,13 +48,16 @@ def _interval_rates(positive, negative):
     rights = np.linspace(low, high, num=int(np.ceil((high - low) * 100)))
     if rights.size == 0:
         raise AllDiscardedError
-    lefts = np.stack([np.linspace(r - width - 2.0, r - width + 2.0, num=400) for r in rights])
+    lefts = np.linspace(rights - width - 2.0, rights - width + 2.0, num=400, axis=1)
 
     def predicted(sample):
-        return (lefts[:, :, None] <= sample) & (sample <= rights[:, None, None])
+        hits = np.zeros(lefts.shape, np.int32)
+        for value in sample:
+            hits += (lefts <= value) & (value <= rights[:, None])
+        return hits.ravel()
 
-    p, n = predicted(positive).reshape(-1, positive.size), predicted(negative).reshape(-1, negative.size)
-    return _mean(~p), _mean(n), _mean(p), _mean(~n)
+    p, n, size = predicted(positive), predicted(negative), positive.size
+    return _rate(size - p, size), _rate(n, size), _rate(p, size), _rate(size - n, size)
 
 
 def _single_rates(positive, negative):
