@@ -107,7 +107,7 @@ def cell_settings(given: Mapping[str, Any], cell: Cell, file: BenchmarkFile) -> 
         settings["network"] = {"name": cell.network["name"], "options": cell.network.get("options", {}) | options}
     settings["training"] = with_recipe(settings["training"], cell.recipe)
     settings["n_models"] = file.n_models
-    setup = "reuse-n-1" if file.seeds == 1 else "reuse-n-n"
+    setup = "reuse-n-1" if (cell.seeds or file.seeds) == 1 else "reuse-n-n"
     settings["metric"] = settings.get("metric", {}) | {"setup": setup}
     settings["submissions"] = {"modes": ["function"]}
     settings["limits"] = settings.get("limits", {}) | {

@@ -43,6 +43,14 @@ def consistent_unforgettability(unlearned: npt.ArrayLike, retrained: npt.ArrayLi
     return MetricResult(float(u.all(axis=0).mean()), per_example=u.sum(axis=0), table=table)
 
 
+def chance_bound(expected: float, n_examples: int) -> float:
+    """Return the 97.5th percentile of the share of examples hit in every model, if hits were independent.
+
+    expected: the probability that an example is hit in every model, `expected_all`.
+    """
+    return float(binom.ppf(0.975, n_examples, expected)) / n_examples
+
+
 def hits(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_folds: int = 10, seed: int = 0) -> Bool:
     """Return whether each forget example is called a member by an attack that was not trained on it.
 

@@ -75,6 +75,7 @@ class Cell(_Section):
 
     Each key of dataset, training and splits replaces the competition's of that name; network replaces it wholly: its
     keys beside `name` are the network's options. recipe: what Goel et al. 2023 vary in the original's training.
+    seeds: as the benchmark's, for this cell alone.
     """
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._=-]{0,79}$")
@@ -84,6 +85,7 @@ class Cell(_Section):
     training: dict[str, Any] = Field(default_factory=dict)
     splits: dict[str, Any] = Field(default_factory=dict)
     recipe: Recipe = "none"
+    seeds: int | None = Field(default=None, ge=1)
 
     @field_validator("network")
     @classmethod
@@ -141,7 +143,7 @@ class BenchmarkFile(_Section):
         for name in (*self.tables.groups, *self.tables.pareto):
             if name not in asked:
                 raise ValueError(f"tables name {name!r}, which is not among metrics: {', '.join(sorted(asked))}")
-        if self.seeds not in (1, self.n_models):
+        if not {self.seeds, *(cell.seeds for cell in self.cell)} <= {1, self.n_models, None}:
             raise ValueError(f"seeds must be 1 or n_models ({self.n_models}): a run has the one original or its own")
         _require_unique("method", [entry.label for entry in self.methods])
         return self

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.methods.catalogue import method_info
+
 ORACLE, ORIGINAL = "exact retraining", "original model"
 Z_95 = 1.959964
+WINNERS = ("fcs", "msg", "cfw", "prmq", "kde", "rni")  # of the competition of 2023
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,32 @@ class CellView:
         there = set(self.methods)
         chosen = [m for m in self.content["methods"] if m["id"] == method_id and m["name"] in there]
         return dict(sorted((int(m["constants"]["K"]), m["name"]) for m in chosen))
+
+    def constants(self, name: str) -> dict[str, Any]:
+        """Return the constants of a method, by the name of its row; those of a file of code are unknown: none."""
+        return next((dict(m["constants"]) for m in self.content["methods"] if m["name"] == name), {})
+
+    def with_own_constants(self, method_id: str) -> str | None:
+        """Return the name of the method of this id whose constants are the catalogue's, if it has results."""
+        own = {constant.name: constant.value for constant in method_info(method_id).constants}
+        ids = {m["name"]: m["id"] for m in self.content["methods"]}
+        there = (name for name in self.methods if ids[name] == method_id)
+        return next((name for name in there if self.constants(name) == own), None)
+
+    def settings(self, *names: str) -> dict[str, Any]:
+        """Return these sections of the cell's competition."""
+        found = self.content["cells"][self.name]["settings"]
+        return {name: found.get(name) for name in names}
+
+    def table(self, name: str, metric: str) -> dict[str, Any]:
+        """Return the table of a metric of a method or reference, empty where it has none."""
+        row = self.content["cells"][self.name]["rows"].get(name, {})
+        return dict(row.get("tables", {}).get(metric) or {})
+
+    def n_forget(self) -> int:
+        """Return the number of forget examples, 0 where no row has epsilon."""
+        rows = self.content["cells"][self.name]["rows"].values()
+        return next((len(row["epsilon"]) for row in rows if row.get("epsilon")), 0)
 
     def value(self, name: str | None, metric: str) -> float | None:
         """Return a metric of a method or reference, None where it has none."""

@@ -6,7 +6,6 @@ numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -17,30 +16,22 @@ from lethe.metrics.epsilon_correlation import epsilon_correlation
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.ranking_groups import ranking_groups
 from lethe.reports.benchmark_tables import epsilon_by_method
-from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
+from lethe.reports.cell_orderings import CELL_RULES
+from lethe.reports.cell_pair_orderings import PAIR_RULES
+from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, CellView
+from lethe.reports.ordering import Ordering, shown
 
-WINNERS = ("fcs", "msg", "cfw", "prmq", "kde", "rni")
 MIAU_OF_ORIGINAL, MIAU_OF_ITSELF = 0.1007, 99.8993
 CLOSE_GAPS, LEAST_F = 0.02, 0.005
 CONFUSIONS = ("interclass-confusion", "iid-confusion")
 
 
-@dataclass(frozen=True)
-class Ordering:
-    """One statement in one cell. holds: None where the results cannot decide it, and `numbers` says why."""
-
-    id: str
-    cell: str
-    hard: bool
-    statement: str
-    holds: bool | None
-    numbers: str
-
-
 def check_orderings(content: Mapping[str, Any]) -> list[Ordering]:
-    """Return every statement for every cell, in the order of the statements."""
+    """Return every statement for every cell, ordered by its id."""
     views = [CellView(content, name) for name in content["cells"]]
-    return [found for rule in RULES for view in views for found in rule(view)]
+    found = [each for rule in RULES for view in views for each in rule(view)]
+    found += [each for rule in (*PAIR_RULES, *CELL_RULES) for each in rule.check(views)]
+    return sorted(found, key=lambda each: each.id)
 
 
 def _decided(  # noqa: PLR0917  the columns of a row, in their order
@@ -51,10 +42,6 @@ def _decided(  # noqa: PLR0917  the columns of a row, in their order
 
 def _open(view: CellView, name: str, hard: bool, statement: str, reason: str) -> Ordering:
     return Ordering(name, view.name, hard, statement, None, reason)
-
-
-def _text(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
 
 
 def _forgetting(view: CellView) -> Iterator[Ordering]:
@@ -79,7 +66,7 @@ def _forgetting(view: CellView) -> Iterator[Ordering]:
     above = [
         name for name, f in winners.items() if f > base + 2 * np.hypot(view.error(name, "f"), view.error(finetune, "f"))
     ]
-    yield _decided(view, "E-01", True, statement, len(above) >= 2, f"finetune {base:.3f}; {_text(winners)}")
+    yield _decided(view, "E-01", True, statement, len(above) >= 2, f"finetune {base:.3f}; {shown(winners)}")
 
 
 def _prmq(view: CellView) -> Iterator[Ordering]:
@@ -89,7 +76,7 @@ def _prmq(view: CellView) -> Iterator[Ordering]:
         yield _open(view, "E-02", False, "prmq is among the first two winners by F", "three winners are needed")
         return
     place = sorted(winners.values(), reverse=True).index(winners[prmq]) + 1
-    yield _decided(view, "E-02", False, "prmq is among the first two winners by F", place <= 2, _text(winners))
+    yield _decided(view, "E-02", False, "prmq is among the first two winners by F", place <= 2, shown(winners))
 
 
 def _gap_and_f(view: CellView) -> Iterator[Ordering]:
@@ -139,7 +126,7 @@ def _original_above(view: CellView, name: str, metric: str, ids: tuple[str, ...]
         yield _open(view, name, True, statement, f"{metric} of the original and of one of them is needed")
         return
     holds = all(original > value for value in others.values())
-    yield _decided(view, name, True, statement, holds, f"original {original:.3g}; {_text(others)}")
+    yield _decided(view, name, True, statement, holds, f"original {original:.3g}; {shown(others)}")
 
 
 def _miau(view: CellView) -> Iterator[Ordering]:
@@ -165,7 +152,7 @@ def _zrf(view: CellView) -> Iterator[Ordering]:
         yield _open(view, "E-12", True, statement, "zrf of the original and of one of them is needed")
         return
     holds = all(value > original for value in others.values())
-    yield _decided(view, "E-12", True, statement, holds, f"original {original:.3g}; {_text(others)}")
+    yield _decided(view, "E-12", True, statement, holds, f"original {original:.3g}; {shown(others)}")
 
 
 def _layers(view: CellView) -> Iterator[Ordering]:
@@ -210,7 +197,7 @@ def _no_repair(view: CellView) -> Iterator[Ordering]:
     if view.forget_by() != "interclass-confusion" or oracle is None or not others:
         return
     holds = all(value > oracle + 0.05 for value in others.values())
-    yield _decided(view, "E-20", True, statement, holds, f"exact retraining {oracle:.3f}; {_text(others)}")
+    yield _decided(view, "E-20", True, statement, holds, f"exact retraining {oracle:.3f}; {shown(others)}")
 
 
 def _groups(view: CellView) -> Iterator[Ordering]:
@@ -222,7 +209,7 @@ def _groups(view: CellView) -> Iterator[Ordering]:
         return
     groups = ranking_groups(values, higher_is_better=higher_is_better("retdev")).groups[0]
     chosen = [view.named(name) for name in ("gradient_ascent", "fisher", "influence")]
-    found = {name: int(groups[methods.index(name)]) + 1 for name in chosen if name is not None}
+    found = {name: int(groups[methods.index(name)]) for name in chosen if name is not None}
     if found:
         numbers = ", ".join(f"{name} in G{group}" for name, group in found.items())
         statement = "gradient ascent, Fisher and influence are not in G1 by RetDev"
@@ -237,7 +224,7 @@ def _indiscernibility(view: CellView) -> Iterator[Ordering]:
         yield _open(view, "E-22", True, statement, "one of each side is needed")
         return
     holds = max(low.values()) < min(high.values())
-    yield _decided(view, "E-22", True, statement, holds, f"{_text(low)}; {_text(high)}")
+    yield _decided(view, "E-22", True, statement, holds, f"{shown(low)}; {shown(high)}")
 
 
 def _speed(view: CellView) -> Iterator[Ordering]:
@@ -249,9 +236,9 @@ def _speed(view: CellView) -> Iterator[Ordering]:
     fastest = sorted(times, key=lambda name: -times[name])[:3]
     first = {name: times[name] for name in fastest}
     holds = times[ascent] >= max(times.values())
-    yield _decided(view, "E-23", True, "gradient ascent is the fastest of all methods", holds, _text(first))
+    yield _decided(view, "E-23", True, "gradient ascent is the fastest of all methods", holds, shown(first))
     slow = {name: value for name, value in times.items() if value <= 1}
-    yield _decided(view, "E-23", True, "every method is faster than retraining", not slow, _text(slow) or "all above 1")
+    yield _decided(view, "E-23", True, "every method is faster than retraining", not slow, shown(slow) or "all above 1")
 
 
 def _ulira(view: CellView) -> Iterator[Ordering]:

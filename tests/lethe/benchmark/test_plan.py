@@ -19,7 +19,7 @@ def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, tmp_path):
 
 @pytest.mark.parametrize(
     "override",
-    ['network = { name = "mlp", hidden = [13] }', "training = { epochs = 5 }", 'recipe = "cutmix"'],
+    ['network = { name = "mlp", hidden = [13] }', "training = { epochs = 5 }", 'recipe = "cutmix"', "seeds = 4"],
 )
 def test_an_override_changes_the_key(write_benchmark, override):
     path = write_benchmark()
@@ -55,6 +55,7 @@ def test_early_stop_halves_the_epochs():
         ("LR = 0.05", 'LR = "fast"', "LR must be a finite number"),
         ('"accuracy_gap"', '"acuracy_gap"', "no metric is called 'acuracy_gap'"),
         ("n_models = 4", "n_models = 4\nseeds = 3", "seeds must be 1 or n_models"),
+        ("[[cell]]", "[[cell]]\nseeds = 3", "seeds must be 1 or n_models"),
         ("n_models = 4", "n_models = 4\nmodels = 3", "models: Extra inputs"),
         ('"original"', '"original", "original"', "method 'original' is there twice"),
         ("[[cell]]", '[tables]\ngroups = ["klom"]\n[[cell]]', "'klom', which is not among metrics"),

@@ -1,0 +1,173 @@
+"""What the papers report, checked in made-up results that agree with it and that contradict it."""
+
+import pytest
+
+from lethe.reports.cell_orderings import CELL_RULES
+from lethe.reports.cell_pair_orderings import PAIR_RULES
+from tests.lethe.reports.made_up_results import cell, check, method, results
+
+ORACLE, ORIGINAL = "exact retraining", "original model"
+CONFUSION = {"forget": {"by": "interclass-confusion"}}
+EACH = {"setup": "reuse-n-n"}
+
+
+def f_of(values):
+    return {name: {"f": value} for name, value in values.items()}
+
+
+def decided(found):
+    assert len(found) == 1
+    return found[0].holds
+
+
+@pytest.mark.parametrize(
+    ("each", "order", "ssd"), [((0.3, 0.2, 0.1, 0.0), True, True), ((0.1, 0.0, 0.2, 0.3), False, False)]
+)
+def test_one_original_orders_methods_as_many_do(each, order, ssd):
+    names = ("msg", "ssd", "cfw", "finetune")
+    one = dict(zip(names, (0.4, 0.1, 0.05, 0.01), strict=True))
+    content = results(
+        [method(name) for name in names],
+        one=cell(f_of(one)), each=cell(f_of(dict(zip(names, each, strict=True))), metric=EACH),
+    )  # fmt: skip
+    assert decided(check(content, "E-03", "Spearman")) is order
+    assert decided(check(content, "E-03", "ssd")) is ssd
+
+
+@pytest.mark.parametrize(("stitched", "holds"), [(0.12, True), (0.2, False)])
+def test_a_stitched_msg_stays_in_its_interval(stitched, holds):
+    rows = {"msg": {"f": (0.1, 0.01)}, "msg+cfw": {"f": (stitched, 0.01)}}
+    content = results([method(name) for name in rows], one=cell(rows))
+    assert decided(check(content, "E-06", "MSG")) is holds
+
+
+@pytest.mark.parametrize(("error", "holds"), [(0.02, True), (0.005, False)])
+def test_a_stitched_fcs_has_a_wider_interval(error, holds):
+    rows = {"fcs": {"f": (0.1, 0.01)}, "fcs+cfw": {"f": (0.1, error)}}
+    content = results([method(name) for name in rows], one=cell(rows))
+    assert decided(check(content, "E-06", "FCS")) is holds
+
+
+@pytest.mark.parametrize(("prmq", "fcs", "holds"), [(0.3, 0.01, True), (0.01, 0.3, False)])
+def test_prmq_transfers_and_fcs_does_not(prmq, fcs, holds):
+    values = {"prmq": prmq, "fcs": fcs, "msg": 0.1}
+    content = results([method(name) for name in values], one=cell(f_of(values)))
+    assert [each.holds for each in check(content, "E-08")] == [holds, holds]
+
+
+def test_tuned_methods_say_nothing_of_a_transfer():
+    values = {"prmq": 0.3, "fcs": 0.1, "msg": 0.2}
+    content = results([method(name, LR=0.77) for name in values], one=cell(f_of(values)))
+    assert [each.holds for each in check(content, "E-08")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("three_quarters", "full", "hard", "soft"), [(30, 50, True, True), (20, 50, True, False), (60, 50, False, False)]
+)
+def test_miau_rises_on_average(three_quarters, full, hard, soft):
+    names = {share: f"retrained without {share} %" for share in (25, 50, 75)}
+    low = dict(zip(names.values(), (10, 25, three_quarters), strict=True))
+    rows = {name: {"miau": value} for name, value in low.items()} | {ORACLE: {"miau": full}}
+    other = {name: {"miau": 10.0} for name in rows}  # no rise in one data set is normal
+    content = results([method(name) for name in names.values()], one=cell(rows), two=cell(other))
+    assert decided(check(content, "E-10", "above")) is hard
+    assert decided(check(content, "E-10", "rises")) is soft
+
+
+@pytest.mark.parametrize(("plain", "holds"), [(0.1, True), (0.3, False)])
+def test_the_attack_is_stronger_where_networks_overfit(plain, holds):
+    def made(test_accuracy, mia, **settings):
+        original = {"retain_accuracy": 1.0, "test_accuracy": test_accuracy, "mia_gap": mia}
+        return cell({ORIGINAL: original}, **settings)
+
+    content = results([], plain=made(0.8, plain, training={"epochs": 5}), overfitted=made(0.5, 0.2))
+    assert decided(check(content, "E-11")) is holds
+
+
+def test_cells_of_other_data_are_not_compared():
+    row = {ORIGINAL: {"retain_accuracy": 1.0, "test_accuracy": 0.8, "mia_gap": 0.1}}
+    less = {ORIGINAL: {"retain_accuracy": 1.0, "test_accuracy": 0.5, "mia_gap": 0.2}}
+    other = {"training": {"epochs": 5}, "dataset": {"name": "mnist"}}
+    assert check(results([], one=cell(row), two=cell(less, **other)), "E-11")[0].holds is None
+
+
+def by_layers(values, metric):
+    rows = {f"eu_{k}": {metric: value} for k, value in enumerate(values, start=1)}
+    return [method(name, K=int(name[-1])) for name in rows], rows
+
+
+@pytest.mark.parametrize(("last", "falls", "flat"), [(0.52, True, False), (0.85, False, False), (0.77, True, True)])
+def test_the_classwise_attack_by_layers(last, falls, flat):
+    metric = "mia_confidence_classwise"
+    methods, rows = by_layers((0.77, last), metric)
+    rows |= {ORIGINAL: {metric: 0.78}}
+    content = results(methods, confused=cell(rows, splits=CONFUSION), random=cell(rows))
+    assert decided(check(content, "E-17", "falls")) is falls
+    assert decided(check(content, "E-17", "at most")) is flat
+
+
+@pytest.mark.parametrize(("error", "utility", "falls", "flat"), [(0.3, 0.07, True, True), (0.9, 0.2, False, False)])
+def test_more_epochs_of_cf_k_leave_less_confusion(error, utility, falls, flat):
+    rows = {
+        "cf_1": {"targeted_error": 0.8, "ic_utility": 0.06},
+        "cf_1 more": {"targeted_error": error, "ic_utility": utility},
+    }
+    methods = [method("cf_1", K=1, EPOCHS=5), method("cf_1 more", K=1, EPOCHS=20), method("cf_2", K=2, EPOCHS=50)]
+    content = results(methods, one=cell(rows | {"cf_2": {"targeted_error": 0.9}}, splits=CONFUSION))
+    assert decided(check(content, "E-18", "targeted")) is falls
+    assert decided(check(content, "E-18", "ic_utility")) is flat
+
+
+@pytest.mark.parametrize(("stopped", "holds"), [(0.3, True), (0.95, False)])
+def test_a_regularised_original_leaves_less(stopped, holds):
+    methods, plain = by_layers((0.9, 0.0), "targeted_error")
+    regularised = {"eu_1": {"targeted_error": stopped}, "eu_2": {"targeted_error": 0.5}}  # of all layers: not compared
+    training = {"epochs": 10, "mixing": "none", "learning_rate": 0.05}
+    content = results(
+        methods, plain=cell(plain, splits=CONFUSION), early=cell(regularised, splits=CONFUSION, training=training)
+    )
+    found = check(content, "E-19")
+    assert decided(found) is holds
+    assert found[0].cell == "plain, early"
+
+
+@pytest.mark.parametrize(("share", "holds"), [(0.1, True), (0.0, False)])
+def test_some_images_are_hit_in_every_retrained_model(share, holds):
+    metric = "consistent_unforgettability"
+    made = cell({ORACLE: {metric: share}, "msg": {metric: 0.2}, "cfw": {metric: 0.0}})
+    made["rows"][ORACLE] |= {"tables": {metric: {"expected_all": 0.01}}, "epsilon": [1.0] * 100}
+    found = check(results([method("msg"), method("cfw")], one=made), "E-24")
+    assert decided(found) is holds
+    assert "at most 0.030 (95 %)" in found[0].numbers
+    assert "1 of 2 methods" in found[0].numbers
+
+
+@pytest.mark.parametrize(("msg", "holds"), [(11.0, True), (15.0, False), (7.0, False)])
+def test_methods_that_train_are_as_far_as_a_retrained_model(msg, holds):
+    values = {"msg": msg, "ssd": 50.0, ORACLE: 10.0}
+    rows = {name: {"weight_distance": value} for name, value in values.items()}
+    assert decided(check(results([method("msg"), method("ssd")], one=cell(rows)), "E-26")) is holds
+
+
+@pytest.mark.parametrize(("retdev", "holds"), [(0.6, True), (0.5, False)])
+def test_retdev_is_the_sum_of_its_row(retdev, holds):
+    row = {"retdev": retdev, "retain_retention": 0.9, "forget_retention": 1.4, "test_retention": 0.9}
+    assert decided(check(results([method("msg")], one=cell({"msg": row})), "E-28")) is holds
+
+
+@pytest.mark.parametrize(("ascent", "holds"), [(0.9, True), (0.1, False)])
+def test_gradient_ascent_is_not_in_the_first_group(ascent, holds):
+    values = {"gradient_ascent": ascent, "msg": 0.11, "cfw": 0.12, "prmq": 0.5, "kde": 0.51}
+    rows = {name: {"retdev": value} for name, value in values.items()}
+    found = check(results([method(name) for name in values], one=cell(rows)), "E-21")
+    assert decided(found) is holds
+    assert found[0].numbers == f"gradient_ascent in G{3 if holds else 1}"
+
+
+def test_a_benchmark_without_the_data_is_told_what_is_missing():
+    rules = [*PAIR_RULES, *CELL_RULES]
+    content = results([method("msg")], one=cell({"msg": {}}))
+    for rule in rules:
+        found = check(content, rule.id, rule.statement)
+        assert [each.holds for each in found] == [None]
+        assert found[0].numbers == f"not in this benchmark: needs {rule.needs}"
