@@ -1,12 +1,11 @@
 """Orderings that the papers report and that a benchmark's results can confirm or contradict.
 
 Sources: Triantafillou et al. 2024 (findings), the MIAU paper, Goel et al. 2023 (confusion), Cadet et al. 2024 (Deep
-Unlearn), Georgiev et al. 2024 (KLOM). Hard: must hold at any scale with a generalisation gap. Soft: reported with its
-numbers.
+Unlearn), Georgiev et al. 2024 (KLOM); those of language models are in text_orderings. Hard: must hold at any scale with
+a generalisation gap. Soft: reported with its numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -18,23 +17,13 @@ from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.ranking_groups import ranking_groups
 from lethe.reports.benchmark_tables import epsilon_by_method
 from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
+from lethe.reports.ordering import Ordering
+from lethe.reports.text_orderings import text_orderings
 
 WINNERS = ("fcs", "msg", "cfw", "prmq", "kde", "rni")
 MIAU_OF_ORIGINAL, MIAU_OF_ITSELF = 0.1007, 99.8993
 CLOSE_GAPS, LEAST_F = 0.02, 0.005
 CONFUSIONS = ("interclass-confusion", "iid-confusion")
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """One statement in one cell. holds: None where the results cannot decide it, and `numbers` says why."""
-
-    id: str
-    cell: str
-    hard: bool
-    statement: str
-    holds: bool | None
-    numbers: str
 
 
 def check_orderings(content: Mapping[str, Any]) -> list[Ordering]:
@@ -281,5 +270,5 @@ def _klom(view: CellView) -> Iterator[Ordering]:
 
 RULES: tuple[Callable[[CellView], Iterator[Ordering]], ...] = (
     _forgetting, _prmq, _gap_and_f, _hard_examples, _mia_gap, _miau, _zrf, _layers, _no_repair, _groups,
-    _indiscernibility, _speed, _ulira, _klom,
+    _indiscernibility, _speed, _ulira, _klom, text_orderings,
 )  # fmt: skip
