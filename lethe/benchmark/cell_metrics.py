@@ -81,8 +81,8 @@ def _metric(request: MetricRequest, inputs: Inputs, subject: Side) -> Json:
 
 
 def accuracies(inputs: Inputs, subject: Side) -> dict[str, float]:
-    """Return mean accuracies of the subject on the three sets."""
-    sets = ("retain", "forget", "test")
+    """Return mean accuracies of the subject on the sets of which it stores them; language models: not on forget."""
+    sets = [name for name in ("retain", "forget", "test") if inputs.has(subject, f"{name}_accuracy")]
     return {name: float(np.mean(inputs.array(subject, f"{name}_accuracy"))) for name in sets}
 
 

@@ -7,7 +7,7 @@ import copy
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.metric_requests import lacking_for_metric
+from lethe.competition.report_section import MOST_CAPTURE
+from lethe.competition.task import LEVELS, Kind
 from lethe.errors import InvalidCompetitionFile
 from lethe.methods.catalogue import method_info
 from lethe.methods.rendering import render
-from lethe.reports.benchmark_file import BenchmarkFile, Cell, InvalidBenchmarkFile, MethodEntry, parse_benchmark
+from lethe.reports.benchmark_file import (
+    SCORES,
+    TABLE_METRICS,
+    BenchmarkFile,
+    Cell,
+    InvalidBenchmarkFile,
+    MethodEntry,
+    parse_benchmark,
+)
 
 KEY_LENGTH = 20
 CUTMIX = {"mixing": "cutmix"}
@@ -74,7 +85,18 @@ def read_plan(path: Path) -> Plan:
     names = [cell.name for cell in cells]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InvalidBenchmarkFile(f"{path}: two cells are called {twice!r}: give one of them another `name`")
+    _require_metrics_fit(file, cells, path)
     return Plan(file, path.resolve(), text, cells, tuple(_method_plan(entry, path.parent) for entry in file.methods))
+
+
+def _require_metrics_fit(file: BenchmarkFile, cells: Sequence[CellPlan], path: Path) -> None:
+    """Raise InvalidBenchmarkFile for a metric that no cell can have; the main table's are asked for by no file."""
+    for request in file.metrics:
+        if request.id in SCORES or request.id in TABLE_METRICS:
+            continue
+        lacking = [lacking_for_metric(request.id, cell.competition.task.kind) for cell in cells]
+        if all(lacking):
+            raise InvalidBenchmarkFile(f"{path}: metrics: {request.id} needs {lacking[0]}, which no cell has")
 
 
 def _cell_plan(cell: Cell, number: int, file: BenchmarkFile, path: Path) -> CellPlan:
@@ -115,9 +137,17 @@ def cell_settings(given: Mapping[str, Any], cell: Cell, file: BenchmarkFile) -> 
         "wall_time_s": file.run_wall_time_s * file.n_models,
         "run_fraction_of_retraining": None,
     }
-    metrics = [request.model_dump() for request in file.metrics if request.id not in ("score", "f")]
-    settings["report"] = {"metrics": metrics, "capture": max(file.capture_levels)}
+    settings["report"] = _report(file, settings.get("task", {}).get("kind"))
     return settings
+
+
+def _report(file: BenchmarkFile, given: object) -> dict[str, Any]:
+    """Return what a cell of the given kind of task stores: what those of the metrics need that its kind can have."""
+    kind: Kind = next((name for name in LEVELS if name == given), "image-classification")
+    asked = [request for request in file.metrics if request.id not in SCORES]
+    metrics = [request.model_dump() for request in asked if not lacking_for_metric(request.id, kind)]
+    levels = [level for level in file.capture_levels if level in LEVELS[kind] and level <= MOST_CAPTURE]
+    return {"metrics": metrics} | ({"capture": max(levels)} if levels else {})
 
 
 def with_recipe(training: Mapping[str, Any], recipe: str) -> dict[str, Any]:

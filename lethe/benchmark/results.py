@@ -28,6 +28,7 @@ from lethe.reports.benchmark_results import BenchmarkResults
 
 FORMAT = "lethe-benchmark-1"
 EMBEDDED = re.compile(r'<script type="application/json" id="results">(.*?)</script>', re.DOTALL)
+RETAIN_UTILITY = "retain_utility"  # all that there is of model utility without pretraining
 ACCURACIES = ("retain", "forget", "test")
 Z_95 = 1.959964  # half of a 95 % interval in standard errors
 
@@ -183,6 +184,8 @@ def method_row(requests: Iterable[MetricRequest], kept: Json, *, epsilon: list[f
         notes += [f"{request.id}: {note}" for note in found.get("notes", ())]
         if request.id == "retdev" and found.get("table"):
             values |= {f"{name}_retention": {"value": found["table"][f"{name}_retention"]} for name in ACCURACIES}
+        if request.id == "model_utility" and "retain_utility" in found.get("table", {}):
+            values[RETAIN_UTILITY] = {"value": found["table"]["retain_utility"]}
     tables = {request.id: kept.get(request_key(request), {}).get("table", {}) for request in requests}
     return {
         "values": values,

@@ -205,7 +205,7 @@ def table(
 @app.command()
 def plot(
     source: Source,
-    kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting or hardness.")],
+    kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting, hardness or utility.")],
     picture: Annotated[Path, typer.Argument(help="The file to write; .svg, .png or .pdf.", dir_okay=False)],
     out: Out = OUT,
 ) -> None:

@@ -26,15 +26,21 @@ def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:
 
 def require_metric_fits(metric_id: str, kind: Kind) -> None:
     """Raise ValueError unless evaluations of this kind of task store what the metric needs."""
+    if what := lacking_for_metric(metric_id, kind):
+        raise ValueError(f"report.metrics: {metric_id} needs {what}, which a task of kind {kind!r} does not have")
+
+
+def lacking_for_metric(metric_id: str, kind: Kind) -> str | None:
+    """Return what the metric needs and evaluations of this kind of task do not store, or None."""
     from lethe.metrics.registry import metric  # noqa: PLC0415
 
     entry = metric(metric_id)
     beyond = [int(level) for level in entry.levels if int(level) not in LEVELS[kind]]
     needed = {name for need in entry.needs.values() for name in need.array_names}
     lacking = sorted(needed & LACKING[kind])
-    if beyond or lacking:
-        what = f"arrays of level {beyond[0]}" if beyond else f"the array {lacking[0]}"
-        raise ValueError(f"report.metrics: {metric_id} needs {what}, which a task of kind {kind!r} does not have")
+    if beyond:
+        return f"arrays of level {beyond[0]}"
+    return f"the array {lacking[0]}" if lacking else None
 
 
 def levels_for_metric(metric_id: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.section import Section
 
 MOST_COLUMNS = 3
+MOST_CAPTURE = 3  # arrays of higher levels are stored where a metric asks for them
 
 
 class MetricRequest(Section):
@@ -32,7 +33,7 @@ class Report(Section):
         default=(), max_length=MOST_COLUMNS, description="ids out of `metrics` that the leaderboard shows as columns"
     )
     capture: int | None = Field(
-        default=None, ge=0, le=3, description="levels of arrays to store; default: what the metrics need"
+        default=None, ge=0, le=MOST_CAPTURE, description="levels of arrays to store; default: what the metrics need"
     )
     visible_to_participants: Literal["none", "public", "all"] = Field(
         default="none", description="public: a team sees the metrics of its own submissions on the public split"

@@ -1,7 +1,7 @@
 """Drawing the forget set: by person, at random, by class, by given ids, or with labels confused."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,12 @@ Indices = NDArray[np.int64]
 
 
 class Labelled(Protocol):
-    """What a forget set is drawn from: labels and persons, int64 [n], and the number of classes."""
+    """What a forget set is drawn from: labels and persons, int64 [n], and the number of classes.
+
+    example: what one of its rows is, for people.
+    """
+
+    example: ClassVar[str]
 
     @property
     def labels(self) -> NDArray[np.int64]: ...
@@ -45,7 +50,7 @@ def draw_forget_set(
 ) -> Drawn:
     """Return the forget set of one split.
 
-    taken: images that another split forgets; neither they nor their persons are drawn again.
+    taken: examples that another split forgets; neither they nor their persons are drawn again.
     Raises InvalidSplit where nothing (or too little) is left to draw from.
     """
     free = train[~np.isin(dataset.persons[train], dataset.persons[taken])]
@@ -55,25 +60,25 @@ def draw_forget_set(
     elif forget.by == "ids":
         chosen = _given(free, _named(forget.ids, forget.private_ids, visibility, "ids"))
     elif forget.by == "interclass-confusion":
-        chosen, labels = _confused(dataset, free, _wanted(forget, train), forget, generator)
+        chosen, labels = _confused(dataset, free, _wanted(dataset, forget, train), forget, generator)
     elif forget.by == "iid-confusion":
-        chosen = _evenly(dataset, free, _wanted(forget, train), generator)
+        chosen = _evenly(dataset, free, _wanted(dataset, forget, train), generator)
         labels = _mislabelled(dataset, chosen, generator)
     elif forget.by == "random":
-        chosen = _at_random(dataset, free, _wanted(forget, train), forget, generator)
+        chosen = _at_random(dataset, free, _wanted(dataset, forget, train), forget, generator)
     else:
-        chosen = _whole_persons(dataset, free, _wanted(forget, train), forget, generator)
+        chosen = _whole_persons(dataset, free, _wanted(dataset, forget, train), forget, generator)
     if len(chosen) == 0:
         raise InvalidSplit(f"the {visibility} forget set (splits.forget.by = {forget.by!r}) would be empty")
     return Drawn(indices=np.sort(chosen), labels=labels)
 
 
-def _wanted(forget: ForgetSet, train: Indices) -> int:
+def _wanted(dataset: Labelled, forget: ForgetSet, train: Indices) -> int:
     wanted = round(forget.fraction * len(train))
     if wanted == 0:
         raise InvalidSplit(
-            f"splits.forget.fraction {forget.fraction} of {len(train)} training images is no image: "
-            f"the forget set would be empty; use at least {1 / len(train):.2g}"
+            f"splits.forget.fraction {forget.fraction} of {len(train)} training {dataset.example}s is no "
+            f"{dataset.example}: the forget set would be empty; use at least {1 / len(train):.2g}"
         )
     return wanted
 
@@ -95,16 +100,16 @@ def _at_random(
     weights = _weights(dataset, free, forget)
     possible = free[weights > 0]
     if wanted > len(possible):
-        raise InvalidSplit(f"{wanted} images are to be forgotten, but only {len(possible)} can be drawn")
+        raise InvalidSplit(f"{wanted} {dataset.example}s are to be forgotten, but only {len(possible)} can be drawn")
     return free[_weighted_order(weights, generator)[:wanted]]
 
 
 def _whole_persons(
     dataset: Labelled, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
 ) -> Indices:
-    """Return all images of persons drawn one after the other, for as long as the number wanted is not passed.
+    """Return all examples of persons drawn one after the other, for as long as the number wanted is not passed.
 
-    A person who would pass it is skipped, so the set is at most one image-rich person short of `wanted`.
+    A person who would pass it is skipped, so the set is at most one person with many examples short of `wanted`.
     """
     persons, person_of, counts = np.unique(dataset.persons[free], return_inverse=True, return_counts=True)
     weights = np.bincount(person_of, weights=_weights(dataset, free, forget)) / counts
@@ -116,7 +121,7 @@ def _whole_persons(
             n_chosen += int(counts[person])
     if not chosen and len(persons):
         raise InvalidSplit(
-            f"splits.forget.fraction allows {wanted} images, but the smallest person has {counts.min()}: "
+            f"splits.forget.fraction allows {wanted} {dataset.example}s, but the smallest person has {counts.min()}: "
             "the forget set would be empty"
         )
     return free[np.isin(person_of, chosen)]
@@ -133,7 +138,7 @@ def _weighted_order(weights: NDArray[np.float64], generator: np.random.Generator
 def _confused(
     dataset: Labelled, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
 ) -> tuple[Indices, NDArray[np.int64]]:
-    """Return `wanted` images, half of each of two classes, with swapped labels (Goel et al. 2023, section 2.3)."""
+    """Return `wanted` examples, half of each of two classes, with swapped labels (Goel et al. 2023, section 2.3)."""
     if len(forget.classes) != 2 or forget.classes[0] == forget.classes[1]:
         raise InvalidSplit(f"interclass-confusion needs two classes in splits.forget.classes, had {forget.classes}")
     labels = dataset.labels.copy()
@@ -150,7 +155,7 @@ def _confused(
 
 
 def _evenly(dataset: Labelled, free: Indices, wanted: int, generator: np.random.Generator) -> Indices:
-    """Return `wanted` images, as many of each class as of any other, up to one."""
+    """Return `wanted` examples, as many of each class as of any other, up to one."""
     shares = np.full(dataset.n_classes, wanted // dataset.n_classes)
     shares[generator.permutation(dataset.n_classes)[: wanted % dataset.n_classes]] += 1
     parts: list[Indices] = []

@@ -1,4 +1,4 @@
-"""Which image goes where: train, validation, test; and of train, what is to be forgotten.
+"""Which image goes where: train, validation, test; and of train, what is to be forgotten. For questions: question_cut.
 
 The cut is a function of the dataset and the competition file. Public and private splits share the three parts and
 have forget sets without a common image or person.
@@ -22,7 +22,10 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cut:
-    """Positions in the dataset, each ascending; `labels` are those that training uses (confused ones included)."""
+    """One split of a dataset of any kind: positions in it, each ascending.
+
+    labels: those that training uses, confused ones included.
+    """
 
     retain: Indices
     forget: Indices

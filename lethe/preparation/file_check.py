@@ -3,14 +3,12 @@
 from lethe.competition.file import CompetitionFile
 from lethe.competition.seed_strength import check_seed
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.registry import open_dataset
 from lethe.data.errors import InvalidSplit
-from lethe.data.partition import cut_dataset
 from lethe.errors import InvalidCompetitionFile
-from lethe.preparation.fingerprint import network_description
 from lethe.preparation.public_sample import sample_parts
+from lethe.preparation.task_kinds import task_preparation
 
-SetSizes = dict[str, int]  # images in retain, forget, validation and test
+SetSizes = dict[str, int]  # examples in retain, forget, validation and test
 
 
 def check_preparation(competition: CompetitionFile, *, hosted: bool = False) -> dict[Visibility, SetSizes]:
@@ -19,16 +17,17 @@ def check_preparation(competition: CompetitionFile, *, hosted: bool = False) -> 
     hosted: a server is to hold it, which refuses seeds that can be guessed.
     Raises InvalidDataset where the data cannot be read, else InvalidSplit with everything that is wrong.
     """
-    dataset = open_dataset(competition.dataset)
+    task = task_preparation(competition.task.kind)
+    dataset = task.open_dataset(competition)
     wrong: list[str] = []
     sizes: dict[Visibility, SetSizes] = {}
     try:
-        network_description(competition, dataset)
+        task.describe_network(competition, dataset)
     except InvalidSplit as error:
         wrong.append(error.detail)
     for visibility in Visibility:
         try:
-            cut = cut_dataset(dataset, competition, visibility)
+            cut = task.cut(dataset, competition, visibility)
             sample_parts(cut.validation, competition)
             sizes[visibility] = {name: len(indices) for name, indices in cut.sets()}
         except InvalidSplit as error:

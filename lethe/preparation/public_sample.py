@@ -1,6 +1,6 @@
 """The public sample that smoke runs use: small, complete, and revealing nothing about the hidden sets.
 
-Its images come from the validation set, which no model of the competition was trained on, and its original model
+Its examples come from the validation set, which no model of the competition was trained on, and its original model
 is trained on them alone; so whatever a smoke run prints may be shown.
 """
 
@@ -58,7 +58,7 @@ def with_sample_recipe(competition: CompetitionFile) -> CompetitionFile:
 
 
 def sample_parts(validation: Indices, competition: CompetitionFile) -> dict[str, Indices]:
-    """Return images in three parts: an eighth to forget, a quarter for validation, the rest to retain.
+    """Return examples in three parts: an eighth to forget, a quarter for validation, the rest to retain.
 
     They are `splits.sample_images`, by default half of the validation set within bounds: code written for the full
     data takes many batches for granted, and a smoke run should not be what ends it. Raises InvalidSplit where a part

@@ -1,8 +1,8 @@
-"""Figures of a benchmark: Pareto scatter, F against the accuracy gap, bars of F, hardest examples."""
+"""Figures of a benchmark: Pareto scatter, F against the accuracy gap, bars of F, hardest examples, trajectories."""
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from lethe.errors import InvalidInput
 from lethe.metrics.pareto import pareto_frontier
 from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.benchmark_tables import epsilon_by_method
+from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,9 +110,49 @@ def _hardness(axes: "Axes", content: Content, results: BenchmarkResults, cell: s
     axes.set_ylabel("mean epsilon over methods, nats")
 
 
+def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:  # noqa: ARG001
+    """Draw forget quality against model utility; a line joins a method's rows in the order of their epochs.
+
+    Source: Maini et al. 2024 (TOFU), figures 3 and 4.
+    """
+    view = CellView(content, cell)
+    of_method: dict[str, list[str]] = {}
+    for method in content["methods"]:
+        of_method.setdefault(method["id"] or method["name"], []).append(method["name"])
+    for method_id, names in of_method.items():
+        by_epochs = list(view.by_epochs(method_id).values())
+        _trajectory(axes, view, by_epochs or names, label=method_id)
+    for name in (ORACLE, ORIGINAL):
+        _trajectory(axes, view, [name], label=name, sign="s")
+    axes.axhline(np.log10(0.05), color="0.6", linewidth=0.8, linestyle="--")
+    axes.set_xlabel("model utility")
+    axes.set_ylabel("forget quality, log10 p; dashed: p = 0.05")
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=6)
+    else:
+        axes.text(0.5, 0.5, "no forget quality is stored", ha="center", transform=axes.transAxes)
+
+
+def _trajectory(axes: "Axes", view: CellView, names: Sequence[str], *, label: str, sign: str = "o") -> None:
+    points = [(view.utility(name), view.value(name, "forget_quality")) for name in names]
+    known = [(x, y) for x, y in points if x is not None and y is not None]
+    if known:
+        x, y = zip(*known, strict=True)
+        sizes = 12.0 * np.arange(1, len(known) + 1)
+        line = axes.plot(x, y, "-", linewidth=1, alpha=0.6)[0]
+        axes.scatter(x, y, s=sizes, marker=sign, color=line.get_color(), label=label)
+
+
 KINDS: dict[str, Callable[["Axes", Content, BenchmarkResults, str], None]] = {
     "pareto": _pareto,
     "scatter": _scores,
     "forgetting": _forgetting,
     "hardness": _hardness,
+    "utility": _utility,
 }
+
+
+def fitting_kinds(content: Content) -> list[str]:
+    """Return the figures of which a benchmark has the metrics; `utility` is of language models."""
+    asked = {request["id"] for request in content["metrics"]}
+    return [kind for kind in KINDS if kind != "utility" or "forget_quality" in asked]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from lethe.reports.benchmark_figures import KINDS, as_svg, draw
+from lethe.reports.benchmark_figures import as_svg, draw, fitting_kinds
 from lethe.reports.benchmark_tables import benchmark_tables
 from lethe.reports.table import Table
 
@@ -37,7 +37,7 @@ def _sections(content: Content) -> Iterator[str]:
     yield "<h2>Tables</h2>"
     yield from (_table(table) for table in benchmark_tables(content))
     yield "<h2>Figures</h2>"
-    yield from (f"<h3>{kind}</h3>{as_svg(draw(content, kind))}" for kind in KINDS)
+    yield from (f"<h3>{kind}</h3>{as_svg(draw(content, kind))}" for kind in fitting_kinds(content))
     yield "<h2>Failures and notes</h2>"
     yield from _remarks(content)
     yield "<h2>How to repeat it</h2>"

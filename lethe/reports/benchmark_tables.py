@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.benchmark.results import benchmark_results, higher_is_better
+from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
 from lethe.metrics.epsilon_correlation import epsilon_correlation
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_results import BenchmarkResults
@@ -38,6 +38,7 @@ def metric_table(content: Mapping[str, Any], results: BenchmarkResults, cell: st
     """Return a row per method: F and score with 95 % intervals, then every other metric that was asked for."""
     asked = [request["id"] for request in content["metrics"]]
     names = [name for name in (*FIRST, *asked) if name in asked and name not in OWN_COLUMNS]
+    names += [RETAIN_UTILITY] if RETAIN_UTILITY in results.values else []
     names = list(dict.fromkeys(names))
     rows: list[tuple[Value, ...]] = []
     for method in results.methods:

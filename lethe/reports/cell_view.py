@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.benchmark.results import RETAIN_UTILITY
 from lethe.methods.catalogue import method_info
 
 ORACLE, ORIGINAL = "exact retraining", "original model"
@@ -67,6 +68,21 @@ class CellView:
         row = self.content["cells"][self.name]["rows"].get(name, {})
         found = row.get("values", {}).get(metric, {}).get("value")
         return None if found is None else float(found)
+
+    def utility(self, name: str | None) -> float | None:
+        """Return model utility; of a network without pretraining that of the retain set, None where there is none."""
+        whole = self.value(name, "model_utility")
+        return self.value(name, RETAIN_UTILITY) if whole is None else whole
+
+    def by_epochs(self, method_id: str) -> dict[int, str]:
+        """Return the names of a method's rows by their EPOCHS, ascending."""
+        there = set(self.methods)
+        chosen = [m for m in self.content["methods"] if m["id"] == method_id and m["name"] in there]
+        return dict(sorted((int(m["constants"]["EPOCHS"]), m["name"]) for m in chosen if "EPOCHS" in m["constants"]))
+
+    def most_epochs(self, method_id: str) -> str | None:
+        """Return the name of a method's row with the most epochs."""
+        return next(reversed(self.by_epochs(method_id).values()), None)
 
     def error(self, name: str | None, metric: str) -> float:
         """Return the standard error of a metric, by its 95 % interval; 0 where it has none."""

@@ -1,8 +1,8 @@
 """Orderings that the papers report and that a benchmark's results can confirm or contradict.
 
 Sources: Triantafillou et al. 2024 (findings), the MIAU paper, Goel et al. 2023 (confusion), Cadet et al. 2024 (Deep
-Unlearn), Georgiev et al. 2024 (KLOM). Hard: must hold at any scale with a generalisation gap. Soft: reported with its
-numbers.
+Unlearn), Georgiev et al. 2024 (KLOM); those of language models are in text_orderings. Hard: must hold at any scale with
+a generalisation gap. Soft: reported with its numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +20,7 @@ from lethe.reports.cell_orderings import CELL_RULES
 from lethe.reports.cell_pair_orderings import PAIR_RULES
 from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, CellView
 from lethe.reports.ordering import Ordering, shown
+from lethe.reports.text_orderings import text_orderings
 
 MIAU_OF_ORIGINAL, MIAU_OF_ITSELF = 0.1007, 99.8993
 CLOSE_GAPS, LEAST_F = 0.02, 0.005
@@ -268,5 +269,5 @@ def _klom(view: CellView) -> Iterator[Ordering]:
 
 RULES: tuple[Callable[[CellView], Iterator[Ordering]], ...] = (
     _forgetting, _prmq, _gap_and_f, _hard_examples, _mia_gap, _miau, _zrf, _layers, _no_repair, _groups,
-    _indiscernibility, _speed, _ulira, _klom,
+    _indiscernibility, _speed, _ulira, _klom, text_orderings,
 )  # fmt: skip

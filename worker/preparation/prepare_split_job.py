@@ -167,7 +167,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     )
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
     oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, metric=work.competition.metric)
-    levels = work.competition.report.capture_levels  # accuracies on the forget set are of level 1
+    levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
@@ -175,7 +175,6 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         retraining_time_s=manifest.retraining_time_s,
         device=context.settings.worker_device,
         versions=manifest.versions,
-        oracle=oracle_as_data(oracle)
-        | ({"references": reference_scores(folder, work.competition)} if 1 in levels else {}),
+        oracle=oracle_as_data(oracle) | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )
     return _Made(prepared, manifest)

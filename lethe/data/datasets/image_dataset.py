@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ class ImageDataset:
     persons, every image is its own. is_test: images that the dataset's makers set aside, or None.
     A network sees images * input_scale + input_shift (one number, or one per channel).
     """
+
+    example: ClassVar[str] = "image"
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]

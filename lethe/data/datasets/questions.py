@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class QuestionOptions(Options):
 @dataclass(frozen=True, eq=False)
 class QuestionDataset:
     """Questions of authors. persons: the number of each question's group. One class: questions have no labels."""
+
+    example: ClassVar[str] = "question"
 
     questions: tuple[QuestionAnswer, ...]
     persons: NDArray[np.int64]

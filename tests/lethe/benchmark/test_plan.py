@@ -7,6 +7,7 @@ from lethe.benchmark.plan import read_plan, with_recipe
 from lethe.errors import InvalidCompetitionFile
 from lethe.reports.benchmark_file import InvalidBenchmarkFile, parse_benchmark
 from tests.lethe.benchmark.conftest import BENCHMARK
+from tests.support.towns import towns_toml
 
 
 def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, tmp_path):
@@ -97,3 +98,26 @@ def test_the_estimate_counts_equal_cells_once(write_benchmark):
     assert (both.runs, both.time_s) == (alone.runs, alone.time_s)
     assert alone.runs == 12
     assert alone.time_s > 0
+
+
+TEXT_CELL = '[[cell]]\nname = "towns"\ncompetition = "towns.toml"\n'
+
+
+def test_a_cell_stores_what_its_kind_of_task_can_have(write_benchmark, tmp_path):
+    path = write_benchmark()
+    (tmp_path / "towns.toml").write_text(towns_toml("towns"))
+    before = read_plan(path).cells[0].key
+    asked = path.read_text().replace('"accuracy_gap"', '"accuracy_gap", "forget_quality"') + TEXT_CELL
+    path.write_text(asked)
+    images, text = read_plan(path).cells
+    assert images.key == before
+    assert {"accuracy_gap", "retdev"} <= {each.id for each in images.competition.report.metrics}
+    assert [each.id for each in text.competition.report.metrics] == ["forget_quality", "rte"]
+    assert text.competition.report.capture_levels == (5,)
+
+
+def test_a_metric_that_no_cell_can_have_is_refused(write_benchmark):
+    path = write_benchmark()
+    path.write_text(path.read_text().replace('"accuracy_gap"', '"forget_quality"'))
+    with pytest.raises(InvalidBenchmarkFile, match="forget_quality needs arrays of level 5, which no cell has"):
+        read_plan(path)

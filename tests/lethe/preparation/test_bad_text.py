@@ -10,7 +10,9 @@ from safetensors.torch import save_file
 
 from lethe.competition.file import parse_competition
 from lethe.data.datasets.questions import train_tokenizer
+from lethe.data.errors import InvalidSplit
 from lethe.errors import AppError, InvalidCompetitionFile
+from lethe.preparation.file_check import check_preparation
 from lethe.preparation.prepare import prepare_split
 from lethe.training.pretrained_llama import load_llama
 from tests.support.towns import towns_toml, write_towns
@@ -89,6 +91,15 @@ def test_what_is_wrong_is_named(change: Change, said: str, tmp_path: Path) -> No
     file = parse_competition(change(root, towns_toml(root, epochs=1)))
     with pytest.raises(AppError, match=said):
         prepare_split(file, "public", tmp_path / "split")
+
+
+def test_the_check_before_preparing_reads_questions(tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
+    sizes = check_preparation(parse_competition(towns_toml(root, epochs=1)))
+    assert sizes["public"] == {"retain": 24, "forget": 6, "validation": 3, "test": 3}
+    few = towns_toml(root, epochs=1).replace("fraction = 0.2", "fraction = 0.001")
+    with pytest.raises(InvalidSplit, match=r"of 30 training questions is no question: the forget set would be empty"):
+        check_preparation(parse_competition(few))
 
 
 @pytest.mark.parametrize(
