@@ -39,10 +39,10 @@ def actions(server: Instance, competition: Competition) -> list[tuple[str, str]]
         return [(event.action, event.reason) for event in events]
 
 
-ROOMS = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
+PAGES = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
 
 
-@pytest.mark.parametrize("path", ["/organise", "/organise/new", *(f"/organise/digits{room}" for room in ROOMS)])
+@pytest.mark.parametrize("path", ["/organise", "/organise/new", *(f"/organise/digits{page}" for page in PAGES)])
 def test_a_participant_may_not_enter(server: Instance, visitor: Visitor, path: str) -> None:
     server.competition()
     assert visitor.get(path).headers["location"].startswith("/login?next=")
@@ -55,8 +55,8 @@ def test_an_organiser_of_another_competition_may_not_enter(server: Instance, vis
     server.account("otto", Role.ORGANISER)
     server.competition()
     visitor.log_in("otto")
-    for room in ROOMS:
-        assert visitor.get(f"/organise/digits{room}").status_code == 403
+    for page in PAGES:
+        assert visitor.get(f"/organise/digits{page}").status_code == 403
     assert "Forgetting digits" not in visitor.get("/organise").text
 
 
@@ -64,8 +64,8 @@ def test_an_administrator_enters_everywhere(server: Instance, visitor: Visitor) 
     server.account("root-of-all", Role.ADMINISTRATOR)
     server.competition()
     visitor.log_in("root-of-all")
-    for room in ROOMS:
-        assert visitor.get(f"/organise/digits{room}").status_code == 200
+    for page in PAGES:
+        assert visitor.get(f"/organise/digits{page}").status_code == 200
 
 
 def test_the_dashboard_says_that_everything_is_healthy(server: Instance, visitor: Visitor, digits: Competition) -> None:
@@ -124,8 +124,8 @@ def test_dashboard_runs_the_same_queries_for_any_competitions(
 def test_organiser_pages_run_the_same_queries_for_any_number(
     server: Instance, visitor: Visitor, digits: Competition
 ) -> None:
-    rooms = [*(f"/organise/digits{room}" for room in ROOMS), "/organise/digits/submissions?only=flagged&text=a"]
-    counts: dict[str, set[int]] = {room: set() for room in rooms}
+    paths = [*(f"/organise/digits{page}" for page in PAGES), "/organise/digits/submissions?only=flagged&text=a"]
+    counts: dict[str, set[int]] = {path: set() for path in paths}
     for number in range(3):
         for path, found in counts.items():
             with counted_queries(server.database.engine) as queries:
@@ -133,7 +133,7 @@ def test_organiser_pages_run_the_same_queries_for_any_number(
             found.add(len(queries))
         add_scored(server, digits, f"team-{number}")
         visitor.post("/organise/digits/announce", {"title": f"News {number}", "text": "x"}, page="/organise/digits")
-    assert {path: len(found) for path, found in counts.items()} == dict.fromkeys(rooms, 1)
+    assert {path: len(found) for path, found in counts.items()} == dict.fromkeys(paths, 1)
 
 
 def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) -> None:
