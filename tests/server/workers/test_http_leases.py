@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from server.db import clock, moment
+from server.db import clock, database_time
 from server.evaluations import lease_reaper
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.competition import Split
@@ -42,7 +42,7 @@ def to_runs(worker: RemoteWorker) -> dict[str, Any]:
 def expire(hosted: Hosted) -> None:
     """Let every lease be over, and be seen to be."""
     with hosted.server.database.write() as session:
-        session.execute(update(Shard).where(Shard.state == "leased").values(lease_expires_at=moment(-1)))
+        session.execute(update(Shard).where(Shard.state == "leased").values(lease_expires_at=database_time(-1)))
         lease_reaper.sweep(session, clock(session), max_attempts=3)
 
 
