@@ -19,7 +19,7 @@ from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Shard, ShardKind
 from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
-from tests.server.evaluations.test_leases import claim, close
+from tests.support.leases import claim, close
 from tests.support.postgres import PostgresServer
 
 WORKERS = 10

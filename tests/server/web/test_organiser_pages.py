@@ -7,8 +7,6 @@ from html import unescape
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.admin import audit
-from server.admin.event_filter import EventFilter
 from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Role
@@ -17,27 +15,9 @@ from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
 from server.teams.service import PAGE_SIZE
 from tests.support.instance import Instance, competition_toml
-from tests.support.scores import add_submission, add_team, scored
+from tests.support.organised import actions, add_scored
+from tests.support.scores import add_submission, add_team
 from tests.support.web import Visitor, counted_queries, plain_text
-
-
-def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
-    with server.database.write() as session:
-        public = competitions.get_split(session, competition, Visibility.PUBLIC)
-        submission = scored(session, add_team(session, competition, name), public, score)
-        submission.content_sha256 = server.storage.write("submissions/co/code", b"def unlearning(n, a, b, c): ...\n")
-        server.storage.write(
-            f"submissions/{submission.content_sha256[:2]}/{submission.content_sha256}",
-            b"def unlearning(n, a, b, c): ...\n",
-        )
-        return submission
-
-
-def actions(server: Instance, competition: Competition) -> list[tuple[str, str]]:
-    with server.database.read() as session:
-        events = audit.events(session, EventFilter(competition_id=competition.id))
-        return [(event.action, event.reason) for event in events]
-
 
 PAGES = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
 
