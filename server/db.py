@@ -49,7 +49,7 @@ NAMING = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment. Aware on both sides; stored as UTC."""
+    """A time. Aware on both sides; stored as UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -58,7 +58,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"a moment needs a time zone, {value!r} has none")
+            raise ValueError(f"a time needs a time zone, {value!r} has none")
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
@@ -74,11 +74,11 @@ class Base(DeclarativeBase):
 
 
 def now() -> datetime:
-    """Return this moment in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
-class moment(FunctionElement[datetime]):  # noqa: N801 (an SQL function, written as SQL writes them)
+class database_time(FunctionElement[datetime]):  # noqa: N801 (an SQL function, written as SQL writes them)
     """The database's own clock, `seconds` from now, as an SQL expression.
 
     Leases and queues are timed by it alone: the clock of a worker or of a web server may be wrong.
@@ -86,26 +86,26 @@ class moment(FunctionElement[datetime]):  # noqa: N801 (an SQL function, written
 
     inherit_cache = True
     type = UtcDateTime()
-    name = "moment"
+    name = "database_time"
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__(literal(seconds, Float()))
 
 
-@compiles(moment, "postgresql")
-def _moment_on_postgresql(element: moment, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(database_time, "postgresql")
+def _database_time_on_postgresql(element: database_time, compiler: SQLCompiler, **options: Any) -> str:
     return f"(clock_timestamp() + make_interval(secs => {compiler.process(element.clauses, **options)}))"
 
 
-@compiles(moment, "sqlite")
-def _moment_on_sqlite(element: moment, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(database_time, "sqlite")
+def _database_time_on_sqlite(element: database_time, compiler: SQLCompiler, **options: Any) -> str:
     seconds = compiler.process(element.clauses, **options)
     return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', {seconds} || ' seconds') || '000')"
 
 
 def clock(session: Session) -> datetime:
-    """Return this moment by the database's clock."""
-    return session.scalars(select(moment())).one()
+    """Return the current time by the database's clock."""
+    return session.scalars(select(database_time())).one()
 
 
 def new_id() -> str:

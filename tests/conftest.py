@@ -60,11 +60,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
 
 
-LONGEST_FIRST = ("tests/faults/", "tests/end_to_end/", "tests/sandbox/", "tests/browser/")
+LONGEST_FIRST = (
+    "tests/faults/test_workers.py",
+    "tests/end_to_end/test_command_line.py",
+    "tests/browser/test_pages.py",
+    "tests/faults/",
+    "tests/end_to_end/",
+    "tests/sandbox/test_hostile_through_worker.py",
+    "tests/lethe/benchmark/test_execution.py",
+    "tests/sandbox/",
+    "tests/test_compose_processes.py",
+    "tests/lethe/metrics/epsilon/test_reference.py",
+    "tests/browser/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the folders whose files take minutes, so that no process is left alone with one at the end."""
+    """Begin with the files that take minutes, so that no process is left alone with one at the end."""
 
     def turn(item: pytest.Item) -> int:
         return next((k for k, folder in enumerate(LONGEST_FIRST) if item.nodeid.startswith(folder)), len(LONGEST_FIRST))

@@ -83,6 +83,13 @@ def test_forbidden_import_is_found(copied_packages: Path, contract: str, module:
     assert module.removesuffix(".py").replace("/", ".") in result.stdout
 
 
+def test_no_test_module_is_imported() -> None:
+    """What several tests use is in tests/support or a conftest.py; a test module may change as its tests do."""
+    imports = re.compile(r"^\s*(?:from|import) [\w.]*\btest_\w+", re.MULTILINE)
+    files = [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    assert {str(path.relative_to(ROOT)): found for path in files if (found := imports.findall(path.read_text()))} == {}
+
+
 def test_settings_page_lists_exactly_the_variables_read() -> None:
     prefix = str(Settings.model_config["env_prefix"])
     settings = {f"{prefix}{name}".upper() for name in Settings.model_fields}

@@ -1,6 +1,5 @@
 """An upgrade on an instance in use: the next version's migration beside the processes of this one."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -10,46 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from server import migrate
-from server.migrate import alembic_config, upgrade
-
-HEAD = sorted(path.stem[:4] for path in (Path(__file__).parents[1] / "migrations" / "versions").glob("0*.py"))[-1]
-NEXT = f'''"""What the next version may do: a column, a table, an index."""
-
-import sqlalchemy as sa
-from alembic import op
-
-from migrations.online import add_index
-
-revision, down_revision = "next", "{HEAD}"
-branch_labels = depends_on = None
-
-
-def upgrade() -> None:
-    op.add_column("submissions", sa.Column("of_the_next", sa.Integer(), server_default="7", nullable=False))
-    op.create_table("of_the_next", sa.Column("id", sa.Integer(), primary_key=True))
-    add_index("ix_of_the_next", "submissions", ["of_the_next"])
-
-
-def downgrade() -> None:
-    op.drop_index("ix_of_the_next", "submissions")
-    op.drop_table("of_the_next")
-    op.drop_column("submissions", "of_the_next")
-'''
-
-
-def with_next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let the next upgrade also run a migration that no version has yet."""
-    folder.mkdir()
-    (folder / "next.py").write_text(NEXT)
-    present = Path(__file__).parents[1] / "migrations" / "versions"
-
-    def config(url: str) -> object:
-        made = alembic_config(url)
-        made.set_main_option("version_locations", f"{present}{os.pathsep}{folder}")
-        return made
-
-    monkeypatch.setattr(migrate, "alembic_config", config)
+from server.migrate import upgrade
+from tests.support.next_version import with_next_version
 
 
 def test_migration_that_waits_for_a_table_holds_nobody_up(

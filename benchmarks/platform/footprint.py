@@ -12,8 +12,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.end_to_end.conftest import competition_toml, open_instance, wait_for_end
-from tests.end_to_end.test_bad_submissions import ONE_STEP
+from tests.end_to_end.conftest import ONE_STEP, competition_toml, open_instance, wait_for_end
 from tests.support.processes import descendants
 
 MIB = 1 << 20

@@ -13,12 +13,12 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lethe.competition.metric_requests import require_metric_fits
-from lethe.competition.moment import Moment
 from lethe.competition.read_only import Options, Weights
 from lethe.competition.report_section import Report
 from lethe.competition.section import Section
 from lethe.competition.task import CausalLm, ImageClassification, Task
 from lethe.competition.text_settings import require_text_settings
+from lethe.competition.timestamp import Timestamp
 from lethe.errors import InvalidCompetitionFile, Violation
 
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -213,9 +213,9 @@ class CompetitionFile(Section):
     title: str = Field(min_length=1, max_length=200)
     summary: str = Field(default="", max_length=500)
     description: str = Field(default="", max_length=100_000, description="Markdown, shown on the overview page")
-    opens_at: Moment
-    closes_at: Moment
-    merge_deadline: Moment | None = None
+    opens_at: Timestamp
+    closes_at: Timestamp
+    merge_deadline: Timestamp | None = None
     strangers: bool = Field(
         default=True, description="whether strangers may take part; only without them may a seed be weak"
     )

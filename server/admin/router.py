@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body, Depends, Query, status
 from fastapi.responses import StreamingResponse
 
-from lethe.competition.moment import Moment
+from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict
 from server.accounts import password_reset
@@ -75,8 +75,8 @@ def wanted(
     action: Annotated[str | None, Query(max_length=60, examples=["submission.disqualified"])] = None,
     actor: Annotated[str | None, Query(max_length=60)] = None,
     subject: Annotated[str | None, Query(max_length=80)] = None,
-    since: Moment | None = None,
-    until: Moment | None = None,
+    since: Timestamp | None = None,
+    until: Timestamp | None = None,
 ) -> EventFilter:
     """Return the filter in the query."""
     return EventFilter(action=action, actor=actor, subject=subject, since=since, until=until)
@@ -93,8 +93,8 @@ def submission_filter(
         str,
         Query(max_length=64, description="the start of an id or a SHA-256, or part of a note, file or sender's name"),
     ] = "",
-    received_from: Moment | None = None,
-    received_before: Moment | None = None,
+    received_from: Timestamp | None = None,
+    received_before: Timestamp | None = None,
 ) -> SubmissionFilter:
     """Return the filter in the query."""
     return SubmissionFilter(stage, fault, error_class, team.strip(), only, text.strip(), received_from, received_before)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lethe.competition.moment import Moment
+from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
 from server.admin.accounts_repository import ListedAccount
 from server.admin.competition_edits import LimitsChange
@@ -54,7 +54,7 @@ class AccountAct(_In):
 class NewEnd(_In):
     """Another end, with its time zone."""
 
-    closes_at: Moment
+    closes_at: Timestamp
     reason: Why
 
 

@@ -18,7 +18,7 @@ from server.competitions import split_leases, stalled_preparations, stopped_prep
 from server.competitions.split_leases import SplitWork
 from server.competitions.stored_file import stored_file
 from server.conditional_update import changes_one_row
-from server.db import moment
+from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
@@ -78,8 +78,8 @@ def claim(
             state=ModelShardState.LEASED.value,
             attempt=ModelShard.attempt + 1,
             worker=facts.name,
-            claimed_at=moment(),
-            lease_expires_at=moment(lease_s),
+            claimed_at=database_time(),
+            lease_expires_at=database_time(lease_s),
             models_done=0.0,
         )
         .returning(ModelShard)
@@ -92,7 +92,7 @@ def claim(
 def heartbeat(session: Session, work: ShardWork, *, lease_s: float, models_done: float) -> bool:
     """Say that the worker lives and how far it is. Return False if the shard is no longer its own."""
     _lock(session, work.split_id)
-    held = _update(session, work, lease_expires_at=moment(lease_s), models_done=models_done)
+    held = _update(session, work, lease_expires_at=database_time(lease_s), models_done=models_done)
     if held:
         _show_progress(session, work.split_id)
     return held
@@ -127,7 +127,7 @@ def give_back(session: Session, work: ShardWork, *, reason: str, max_attempts: i
         work,
         ModelShardState.QUEUED,
         failed_attempts=work.failed_attempts + 1,
-        queued_at=moment(),
+        queued_at=database_time(),
         error=reason,
     )
     if back:
@@ -137,7 +137,7 @@ def give_back(session: Session, work: ShardWork, *, reason: str, max_attempts: i
 
 def hand_over(session: Session, work: ShardWork) -> bool:
     """Return the shard to the queue because its worker stops, which is nobody's fault."""
-    back = _leave(session, work, ModelShardState.QUEUED, queued_at=moment())
+    back = _leave(session, work, ModelShardState.QUEUED, queued_at=database_time())
     if back:
         send_after_commit(session, PREPARE_SHARD)
     return back
@@ -209,7 +209,7 @@ def _take_back(session: Session, shard: ModelShard, at: datetime, *, max_attempt
         "state": (ModelShardState.QUEUED if again else ModelShardState.FAILED).value,
         "lease_expires_at": None,
         "failed_attempts": shard.failed_attempts + 1,
-        "queued_at": moment(),
+        "queued_at": database_time(),
         "error": reason,
     }
     taken = changes_one_row(session, update(ModelShard).where(*lost).values(values))
@@ -252,7 +252,7 @@ def _lock(session: Session, split_id: str) -> Split:
 
 def _leave(session: Session, work: ShardWork, state: ModelShardState, **values: object) -> bool:
     if state in LEAVES:
-        values |= {"finished_at": moment()}
+        values |= {"finished_at": database_time()}
     return _update(session, work, state=state.value, lease_expires_at=None, **values)
 
 

@@ -11,7 +11,7 @@ from lethe.competition.file import CompetitionFile
 from server.competitions import service, stopped_preparations
 from server.competitions.stored_file import stored_file
 from server.conditional_update import changes_one_row
-from server.db import clock, moment, now
+from server.db import clock, database_time, now
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.queue import PREPARE_SPLIT, send_after_commit
@@ -58,7 +58,7 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
         .values(
             state=SplitState.PREPARING.value,
             attempt=Split.attempt + 1,
-            lease_expires_at=moment(lease_s),
+            lease_expires_at=database_time(lease_s),
         )
     )
     if not changes_one_row(session, statement):
@@ -72,7 +72,7 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
 
 def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
     """Say that the worker lives and how far it is. Return False if the work is no longer its own."""
-    return _update(session, work, lease_expires_at=moment(lease_s), stage=stage[:80], progress=progress)
+    return _update(session, work, lease_expires_at=database_time(lease_s), stage=stage[:80], progress=progress)
 
 
 def hand_over(session: Session, work: SplitWork) -> bool:

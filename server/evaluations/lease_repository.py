@@ -30,7 +30,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from server.db import UtcDateTime, moment, now
+from server.db import UtcDateTime, database_time, now
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import Stage, Submission
@@ -168,7 +168,7 @@ def _served() -> Update:
         .where(TEAMS.c.id == bindparam("team", type_=String()))
         .with_for_update(skip_locked=True, key_share=True)
     )
-    return update(TEAMS).where(TEAMS.c.id.in_(free)).values(served_at=moment())
+    return update(TEAMS).where(TEAMS.c.id.in_(free)).values(served_at=database_time())
 
 
 @lru_cache(maxsize=8)
@@ -189,7 +189,7 @@ def _held(lease_s: float) -> ReturningUpdate[float, int]:
         update(SHARDS)
         .where(_is_current())
         .values(
-            lease_expires_at=moment(lease_s),
+            lease_expires_at=database_time(lease_s),
             runs_done=bindparam("done", type_=Integer()),
             wall_time_s=bindparam("spent", type_=Float()),
         )

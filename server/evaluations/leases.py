@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import RunRules
 from server.competitions.stored_file import stored_file
-from server.db import moment, now
+from server.db import database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service
 from server.evaluations.seeds import run_seed
 from server.models.competition import Competition, Split
@@ -199,7 +199,7 @@ def _requeue(session: Session, shard: ClaimedShard, *, reason: str, runs_done: i
         attempt=shard.attempt,
         state=ShardState.QUEUED,
         worker=None,
-        queued_at=moment(),
+        queued_at=database_time(),
         runs_done=0,
         wall_time_s=0.0,
         failed_attempts=failed_attempts,

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from server.db import moment
+from server.db import database_time
 from server.models.competition import Competition, Split, SplitState, Team
 from server.models.evaluation import Shard, ShardKind, ShardState
 from server.queue import MOST_WAKE_UPS, RoutingKey
@@ -55,8 +55,8 @@ def _take(on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None) -
             state=ShardState.LEASED.value,
             attempt=Shard.attempt + 1,
             worker=bindparam("claimant", type_=String()),
-            claimed_at=moment(),
-            lease_expires_at=moment(lease_s),
+            claimed_at=database_time(),
+            lease_expires_at=database_time(lease_s),
             runs_done=0,
             wall_time_s=0.0,
         )

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.conditional_update import changed_rows, changes_one_row
-from server.db import moment
+from server.db import database_time
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import (
@@ -82,7 +82,7 @@ def cancel_open_shards(session: Session, evaluation_id: str) -> None:
     session.execute(
         update(ShardAttempt)
         .where(mine, ShardAttempt.outcome == "running")
-        .values(outcome="cancelled", ended_at=moment())
+        .values(outcome="cancelled", ended_at=database_time())
         .execution_options(synchronize_session=False)
     )
 
@@ -112,7 +112,7 @@ def queue_again(session: Session, evaluation_id: str) -> int:
             state=ShardState.QUEUED.value,
             worker=None,
             lease_expires_at=None,
-            queued_at=moment(),
+            queued_at=database_time(),
             runs_done=0,
             wall_time_s=0.0,
             failed_attempts=0,

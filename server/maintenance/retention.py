@@ -20,7 +20,7 @@ from server.workers.service import REMOVED_AFTER_S
 Expiring = type[WebSession] | type[ApiToken] | type[PasswordReset] | type[Invitation]
 KEEP_MESSAGES = timedelta(days=30)  # who was notified of what, for as long as anybody asks
 
-Moment = InstrumentedAttribute[datetime | None]
+TimeColumn = InstrumentedAttribute[datetime | None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def expire(session: Session, settings: Settings, *, at: datetime) -> Expired:
     )
 
 
-def _ended(session: Session, table: Expiring, ended_at: Moment, *, at: datetime) -> int:
+def _ended(session: Session, table: Expiring, ended_at: TimeColumn, *, at: datetime) -> int:
     return changed_rows(session, delete(table).where(or_(table.expires_at < at, ended_at < at)))
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, LargeBinary, St
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from lethe.competition.visibility import Visibility
-from server.db import Base, moment, new_id, now
+from server.db import Base, database_time, new_id, now
 from server.models.competition import Split, value_in
 from server.models.submission import Submission
 
@@ -120,7 +120,7 @@ class Shard(Base):
     lease_expires_at: Mapped[datetime | None]
     runs_done: Mapped[int] = mapped_column(default=0)
     wall_time_s: Mapped[float] = mapped_column(default=0.0)  # participants' clock, of the runs done
-    queued_at: Mapped[datetime] = mapped_column(default=moment())
+    queued_at: Mapped[datetime] = mapped_column(default=database_time())
     result_key: Mapped[str | None] = mapped_column(String(200))
     result_sha256: Mapped[str | None] = mapped_column(String(64))
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from server.db import Base, moment
+from server.db import Base, database_time
 from server.models.competition import value_in
 
 
@@ -41,7 +41,7 @@ class ModelShard(Base):
     )  # attempts that lost their worker or met a fault of their host
     worker: Mapped[str | None] = mapped_column(String(120))
     models_done: Mapped[float] = mapped_column(default=0.0)  # a model half trained counts as a half
-    queued_at: Mapped[datetime] = mapped_column(default=moment())
+    queued_at: Mapped[datetime] = mapped_column(default=database_time())
     claimed_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

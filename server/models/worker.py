@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.db import Base, moment, new_id, now
+from server.db import Base, database_time, new_id, now
 from server.models.account import Account
 from server.models.competition import Competition, value_in
 
@@ -31,8 +31,8 @@ class Worker(Base):
     memory_mib: Mapped[int]
     versions: Mapped[dict[str, Any]] = mapped_column(JSON)
     refusals: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # split id -> why this worker does not fit
-    started_at: Mapped[datetime] = mapped_column(default=moment())
-    seen_at: Mapped[datetime] = mapped_column(default=moment(), index=True)
+    started_at: Mapped[datetime] = mapped_column(default=database_time())
+    seen_at: Mapped[datetime] = mapped_column(default=database_time(), index=True)
 
 
 class WorkerToken(Base):

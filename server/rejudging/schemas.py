@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lethe.competition.moment import Moment
+from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
 from server.admin.schemas import Why
 from server.models.rejudging import Rejudging
@@ -42,8 +42,8 @@ class NewRejudging(BaseModel):
     )
     team_id: str | None = None
     error_class: str | None = None
-    received_from: Moment | None = None
-    received_before: Moment | None = None
+    received_from: Timestamp | None = None
+    received_before: Timestamp | None = None
 
 
 class RejudgingOut(BaseModel):

@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
-from server.db import moment
+from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard
 from server.models.worker import Worker, WorkerToken
@@ -63,7 +63,7 @@ def worker(session: Session, name: str) -> Worker | None:
 
 def forget_silent(session: Session, *, after_s: float) -> None:
     """Remove workers that nothing was heard of for so long: process ids are not used again for a name."""
-    session.execute(delete(Worker).where(Worker.seen_at < moment(-after_s)))
+    session.execute(delete(Worker).where(Worker.seen_at < database_time(-after_s)))
 
 
 def worker_names(session: Session, token_id: str) -> Sequence[str]:

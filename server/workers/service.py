@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from server.db import moment
+from server.db import database_time
 from server.models.competition import Competition
 from server.models.worker import Worker, WorkerState
 from server.workers import repository
@@ -32,7 +32,7 @@ def report(
     row.memory_mib = facts.memory_mib
     row.versions = facts.versions
     row.refusals = fit.refusals
-    row.seen_at = moment()  # an SQL expression, taken at flush
+    row.seen_at = database_time()  # an SQL expression, taken at flush
 
 
 def attached(session: Session, competition: Competition) -> Sequence[Worker]:

@@ -48,6 +48,15 @@ memory_mib = 512
 submissions_per_day = 100
 log_kib = 64
 """
+ONE_STEP = """
+import torch
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for batch in retain_loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
+        optimizer.step()
+"""
 
 
 def competition_toml(*, n: int = 12, shard: int = 4, floor: float = 20.0) -> str:

@@ -5,18 +5,9 @@ from pathlib import Path
 import pytest
 
 from lethe.client.api import ApiError, LetheClient
-from tests.end_to_end.conftest import Instance, wait_for_end
+from tests.end_to_end.conftest import ONE_STEP, Instance, wait_for_end
 
 SIGNATURE = "def unlearning(net, retain, forget, val):\n"
-ONE_STEP = """
-import torch
-def unlearning(net, retain_loader, forget_loader, val_loader):
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-    for batch in retain_loader:
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
-        optimizer.step()
-"""
 
 # code, error class, the line of the participant's own file (None: not known)
 RUNS = {

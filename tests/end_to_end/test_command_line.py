@@ -99,19 +99,19 @@ def test_the_kits_script_runs_without_the_platform(kit: Path) -> None:
     assert "ESTIMATE of the score" in done.stdout
 
 
-def test_the_kits_notebook_is_a_submission(lethe: Command, kit: Path) -> None:
-    found = answer(lethe("check", "notebook.ipynb", "--runs", "1", "--json", cwd=kit))
+def test_the_kits_notebook_is_a_submission_with_an_estimate(lethe: Command, kit: Path) -> None:
+    found = answer(lethe("check", "notebook.ipynb", "--runs", "3", "--json", cwd=kit))
     assert found["failure"] is None
     assert found["entry_point"]["mode"] == "function"  # type: ignore[index]
-
-
-def test_check_runs_the_submission_in_the_sandbox_and_estimates(lethe: Command, kit: Path) -> None:
-    found = answer(lethe("check", "submission.py", "--runs", "3", "--json", cwd=kit))
     assert found["runs"] == 3
     assert found["score_estimate"] is not None
     assert 0 < float(found["retain_accuracy"]) <= 1  # type: ignore[arg-type]
     assert found["all_runs_s"] == pytest.approx(12 * found["run_s"])  # type: ignore[operator]
+
+
+def test_check_runs_the_submission_in_the_sandbox_and_estimates(lethe: Command, kit: Path) -> None:
     told = lethe("check", "submission.py", "--runs", "3", cwd=kit)
+    assert told.returncode == 0, told.stderr
     assert "ESTIMATE" in told.stdout
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from lethe.client.api import JsonObject, LetheClient
 from server.models.evaluation import PublicScore, ShardAttempt
-from tests.end_to_end.conftest import Instance, kill, wait_for_end, wait_until
-from tests.end_to_end.test_bad_submissions import ONE_STEP
+from tests.end_to_end.conftest import ONE_STEP, Instance, kill, wait_for_end, wait_until
 
 SLOWER = ONE_STEP.replace("import torch\n", "import time, torch\n", 1).replace(
     "    optimizer = torch", "    time.sleep(0.3)\n    optimizer = torch"

@@ -12,14 +12,14 @@ from lethe.client.api import ApiError, JsonObject, LetheClient
 from tests.end_to_end.conftest import Instance, open_instance, wait_for_end
 
 NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
-RUNS = 3
+RUNS = 2  # the second must find nothing of the first
 TOML = """
 slug = "tiny"
 title = "Small faces"
 opens_at = {opens}
 closes_at = {closes}
 n_models = {n}
-shard_runs = 2
+shard_runs = 1
 [dataset]
 name = "faces"
 options = {{ persons = 24, images_per_person = 8 }}

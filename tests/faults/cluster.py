@@ -19,7 +19,7 @@ from server.config import Settings
 from server.db import Database
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
-from server.models.evaluation import PublicScore
+from server.models.evaluation import PublicScore, Shard
 from server.storage import Storage
 from tests.end_to_end.conftest import competition_toml
 from tests.faults.forked import Process, start
@@ -64,6 +64,7 @@ class Cluster:
     database: Database
     stack: ExitStack
     started: list[Process] = field(default_factory=list)
+    usual_workers: list[Process] = field(default_factory=list)  # of one process, with no setting of their own
     people: dict[str, LetheClient] = field(default_factory=dict)
 
     @property
@@ -91,7 +92,23 @@ class Cluster:
         environment = {"LETHE_WORKER_CONCURRENCY": str(concurrency), "SKEW_S": str(skew_s)} | more
         command = ["--hostname", f"{name}@test", "--concurrency", str(concurrency)]
         options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
-        return self._start(name, module, *command, *options, **environment)
+        process = self._start(name, module, *command, *options, **environment)
+        if module == "worker" and concurrency == 1 and not more:
+            self.usual_workers.append(process)
+        return process
+
+    def idle_worker(self) -> Process | None:
+        """Return a usual worker that is alive and has nothing to do, None if there is none."""
+        with self.database.read() as session:
+            if session.query(Shard).filter(Shard.state.in_(["queued", "leased"])).count():
+                return None
+        return next((worker for worker in self.usual_workers if worker.is_alive), None)
+
+    def end_workers(self, *, but: Process | None = None) -> None:
+        """Kill what is alive, except the web server and `but`."""
+        for process in self.started:
+            if process.is_alive and process.name != "web" and process is not but:
+                process.kill()
 
     def start_beat(self) -> Process:
         return self._start("beat", "worker", "beat", "--loglevel", "warning")

@@ -1,4 +1,9 @@
-"""One cluster for all tests of faults: each breaks something, fixes it, and leaves no worker behind."""
+"""One cluster for all tests of faults: each breaks something and fixes it.
+
+A worker that is idle at a test's end serves the next test that asks for `worker`: a start, with the imports of its
+sandboxes, takes more time than most faults. Any other test begins with no worker, so those that ask for one stand
+together.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,27 +21,27 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 
 @pytest.fixture
-def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if "worker" not in request.fixturenames:
+        shared_cluster.end_workers()
     yield shared_cluster
-    for process in shared_cluster.started[1:]:
-        if process.is_alive and process.name != "web":
-            process.kill()
+    shared_cluster.end_workers(but=shared_cluster.idle_worker())
 
 
 @pytest.fixture
 def worker(cluster: Cluster) -> Process:
-    return cluster.start_worker()
+    """A worker of one process. Its sandboxes may be warm."""
+    return cluster.idle_worker() or cluster.start_worker()
 
 
 @pytest.fixture(scope="session")
 def undisturbed(shared_cluster: Cluster) -> Score:
     """The score of `code()` in a run in which nothing went wrong."""
-    worker = shared_cluster.start_worker("undisturbed")
+    shared_cluster.start_worker("undisturbed")
     submission = shared_cluster.submit("undisturbed", code())
     ended = shared_cluster.wait_for_end("undisturbed", submission)
     if ended["stage"] != "scored":
         raise RuntimeError(f"the undisturbed run ended in {ended}")
-    worker.stop()
     return shared_cluster.exact_score(submission)
 
 

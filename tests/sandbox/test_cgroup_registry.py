@@ -11,9 +11,9 @@ import pytest
 from sandbox.cgroup_registry import RECORDS, keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, owner_mark
 from sandbox.launcher import Launcher, SandboxSpec
+from tests.support.kernel_cgroups import kernels_own
 
 from .conftest import TEST_POLICY
-from .test_cgroups import kernels_own
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root alone keeps records")
 

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.policy import RunPolicy
+from tests.support.kernel_cgroups import kernels_own
 
 POLICY = RunPolicy(memory_mib=100, processes=7)
 V2_FILES = {
@@ -65,26 +66,6 @@ def test_group_on_this_machine_is_made_and_removed() -> None:
 
 def test_folder_outside_the_hierarchy_is_no_delegated_group(tmp_path: Path) -> None:
     assert tmp_path not in find_roots(tmp_path).folders.values()
-
-
-def kernels_own() -> dict[str, GroupRoots]:
-    """What this machine's kernel has: the groups that sandboxes use, and version 2 with whatever it controls."""
-    found = {"in use": find_roots()} if find_roots().version else {}
-    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
-        _source, folder, kind, options, *_ = line.split()
-        if kind == "cgroup2" and "rw" in options.split(",") and _can_make_groups(Path(folder)):
-            found["version 2"] = GroupRoots(version=2, folders={"cpu": Path(folder)})
-    return found
-
-
-def _can_make_groups(folder: Path) -> bool:
-    trial = folder / f"lethe-test-{time.monotonic_ns()}"
-    try:
-        trial.mkdir()
-    except OSError:
-        return False
-    trial.rmdir()
-    return True
 
 
 @pytest.fixture(params=["in use", "version 2"])

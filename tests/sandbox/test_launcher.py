@@ -153,7 +153,7 @@ def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, err
     folder = write_submission(stage, f"time-{error_class}", source)
     result = hurried.run(RunRequest(code_dir=folder))
     assert result.verdict.error_class == error_class, result.facts
-    assert result.wall_time_s < 12
+    assert result.wall_time_s < 20
 
 
 def test_data_loader_with_processes_works(submit: Submit) -> None:
@@ -199,7 +199,7 @@ def test_stopping_is_nobodys_fault(sandbox: Sandbox, stage: Path) -> None:
     began = time.monotonic()
     result = sandbox.run(RunRequest(code_dir=folder), should_stop=stop.is_set)
     assert (result.verdict.error_class, result.verdict.fault) == ("stopped", Fault.STOPPED)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < TEST_POLICY.wall_time_s
 
 
 def test_killed_zygote_is_a_host_fault_and_next_run_works(split: Path, stage: Path) -> None:

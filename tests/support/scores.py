@@ -1,14 +1,18 @@
 """Scores put straight into the database, for tests of what is made of them."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.db import new_id, now
 from server.evaluations.scorer_version import SCORER_VERSION
+from server.metric_results.service import hash_parameters
 from server.models.account import Account
 from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
+from server.models.metric_result import MetricResult
 from server.models.submission import Submission
 
 
@@ -102,3 +106,20 @@ def scored(
     submission.selected = split.visibility == "private"
     add_score(session, submission, split, score, **options)  # type: ignore[arg-type]
     return submission
+
+
+def add_metric(session: Session, submission: Submission, metric_id: str, value: float | None, **fields: Any) -> None:
+    own = select(Evaluation).where(Evaluation.submission_id == submission.id)
+    evaluation = session.scalars(own.order_by(Evaluation.created_at).limit(1)).one()
+    parameters = {"bins": 10} if metric_id == "klom" else {}
+    written = {
+        "parameters": parameters,
+        "parameters_sha256": hash_parameters(parameters),
+        "metric_version": 1,
+        "computed_at": now(),
+        "oracle": 0.01234,
+        "original": 3.00049,
+    }
+    row = MetricResult(evaluation_id=evaluation.id, metric_id=metric_id, value=value, **(written | fields))
+    session.add(row)
+    session.flush()

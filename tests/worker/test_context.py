@@ -5,8 +5,7 @@ from typing import Any
 
 from sandbox.launcher import RunRequest
 from server.config import Settings
-from tests.sandbox.conftest import TEST_POLICY, write_split, write_submission
-from tests.sandbox.test_anonymous_view import MOUNTS
+from tests.sandbox.conftest import MOUNTS, TEST_POLICY, write_split, write_submission
 from worker.context import RunningContext
 from worker.host.worker_info import worker_facts
 from worker.split_storage.split_cache import SplitCache

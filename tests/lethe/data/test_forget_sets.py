@@ -6,7 +6,7 @@ import pytest
 from lethe.competition.file import ForgetSet
 from lethe.data.errors import InvalidSplit
 from lethe.data.forget_sets import Drawn, draw_forget_set
-from tests.lethe.data.test_partition import toy
+from tests.support.toy_images import toy
 
 TRAIN = np.arange(80)
 

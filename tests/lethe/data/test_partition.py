@@ -7,18 +7,7 @@ from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
 from lethe.data.partition import cut_dataset
 from tests.lethe.conftest import MakeCompetition
-
-
-def toy(n: int = 100, *, classes: int = 4, persons: int = 25, is_test: bool = False) -> ImageDataset:
-    positions = np.arange(n)
-    return ImageDataset(
-        images=np.zeros((n, 1, 2, 2), np.uint8),
-        labels=positions % classes,
-        persons=positions % persons,
-        n_classes=classes,
-        is_test=positions >= 80 if is_test else None,
-    )
-
+from tests.support.toy_images import toy
 
 SPLITS = {"train_size": None, "validation_fraction": 0.1, "test_fraction": 0.1}
 

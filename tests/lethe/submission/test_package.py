@@ -99,9 +99,9 @@ def test_zip_link_or_device_is_refused(mode: int, says: str) -> None:
 def test_zip_bomb_is_refused_by_ratio_without_unpacking() -> None:
     bomb = entry("zeros", content=bytes(64 << 20))
     assert len(bomb) < 1 << 20
-    started = time.perf_counter()
+    started = time.process_time()
     assert "100 times its packed size" in refusal(bomb)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_zip_bomb_of_many_is_refused_by_its_sum() -> None:
@@ -124,9 +124,9 @@ def test_zip_of_100_000_files_is_refused_before_they_are_listed() -> None:
     with zipfile.ZipFile(buffer, "w") as archive:
         for number in range(100_000):
             archive.writestr(str(number), b"")
-    started = time.perf_counter()
+    started = time.process_time()
     assert "at most 1000 files" in refusal(buffer.getvalue())
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_zip_of_1001_files_is_refused() -> None:

@@ -11,8 +11,8 @@ from lethe.competition.visibility import Visibility
 from server.admin import exports
 from server.models.account import Role
 from server.models.submission import Submission
-from tests.server.leaderboard.test_columns import add_metric
 from tests.support.instance import Instance
+from tests.support.scores import add_metric
 
 BASE = "/api/v1/competitions/digits"
 

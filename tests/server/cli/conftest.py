@@ -13,6 +13,7 @@ from lethe.cli.main import build_app
 from lethe.client import api
 from lethe.errors import AppError
 from server.main import create_app
+from server.models.account import Account, Role
 from tests.support.instance import Instance
 
 URL = "http://localhost"
@@ -57,3 +58,10 @@ def answer(result: Result) -> Any:
     """Return the JSON that a command printed."""
     assert result.exit_code == 0, (result.output, result.exception)
     return json.loads(result.stdout)
+
+
+def use(server: Instance, monkeypatch: pytest.MonkeyPatch, name: str, role: Role) -> Account:
+    """Act as a new account from now on. Return it."""
+    account = server.account(name, role)
+    monkeypatch.setenv("LETHE_TOKEN", server.headers(account)["Authorization"].removeprefix("Bearer "))
+    return account

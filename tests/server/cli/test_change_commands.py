@@ -12,8 +12,7 @@ from lethe.client.receipts import verify
 from server.db import now
 from server.models.account import Role
 from server.models.competition import CompetitionState
-from tests.server.cli.conftest import Run, answer, told
-from tests.server.cli.test_organiser_views import use
+from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance, competition_toml
 
 WHY = ("--reason", "two participants asked")

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from server.models.account import Role
-from tests.server.cli.conftest import Run, answer, told
-from tests.server.cli.test_organiser_views import use
+from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance, make_zip
 
 

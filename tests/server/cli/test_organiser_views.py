@@ -3,18 +3,11 @@
 import pytest
 from sqlalchemy import select
 
-from server.models.account import Account, Role
+from server.models.account import Role
 from server.models.competition import Competition
 from server.models.metric_result import MetricResult
-from tests.server.cli.conftest import Run, answer, told
+from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance
-
-
-def use(server: Instance, monkeypatch: pytest.MonkeyPatch, name: str, role: Role) -> Account:
-    """Act as a new account from now on. Return it."""
-    account = server.account(name, role)
-    monkeypatch.setenv("LETHE_TOKEN", server.headers(account)["Authorization"].removeprefix("Bearer "))
-    return account
 
 
 @pytest.fixture

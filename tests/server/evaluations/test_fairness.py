@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks.platform.claims import competition_file as big_competition_file
 from benchmarks.platform.seeded import seed
-from server.db import Database, clock, moment
+from server.db import Database, clock, database_time
 from server.evaluations import lease_reaper, leases, queue_repository, rerun
 from server.evaluations.leases import ClaimedShard
 from server.migrate import upgrade
@@ -19,7 +19,7 @@ from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Shard, ShardKind
 from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
-from tests.server.evaluations.test_leases import claim, close
+from tests.support.leases import claim, close
 from tests.support.postgres import PostgresServer
 
 WORKERS = 10
@@ -212,7 +212,7 @@ def test_clock_set_back_does_not_extend_a_dead_workers_lease(database: Database,
     submit("a")
     shard = claim(database, lease_s=60)
     with database.write() as session:  # as seen after the clock went back by an hour
-        session.execute(update(Shard).where(Shard.id == shard.shard_id).values(lease_expires_at=moment(3660)))
+        session.execute(update(Shard).where(Shard.id == shard.shard_id).values(lease_expires_at=database_time(3660)))
     with database.write() as session:
         assert lease_reaper.sweep(session, clock(session), max_attempts=3, lease_s=60).leases_lost == 0
         left = session.get_one(Shard, shard.shard_id, populate_existing=True).lease_expires_at

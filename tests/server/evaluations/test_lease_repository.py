@@ -12,7 +12,7 @@ from server.models.competition import Competition
 from server.models.submission import Submission
 from server.queue import SCORE_EVALUATION
 from tests.server.evaluations.conftest import SHARD_RUNS, Submit, add_submission
-from tests.server.evaluations.test_leases import claim, close, stage
+from tests.support.leases import claim, close, stage
 
 WALL_TIME_S = 8 * 3600.0
 

@@ -6,32 +6,16 @@ import pytest
 
 from server.db import Database, clock, now
 from server.evaluations import lease_reaper, leases, repository, scores, service
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.leases import Failure
 from server.evaluations.scores import ScoreRecord
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, SCORE_EVALUATION
 from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
+from tests.support.leases import claim, close, stage
 
 SCORE = ScoreRecord(final_score=0.1, forgetting_quality=0.1, retain_ratio=1.0, test_ratio=1.0, details={})
-
-
-def claim(database: Database, *, worker: str = "w", lease_s: float = 60.0) -> ClaimedShard:
-    with database.write() as session:
-        shard = leases.claim(session, worker=worker, lease_s=lease_s)
-    assert shard is not None
-    return shard
-
-
-def close(database: Database, shard: ClaimedShard, *, wall_time_s: float = 1.0) -> bool:
-    with database.write() as session:
-        return leases.close(session, shard, result_key="k", result_sha256="0" * 64, wall_time_s=wall_time_s)
-
-
-def stage(database: Database, submission: Submission) -> str:
-    with database.read() as session:
-        return session.get_one(Submission, submission.id).stage
 
 
 def test_start_cuts_every_run_into_exactly_one_shard(database: Database, submit: Submit, sent: list[str]) -> None:

@@ -1,46 +1,21 @@
 """Metrics as columns of the board: of the submission that counts, shown as far as the organiser allows."""
 
-from typing import Any
-
 import pytest
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
-from server.db import now
 from server.leaderboard import service
 from server.leaderboard.service import Board
 from server.metric_results.service import hash_parameters
 from server.models.competition import Competition
-from server.models.evaluation import Evaluation
-from server.models.metric_result import MetricResult
-from server.models.submission import Submission
 from tests.support.instance import Instance
-from tests.support.scores import add_team, scored
+from tests.support.scores import add_metric, add_team, scored
 
 REPORT = {
     "metrics": [{"id": "klom", "bins": 10}, {"id": "umia"}],
     "columns": ["umia", "klom"],
     "visible_to_participants": "public",
 }
-
-
-def add_metric(session: Session, submission: Submission, metric_id: str, value: float | None, **fields: Any) -> None:
-    own = select(Evaluation).where(Evaluation.submission_id == submission.id)
-    evaluation = session.scalars(own.order_by(Evaluation.created_at).limit(1)).one()
-    parameters = {"bins": 10} if metric_id == "klom" else {}
-    written = {
-        "parameters": parameters,
-        "parameters_sha256": hash_parameters(parameters),
-        "metric_version": 1,
-        "computed_at": now(),
-        "oracle": 0.01234,
-        "original": 3.00049,
-    }
-    row = MetricResult(evaluation_id=evaluation.id, metric_id=metric_id, value=value, **(written | fields))
-    session.add(row)
-    session.flush()
 
 
 def make_boards(

@@ -13,9 +13,8 @@ from server.metric_results import comparison
 from server.metric_results.comparison import Comparison
 from server.models.competition import Competition, Team
 from server.models.evaluation import PublicScore
-from tests.server.leaderboard.test_columns import add_metric
 from tests.support.instance import Instance
-from tests.support.scores import add_team, scored
+from tests.support.scores import add_metric, add_team, scored
 
 REPORT = {
     "metrics": [{"id": "umia"}, {"id": "klom", "bins": 10}, {"id": "retdev"}],

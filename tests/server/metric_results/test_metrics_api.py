@@ -9,36 +9,14 @@ from lethe.competition.visibility import Visibility
 from lethe.metrics.registry import metric, metrics
 from server.db import now
 from server.metric_results import service
-from server.metric_results.service import ComputedMetric
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
 from server.models.metric_result import MetricResult
 from server.queue import COMPUTE_METRICS
-from tests.support.instance import GOOD_CODE, Instance
-
-BASE = "/api/v1/competitions/digits"
-REPORT = {"metrics": [{"id": "accuracy_gap"}, {"id": "klom"}], "visible_to_participants": "public"}
-
-
-def scored(server: Instance, **report: object) -> str:
-    """Make a competition with a report and a scored submission of ada's. Return its id."""
-    server.competition()
-    with server.database.write() as session:
-        competition = session.scalars(select(Competition)).one()
-        competition.config = competition.config | {"report": REPORT | report}
-    sent = server.submit(server.participant("ada"), GOOD_CODE).json()["id"]
-    server.score(sent, 0.5)
-    return str(sent)
-
-
-def compute(server: Instance, submission: str, value: float = 0.123456) -> None:
-    """Do what the worker's task would."""
-    with server.database.write() as session:
-        evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
-        computed = ComputedMetric(metric_version=1, value=value, oracle=0.0123456, original=0.3, table={"n": 1})
-        service.record(session, {each.row_id: computed for each in service.waiting(session, evaluation.id)})
+from tests.support.instance import Instance
+from tests.support.metric_results import BASE, REPORT, compute, scored
 
 
 def auth_headers(server: Instance, name: str) -> dict[str, str]:

@@ -8,18 +8,16 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from server.competitions import finals
 from server.competitions import service as competitions
-from server.evaluations import leases, scores
+from server.evaluations import leases
 from server.evaluations import service as evaluations
-from server.evaluations.scores import ScoreRecord
 from server.leaderboard import service as boards
 from server.models.account import Role
 from server.models.audit import AuditEvent
-from server.models.evaluation import Evaluation, EvaluationState, PublicScore, Shard
+from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Submission
 from server.rejudging import service as rejudging
 from tests.support.instance import Instance
-
-BASE = "/api/v1/competitions/digits"
+from tests.support.rejudging import BASE, board, finish
 
 
 def play(server: Instance) -> tuple[dict[str, str], dict[str, str]]:
@@ -40,24 +38,6 @@ def rejudge(server: Instance, olga: dict[str, str], **values: object) -> Any:
 
 def step(server: Instance, olga: dict[str, str], rejudging: str, verb: str, **body: str) -> Any:
     return server.client.post(f"{BASE}/rejudgings/{rejudging}/{verb}", headers=olga, json=body or None)
-
-
-def finish(server: Instance, submission: str, score: float | None) -> None:
-    """End the new evaluation of one submission, with a score or a failure."""
-    with server.database.write() as session:
-        new = Evaluation.submission_id == submission, Evaluation.is_current.is_(False)
-        evaluation = session.scalars(select(Evaluation).where(*new, Evaluation.state == "queued")).one()
-        if score is None:
-            evaluations.fail(session, evaluation, fault=Fault.PARTICIPANT, error_class="exception", error={})
-            return
-        evaluation.state = EvaluationState.SCORING.value
-        session.flush()
-        found = ScoreRecord(final_score=score, forgetting_quality=score, retain_ratio=1, test_ratio=1, details={})
-        assert scores.record(session, evaluation.id, found)
-
-
-def board(server: Instance) -> list[tuple[str, float]]:
-    return [(row["team"], row["score"]) for row in server.client.get(f"{BASE}/leaderboard").json()["rows"]]
 
 
 BEFORE = [("ada", 0.5), ("bob", 0.4), ("eve", 0.3)]

@@ -16,8 +16,8 @@ from server.models.competition import Competition, CompetitionState, SplitState
 from server.models.evaluation import PublicScore
 from server.models.model_shard import ModelShard
 from server.web.organiser.edit_pages import FIELDS, LABELS
-from tests.server.web.test_organiser_pages import actions, add_scored
 from tests.support.instance import Instance, competition_toml
+from tests.support.organised import actions, add_scored
 from tests.support.scores import add_submission, add_team
 from tests.support.towns import towns_toml
 from tests.support.web import Visitor, counted_queries, plain_text

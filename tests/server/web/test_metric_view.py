@@ -1,7 +1,7 @@
 """A submission's page shows the metrics that its viewer may see, beside their references."""
 
-from tests.server.metric_results.test_metrics_api import compute, scored
 from tests.support.instance import Instance
+from tests.support.metric_results import compute, scored
 from tests.support.web import Visitor, plain_text
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.admin import audit
-from server.admin.event_filter import EventFilter
 from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Role
@@ -18,34 +16,15 @@ from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
 from server.teams.service import PAGE_SIZE
 from tests.support.instance import Instance, competition_toml
-from tests.support.scores import add_submission, add_team, scored
+from tests.support.organised import actions, add_scored
+from tests.support.scores import add_submission, add_team
 from tests.support.web import Visitor, counted_queries, plain_text
 
 TEMPLATES = Path(competitions.__file__).parents[1] / "templates"
+PAGES = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
 
 
-def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
-    with server.database.write() as session:
-        public = competitions.get_split(session, competition, Visibility.PUBLIC)
-        submission = scored(session, add_team(session, competition, name), public, score)
-        submission.content_sha256 = server.storage.write("submissions/co/code", b"def unlearning(n, a, b, c): ...\n")
-        server.storage.write(
-            f"submissions/{submission.content_sha256[:2]}/{submission.content_sha256}",
-            b"def unlearning(n, a, b, c): ...\n",
-        )
-        return submission
-
-
-def actions(server: Instance, competition: Competition) -> list[tuple[str, str]]:
-    with server.database.read() as session:
-        events = audit.events(session, EventFilter(competition_id=competition.id))
-        return [(event.action, event.reason) for event in events]
-
-
-ROOMS = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
-
-
-@pytest.mark.parametrize("path", ["/organise", "/organise/new", *(f"/organise/digits{room}" for room in ROOMS)])
+@pytest.mark.parametrize("path", ["/organise", "/organise/new", *(f"/organise/digits{page}" for page in PAGES)])
 def test_a_participant_may_not_enter(server: Instance, visitor: Visitor, path: str) -> None:
     server.competition()
     assert visitor.get(path).headers["location"].startswith("/login?next=")
@@ -58,8 +37,8 @@ def test_an_organiser_of_another_competition_may_not_enter(server: Instance, vis
     server.account("otto", Role.ORGANISER)
     server.competition()
     visitor.log_in("otto")
-    for room in ROOMS:
-        assert visitor.get(f"/organise/digits{room}").status_code == 403
+    for page in PAGES:
+        assert visitor.get(f"/organise/digits{page}").status_code == 403
     assert "Forgetting digits" not in visitor.get("/organise").text
 
 
@@ -67,8 +46,8 @@ def test_an_administrator_enters_everywhere(server: Instance, visitor: Visitor) 
     server.account("root-of-all", Role.ADMINISTRATOR)
     server.competition()
     visitor.log_in("root-of-all")
-    for room in ROOMS:
-        assert visitor.get(f"/organise/digits{room}").status_code == 200
+    for page in PAGES:
+        assert visitor.get(f"/organise/digits{page}").status_code == 200
 
 
 def test_the_dashboard_says_that_everything_is_healthy(server: Instance, visitor: Visitor, digits: Competition) -> None:
@@ -127,8 +106,8 @@ def test_dashboard_runs_the_same_queries_for_any_competitions(
 def test_organiser_pages_run_the_same_queries_for_any_number(
     server: Instance, visitor: Visitor, digits: Competition
 ) -> None:
-    rooms = [*(f"/organise/digits{room}" for room in ROOMS), "/organise/digits/submissions?only=flagged&text=a"]
-    counts: dict[str, set[int]] = {room: set() for room in rooms}
+    paths = [*(f"/organise/digits{page}" for page in PAGES), "/organise/digits/submissions?only=flagged&text=a"]
+    counts: dict[str, set[int]] = {path: set() for path in paths}
     for number in range(3):
         for path, found in counts.items():
             with counted_queries(server.database.engine) as queries:
@@ -136,7 +115,7 @@ def test_organiser_pages_run_the_same_queries_for_any_number(
             found.add(len(queries))
         add_scored(server, digits, f"team-{number}")
         visitor.post("/organise/digits/announce", {"title": f"News {number}", "text": "x"}, page="/organise/digits")
-    assert {path: len(found) for path, found in counts.items()} == dict.fromkeys(rooms, 1)
+    assert {path: len(found) for path, found in counts.items()} == dict.fromkeys(paths, 1)
 
 
 def test_a_file_with_mistakes_names_each(visitor: Visitor, digits: Competition) -> None:

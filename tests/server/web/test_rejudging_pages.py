@@ -7,8 +7,8 @@ from server.accounts import service as accounts
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.rejudging import Rejudging
-from tests.server.rejudging.test_rejudging import board, finish
 from tests.support.instance import Instance
+from tests.support.rejudging import board, finish
 from tests.support.web import Visitor, counted_queries, plain_text
 
 BASE = "/organise/digits/rejudgings"

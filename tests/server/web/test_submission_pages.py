@@ -83,7 +83,7 @@ def test_a_file_beyond_the_limit_is_refused_before_it_is_read(server: Instance, 
     assert answer.status_code == 413
 
 
-def test_no_file_goes_beyond_the_limit_in_the_room_for_pasted_code(server: Instance, ada: Visitor) -> None:
+def test_no_file_goes_beyond_the_limit_in_the_field_for_pasted_code(server: Instance, ada: Visitor) -> None:
     server.competition(limits={"upload_mib": 1})
     answer = ada.post(SUBMIT, {}, files={"file": ("mine.py", b"#" * (1 << 20) + b"\n" + GOOD_CODE)})
     assert answer.status_code == 413

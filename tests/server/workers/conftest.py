@@ -158,3 +158,19 @@ def hosted(server: Instance) -> Hosted:
 def hosted_both(both: Instance) -> Hosted:
     """The same on SQLite and on PostgreSQL."""
     return hosted_on(both)
+
+
+def submit(hosted: Hosted, name: str = "pia", **options: Any) -> str:
+    answer = hosted.server.submit(hosted.server.participant(name), **options)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def to_runs(worker: RemoteWorker) -> dict[str, Any]:
+    """Pass the smoke run. Return the first shard of runs, which the worker then holds."""
+    worker.claim()
+    assert worker.finish().json() == {"held": True}
+    shard = worker.claim()
+    assert shard is not None
+    assert shard["kind"] == "runs"
+    return shard

@@ -10,8 +10,7 @@ from sqlalchemy import select
 
 from server.models.competition import Split
 from server.models.evaluation import Shard
-from tests.server.workers.conftest import FILES, N_FORGET, Hosted, outputs, sha256
-from tests.server.workers.test_http_leases import submit, to_runs
+from tests.server.workers.conftest import FILES, N_FORGET, Hosted, outputs, sha256, submit, to_runs
 
 N_TEST, N_CLASSES = 6, 3
 RETRAINED = "hidden/retrained/outputs.safetensors"

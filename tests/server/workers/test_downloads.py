@@ -7,8 +7,7 @@ import pytest
 
 from server.config import get_settings
 from server.storage import get_storage
-from tests.server.workers.conftest import Hosted, RemoteWorker, store_splits
-from tests.server.workers.test_http_leases import submit, to_runs
+from tests.server.workers.conftest import Hosted, RemoteWorker, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
 from tests.support.s3 import S3Server, s3_server
 

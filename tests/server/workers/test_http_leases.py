@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from server.db import clock, moment
+from server.db import clock, database_time
 from server.evaluations import lease_reaper
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.competition import Split
 from server.models.evaluation import RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.workers.schemas import FailureIn
-from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits
+from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
 
 
@@ -23,26 +23,10 @@ def stage(hosted: Hosted, submission_id: str) -> str:
         return session.get_one(Submission, submission_id).stage
 
 
-def submit(hosted: Hosted, name: str = "pia", **options: Any) -> str:
-    answer = hosted.server.submit(hosted.server.participant(name), **options)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
-
-
-def to_runs(worker: RemoteWorker) -> dict[str, Any]:
-    """Pass the smoke run. Return the first shard of runs, which the worker then holds."""
-    worker.claim()
-    assert worker.finish().json() == {"held": True}
-    shard = worker.claim()
-    assert shard is not None
-    assert shard["kind"] == "runs"
-    return shard
-
-
 def expire(hosted: Hosted) -> None:
     """Let every lease be over, and be seen to be."""
     with hosted.server.database.write() as session:
-        session.execute(update(Shard).where(Shard.state == "leased").values(lease_expires_at=moment(-1)))
+        session.execute(update(Shard).where(Shard.state == "leased").values(lease_expires_at=database_time(-1)))
         lease_reaper.sweep(session, clock(session), max_attempts=3)
 
 

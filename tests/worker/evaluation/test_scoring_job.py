@@ -10,49 +10,19 @@ from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
-from lethe.evaluation.manifest import EvaluationSettings, FileRecord, Manifest
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
-from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.metrics.epsilon.epsilon import per_example_epsilon
 from server.db import Database
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState
 from server.storage import Storage, split_key
 from tests.server.evaluations.conftest import N, add_submission, competition, database, sent
+from tests.support.stored_outputs import outputs, stored_split
 from worker.evaluation.scoring_job import score_evaluation
 
 __all__ = ["competition", "database", "sent"]
 
 TABLES = {Visibility.PUBLIC: PublicScore, Visibility.PRIVATE: PrivateScore}
-
-
-def outputs(seed: int, n_models: int = N) -> ShardOutputs:
-    rng = np.random.default_rng(seed)
-    accuracy = rng.uniform(0.8, 1.0, n_models)
-    return ShardOutputs(rng.normal(seed, 1.0, (n_models, 6)), accuracy, accuracy, accuracy)
-
-
-def stored_split(storage: Storage, key: str) -> str:
-    """Store what scores are computed from, and a manifest that names it. Return the manifest's hash."""
-    files = {}
-    for kind, seed in (("retrained", 0), ("oracle", 3)):
-        path, content = OUTPUT_PATHS[kind], outputs(seed).to_bytes()  # type: ignore[index]
-        files[path] = FileRecord(sha256=storage.write(f"{key}/{path}", content), size=len(content))
-    manifest = Manifest(
-        competition="tiny",
-        visibility="public",
-        n_models=N,
-        fingerprint="",
-        recipe={},
-        seeds={},
-        versions={},
-        files=files,
-        retraining_time_s=1.0,
-        evaluation=EvaluationSettings(),
-        quality={},
-        steps={},
-    )
-    return storage.write(f"{key}/manifest.json", manifest.model_dump_json().encode())
 
 
 def waiting_for_score(database: Database, competition: Competition, visibility: Visibility, storage: Storage) -> str:

@@ -17,7 +17,7 @@ from server.storage import split_key
 from tests.server.conftest import server
 from tests.server.evaluations.conftest import N
 from tests.support.instance import Instance
-from tests.worker.evaluation.test_scoring_job import outputs, stored_split
+from tests.support.stored_outputs import outputs, stored_split
 from worker.evaluation.scoring_job import score_evaluation
 
 __all__ = ["server"]

@@ -9,11 +9,11 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 
 
-def within_range(moment: datetime) -> datetime:
+def within_range(value: datetime) -> datetime:
     """Return an aware datetime. Raises ValueError if it lies before 1970 or after 3000."""
-    if not EARLIEST <= moment <= LATEST:
+    if not EARLIEST <= value <= LATEST:
         raise ValueError(f"must lie between the years {EARLIEST.year} and {LATEST.year}")
-    return moment
+    return value
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(within_range)]
+Timestamp = Annotated[AwareDatetime, AfterValidator(within_range)]

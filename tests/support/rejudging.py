@@ -1,0 +1,30 @@
+"""New evaluations of a re-judging ended, and the board that they may change."""
+
+from sqlalchemy import select
+
+from server.evaluations import scores
+from server.evaluations import service as evaluations
+from server.evaluations.scores import ScoreRecord
+from server.models.evaluation import Evaluation, EvaluationState
+from server.models.submission import Fault
+from tests.support.instance import Instance
+
+BASE = "/api/v1/competitions/digits"
+
+
+def finish(server: Instance, submission: str, score: float | None) -> None:
+    """End the new evaluation of one submission, with a score or a failure."""
+    with server.database.write() as session:
+        new = Evaluation.submission_id == submission, Evaluation.is_current.is_(False)
+        evaluation = session.scalars(select(Evaluation).where(*new, Evaluation.state == "queued")).one()
+        if score is None:
+            evaluations.fail(session, evaluation, fault=Fault.PARTICIPANT, error_class="exception", error={})
+            return
+        evaluation.state = EvaluationState.SCORING.value
+        session.flush()
+        found = ScoreRecord(final_score=score, forgetting_quality=score, retain_ratio=1, test_ratio=1, details={})
+        assert scores.record(session, evaluation.id, found)
+
+
+def board(server: Instance) -> list[tuple[str, float]]:
+    return [(row["team"], row["score"]) for row in server.client.get(f"{BASE}/leaderboard").json()["rows"]]
