@@ -120,7 +120,8 @@ class Inputs:
             if found is None:
                 return None
             self._kept[key] = found
-        return self._kept[key]
+        kept: Array = self._kept[key]
+        return kept
 
     def _load(self, side: Side, name: str) -> Array | None:
         place = self._place(side, name)
