@@ -9,10 +9,10 @@ import numpy.typing as npt
 from benchmarks.metrics import literal_attacks as literal
 from lethe.metrics.class_threshold_attack import Scored, attack_accuracy
 from lethe.metrics.lira import lira
-from lethe.metrics.loss_attack import shuffled, split_accuracies
 from lethe.metrics.softmax import softmax
 from lethe.metrics.ulira_correctness import membership_probabilities
 from lethe.metrics.ulira_split import ulira_split
+from lethe.metrics.umia import held_out_accuracies, shuffled
 
 MODELS, FORGET, TEST, CLASSES = 64, 500, 2000, 10
 Compared = tuple[Callable[[], object], Callable[[], object]]
@@ -35,7 +35,7 @@ def comparisons(generator: np.random.Generator) -> dict[str, Compared]:
     pairs = [shuffled(x, y, seed=0) for x, y in zip(forget, test, strict=True)]
     return {
         "U-MIA": (
-            lambda: [split_accuracies(*pair) for pair in pairs],
+            lambda: held_out_accuracies(*(np.stack(side) for side in zip(*pairs, strict=True))),
             lambda: [literal.umia_scores(*pair) for pair in pairs],
         ),
         "U-LiRA, one split, normal": (

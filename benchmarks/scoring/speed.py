@@ -1,5 +1,7 @@
-"""Time of scoring, as ratios within one run: `python -m benchmarks.scoring.speed`."""
+"""Time of scoring, as ratios within one run: `python -m benchmarks.scoring.speed [--part intervals]`."""
 
+import argparse
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -99,12 +101,41 @@ def intervals() -> None:
         )
         for seed, shift in ((1, 0.7), (2, 0.0))
     ]
+    processors = os.sched_getaffinity(0)
+    print(f"final score with 200 resamples, N = {N_MODELS}, S = {N_EXAMPLES}: seconds, and seconds of processor time")
     for family in AttackFamily:
-        took = seconds(partial(score, *sides, attacks=family, n_resamples=200), repeats=2)
-        print(f"final score with 200 resamples, {family}: {took:.2f} s")
+        line = f"  {family:12s}"
+        for allowed in ({min(processors)}, processors):
+            os.sched_setaffinity(0, allowed)
+            took, used = wall_and_processor(partial(score, *sides, attacks=family, n_resamples=200), repeats=3)
+            line += f"   {len(allowed)} processors {took:6.2f} ({used:.2f})"
+        print(line, flush=True)
+
+
+def wall_and_processor(work: Callable[[], object], *, repeats: int) -> tuple[float, float]:
+    """Return the shortest wall time, and the shortest processor time, of `work` after one call that is not counted."""
+    work()
+    walls, used = [], []
+    for _ in range(repeats):
+        wall, processor = time.perf_counter(), time.process_time()
+        work()
+        walls.append(time.perf_counter() - wall)
+        used.append(time.process_time() - processor)
+    return min(walls), min(used)
+
+
+PARTS: dict[str, Callable[[], None]] = {"program": against_the_program, "growth": growth, "intervals": intervals}
+
+
+def main() -> None:
+    """Print all parts, or one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=PARTS, help="measure this part alone")
+    only = parser.parse_args().part
+    for name, part in PARTS.items():
+        if only in (None, name):
+            part()
 
 
 if __name__ == "__main__":
-    against_the_program()
-    growth()
-    intervals()
+    main()

@@ -98,6 +98,10 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     original: Annotated[Path | None, typer.Option(help=".npz of the original model or models.")] = None,
     split: Annotated[Path | None, typer.Option(help="A prepared split, in place of the files above.")] = None,
     models: Annotated[Path | None, typer.Option(help="With --split: the folder of unlearned checkpoints.")] = None,
+    probes: Annotated[
+        int,
+        typer.Option(help="With --split: probe so many models of each side (level 4); takes minutes.", min=0),
+    ] = 0,
     metric: Ids = None,
     every: All = False,
     seed: Seed = 0,
@@ -117,7 +121,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
 
     try:
         if split is not None:
-            inputs = _split_inputs(split, models)
+            inputs = _split_inputs(split, models, n_probed=probes)
         else:
             inputs = _file_inputs(unlearned=unlearned, retrained=retrained, oracle=oracle, original=original)
         found = evaluate_metrics(inputs, _requests(metric, inputs, every=every), seed=seed)
@@ -175,9 +179,9 @@ def _file_inputs(**files: Path | None) -> "Inputs":
     return Inputs.from_files(**files)
 
 
-def _split_inputs(split: Path, models: Path | None) -> "Inputs":
+def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs":
     from lethe.competition.file import Metric
-    from lethe.evaluation.checkpoint_files import evaluate_folder
+    from lethe.evaluation.checkpoint_files import checkpoint_files, evaluate_folder, read_state
     from lethe.evaluation.evaluators import load_evaluator
     from lethe.evaluation.model_outputs import StoredOutputs
     from lethe.evaluation.split_inputs import split_inputs
@@ -186,7 +190,12 @@ def _split_inputs(split: Path, models: Path | None) -> "Inputs":
     if models is None:
         raise InvalidMetricInput("--split evaluates checkpoints: give their folder with --models")
     outputs = StoredOutputs.of_runs(evaluate_folder(load_evaluator(split), models))
-    return split_inputs(split, outputs.arrays(), scored_by=Metric())
+    probed = None
+    if n_probed:
+        from lethe.evaluation.probes.split_probes import probed_split
+
+        probed = probed_split(split, [read_state(path) for path in checkpoint_files(models)[:n_probed]])
+    return split_inputs(split, outputs.arrays(), scored_by=Metric(), probed=probed)
 
 
 def _required(retrained: Path | None) -> Path:

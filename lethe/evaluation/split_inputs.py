@@ -29,10 +29,17 @@ FILES_READ = frozenset(
 )
 
 
-def split_inputs(split_dir: Path, unlearned: Mapping[str, NDArray[Any]] | None, *, scored_by: Metric) -> Inputs:
+def split_inputs(
+    split_dir: Path,
+    unlearned: Mapping[str, NDArray[Any]] | None,
+    *,
+    scored_by: Metric,
+    probed: Mapping[str, Arrays] | None = None,
+) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
 
-    scored_by: how the competition's score computes the epsilon of each forget example.
+    scored_by: how the competition's score computes the epsilon of each forget example. probed: further arrays by side
+    (`lethe.evaluation.probes.split_probes`).
     Raises DamagedSplit if a file that is read is not what was prepared.
     """
     require_whole(split_dir, only=FILES_READ)
@@ -48,7 +55,9 @@ def split_inputs(split_dir: Path, unlearned: Mapping[str, NDArray[Any]] | None, 
         name: None if arrays is None else arrays | {"epsilon": _epsilon(arrays, retrained, scored_by)}
         for name, arrays in sides.items()
     }
-    return Inputs(retrained=retrained, shared=shared_arrays(split_dir), **with_epsilon)
+    further = probed or {}
+    given = with_epsilon | {"retrained": retrained, "shared": shared_arrays(split_dir)}
+    return Inputs(**{side: arrays and arrays | further.get(side, {}) for side, arrays in given.items()})
 
 
 def reference_inputs(split_dir: Path) -> Inputs:

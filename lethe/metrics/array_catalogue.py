@@ -67,7 +67,7 @@ class StoredArray:
         if self.shared:
             return f"add `{self.name}` {self.shape} to the file of any side"
         if self.level == CaptureLevel.WEIGHTS:
-            return "keep the weights of some runs (`keep_weights` in [report]) and run the probe"
+            return "run the probes on checkpoints: `lethe evaluate --split DIR --models FOLDER --probes 4`"
         if self.level == CaptureLevel.TEXT:
             return "run the text probe, which needs a language model"
         return (

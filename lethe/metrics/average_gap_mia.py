@@ -6,7 +6,7 @@ from lethe.metrics.array_catalogue import Side
 from lethe.metrics.average_gap import ACCURACY_NEEDS, average_gap, percent_gap
 from lethe.metrics.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
-from lethe.metrics.svc_attack import SVC_CONFIDENCE, SvcParameters
+from lethe.metrics.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
 
 
 def average_gap_mia(
@@ -29,13 +29,14 @@ METRIC = Metric(
     function=average_gap_mia,
     needs={
         **ACCURACY_NEEDS,
-        "unlearned_mia": Need(SVC_CONFIDENCE),
-        "retrained_mia": Need(SVC_CONFIDENCE, Side.RETRAINED),
+        "unlearned_mia": Need(CONFIDENCE_EFFICACY),
+        "retrained_mia": Need(CONFIDENCE_EFFICACY, Side.RETRAINED),
     },
     unit="percentage points",
     direction=Direction.LOWER,
-    defaults=SvcParameters,
+    defaults=ConfidenceParameters,
     ideal=0.0,
+    version=2,
     bounds=(0.0, 100.0),
     resampling=Resampling.MODELS,
     source="Fan et al. 2024, SalUn (2310.12508), average gap",

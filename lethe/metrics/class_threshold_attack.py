@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.metrics.arrays import Float64, Int64
+from lethe.metrics.arrays import Bool, Float64, Int64
 from lethe.metrics.compiled import compiled
 
 
@@ -25,38 +25,38 @@ def attack_accuracy(
     Source: Song and Mittal 2021 (arXiv:2003.10595), section 4; their program, `_mem_inf_thre`, as changed by
     Goel et al. 2022.
     """
-    on_shadow, hits, rejections = 0.0, 0, 0
-    for label in range(n_classes):
-        inside, outside = _of(shadow_members, label), _of(shadow_others, label)
-        n_shadow = inside.size + outside.size
-        if n_shadow == 0:
-            continue
-        threshold, accuracy = best_threshold(inside, outside)
-        on_shadow += accuracy * n_shadow
-        hits += int(np.count_nonzero(_of(members, label) >= threshold))
-        rejections += int(np.count_nonzero(_of(others, label) < threshold))
-    on_shadow /= shadow_members.values.size + shadow_others.values.size
-    return float(on_shadow), 0.5 * (hits / members.values.size + rejections / others.values.size)
-
-
-def _of(examples: Scored, label: int) -> Float64:
-    return np.asarray(examples.values[examples.labels == label])
+    thresholds, known, on_shadow = class_thresholds(
+        shadow_members.values, shadow_members.labels, shadow_others.values, shadow_others.labels, n_classes
+    )
+    hits = np.count_nonzero((members.values >= thresholds[members.labels]) & known[members.labels])
+    rejections = np.count_nonzero((others.values < thresholds[others.labels]) & known[others.labels])
+    return on_shadow, float(0.5 * (hits / members.values.size + rejections / others.values.size))
 
 
 @compiled
-def best_threshold(members: Float64, others: Float64) -> tuple[float, float]:
-    """Return the observed value that separates best when values >= it are called members, and its balanced accuracy.
+def class_thresholds(
+    members: Float64, member_labels: Int64, others: Float64, other_labels: Int64, n_classes: int
+) -> tuple[Float64, Bool, float]:
+    """Return the threshold of every class, whether it has examples, and the mean balanced accuracy on all of them.
 
-    The first of equally good values wins, members before others. (0, 0) if either is empty, as in the program.
+    A threshold is the observed value that separates best when values >= it are called members. The first of equally
+    good values wins, members before others. 0, with accuracy 0, if either side of a class is empty, as in the program.
     """
-    if members.size == 0 or others.size == 0:
-        return 0.0, 0.0
-    values = np.concatenate((members, others))
-    above = members.size - np.searchsorted(np.sort(members), values)
-    below = np.searchsorted(np.sort(others), values)
-    threshold, best = 0.0, 0.0
-    for i in range(values.size):
-        accuracy = 0.5 * (above[i] / members.size + below[i] / others.size)
-        if accuracy > best:
-            threshold, best = values[i], accuracy
-    return threshold, best
+    thresholds, known = np.zeros(n_classes), np.zeros(n_classes, np.bool_)
+    total = 0.0
+    for label in range(n_classes):
+        inside, outside = members[member_labels == label], others[other_labels == label]
+        n_examples = inside.size + outside.size
+        known[label] = n_examples > 0
+        if inside.size == 0 or outside.size == 0:
+            continue
+        values = np.concatenate((inside, outside))
+        above = inside.size - np.searchsorted(np.sort(inside), values)
+        below = np.searchsorted(np.sort(outside), values)
+        best = 0.0
+        for i in range(values.size):
+            accuracy = 0.5 * (above[i] / inside.size + below[i] / outside.size)
+            if accuracy > best:
+                thresholds[label], best = values[i], accuracy
+        total += best * n_examples
+    return thresholds, known, total / (members.size + others.size)

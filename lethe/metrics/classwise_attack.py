@@ -1,6 +1,6 @@
 """The class-wise threshold attack on many models, over repeated random halves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,9 +18,11 @@ from lethe.metrics.arrays import (
 from lethe.metrics.class_threshold_attack import Scored, attack_accuracy
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.prediction_features import confidence, entropy, modified_entropy
+from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Parameters
 
 Feature = Literal["confidence", "entropy", "modified_entropy"]
+Halves = tuple[Int64, Int64, Int64, Int64]
 _VALUES: dict[Feature, Callable[[Float64, Int64], Float64]] = {
     "confidence": confidence,
     "entropy": lambda probabilities, _labels: -entropy(probabilities),
@@ -71,18 +73,14 @@ def classwise_accuracies(
         )
     outside, t = _exchange(outside, exchanged)[affected], t[:, affected]
     values = _VALUES[feature]
-    return np.array(
-        [
-            _mean_accuracy(
-                _ordered(values(x, inside), inside),
-                _ordered(values(y, outside), outside),
-                n_classes=n_classes,
-                repetitions=repetitions,
-                seed=seed,
-            )
-            for x, y in zip(f, t, strict=True)
-        ]
-    )
+    halves = _halves(inside.size, outside.size, repetitions=repetitions, seed=seed)
+
+    def accuracy(model: tuple[Float64, Float64]) -> float:
+        members = _ordered(values(model[0], inside), inside)
+        others = _ordered(values(model[1], outside), outside)
+        return _mean_accuracy(members, others, halves, n_classes=n_classes)
+
+    return np.array(in_threads(accuracy, zip(f, t, strict=True)))
 
 
 def _exchange(labels: Int64, pair: tuple[int, int] | None) -> Int64:
@@ -97,18 +95,24 @@ def _ordered(values: Float64, labels: Int64) -> Scored:
     return Scored(values[order], labels[order])
 
 
-def _mean_accuracy(forget: Scored, test: Scored, *, n_classes: int, repetitions: int, seed: int) -> float:
-    generator = np.random.default_rng(seed)
-    n = min(forget.values.size, test.values.size)
+def _mean_accuracy(forget: Scored, test: Scored, halves: Sequence[Halves], *, n_classes: int) -> float:
     accuracies = []
-    for _ in range(repetitions):
-        (a, b), (c, d) = _halves(forget, n, generator), _halves(test, n, generator)
-        accuracies.append(attack_accuracy(a, c, b, d, n_classes=n_classes)[1])
+    for a, b, c, d in halves:
+        parts = _part(forget, a), _part(test, c), _part(forget, b), _part(test, d)
+        accuracies.append(attack_accuracy(*parts, n_classes=n_classes)[1])
     return float(np.mean(accuracies))
 
 
-def _halves(examples: Scored, n: int, generator: np.random.Generator) -> tuple[Scored, Scored]:
-    chosen = generator.permutation(examples.values.size)[:n]
-    parts = chosen[: n // 2], chosen[n // 2 :]
-    first, second = (Scored(examples.values[part], examples.labels[part]) for part in parts)
-    return first, second
+def _halves(n_forget: int, n_test: int, *, repetitions: int, seed: int) -> list[Halves]:
+    """Return, per repetition, positions of two halves of the forget set and of two of the test set, of equal sizes."""
+    generator = np.random.default_rng(seed)
+    n = min(n_forget, n_test)
+    drawn = []
+    for _ in range(repetitions):
+        forget, test = (generator.permutation(size)[:n] for size in (n_forget, n_test))
+        drawn.append((forget[: n // 2], forget[n // 2 :], test[: n // 2], test[n // 2 :]))
+    return drawn
+
+
+def _part(examples: Scored, chosen: Int64) -> Scored:
+    return Scored(examples.values[chosen], examples.labels[chosen])

@@ -8,10 +8,10 @@ from scipy.stats import binom
 from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import Bool, Int64, model_rows, require_same_examples, require_same_models
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.loss_attack import fit_logistic
 from lethe.metrics.processors import one_blas_thread
 from lethe.metrics.registry import Direction, Feature, Metric, Need, Parameters
 from lethe.metrics.result import MetricResult
+from lethe.metrics.scalar_attack import fit_lbfgs
 
 
 class FoldParameters(Parameters):
@@ -79,7 +79,7 @@ def _hits_of_model(forget: npt.NDArray[np.float64], test: npt.NDArray[np.float64
     member = np.repeat([True, False], forget.size)
     called = np.empty(forget.size, dtype=bool)
     for fold in range(n_folds):
-        slope, intercept = fit_logistic(values[folds != fold], member[folds != fold])
+        slope, intercept = fit_lbfgs(values[folds != fold], member[folds != fold])
         held = order[folds[: forget.size] == fold]
         called[held] = slope * forget[held] + intercept > 0
     return called

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from lethe.metrics.arrays import Float64, probability_rows, require_same_models
 from lethe.metrics.member_share import logistic_member_share, shadow_part, svc_member_share
 from lethe.metrics.prediction_features import entropy
-from lethe.metrics.processors import map_models
+from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Feature
 
 Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
@@ -36,7 +36,7 @@ def _shares(
         members, others = (shadow_part(entropy(rows[model]), half, seed=seed) for rows in (r, t))
         return classifier(members, others, entropy(f[model]))
 
-    return np.array(map_models(share, range(min(n_models, len(f)))))
+    return np.array(in_threads(share, range(min(n_models, len(f)))))
 
 
 def svc_shares(

@@ -1,20 +1,21 @@
 """Forgetting quality as a metric beside the others."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from lethe.metrics.array_catalogue import Side
 from lethe.metrics.epsilon.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 from lethe.metrics.epsilon.errors import InvalidScoreInput
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.registry import Direction, Feature, Metric, Need, Parameters, Resampling
 from lethe.metrics.result import MetricResult
 
 if TYPE_CHECKING:
-    from lethe.metrics.epsilon.score import ModelOutputs, Score
+    from lethe.metrics.epsilon.score import Score
 
 
 class ScoreParameters(Parameters):
@@ -27,48 +28,49 @@ class ScoreParameters(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def forgetting_quality_metric(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    *,
-    attacks: AttackFamily = AttackFamily.REFERENCE,
-    delta: float = DELTA,
-    cap: float = EPSILON_CAP,
-    n_resamples: int = 100,
-    seed: int = 0,
-) -> MetricResult:
+def forgetting_quality_metric(scored: "Score") -> MetricResult:
     """Return F, the mean points of the forget examples, in [0, 1]; 1 is ideal.
 
-    unlearned, retrained: logit-scaled confidences, shape (n_models, n_examples) each, equal shapes. The parameters are
-    those of `lethe.metrics.score`. interval: None with fewer than 8 models. per_example: epsilon in nats.
-    Raises InvalidMetricInput, naming side, model and example, for input that cannot be scored.
+    scored: see `score_of_confidences`. interval: None with fewer than 8 models. per_example: epsilon in nats.
     Source: Triantafillou et al. 2024, equation 1, section 3.1.2 and algorithm 1.
     """
-    from lethe.metrics.epsilon.score import ModelOutputs  # noqa: PLC0415  loads numba
-
-    found = checked_score(
-        ModelOutputs(np.asarray(unlearned, np.float64)),
-        ModelOutputs(np.asarray(retrained, np.float64)),
-        ScoreParameters(attacks=attacks, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed),
-    )
-    return MetricResult(found.forgetting_quality, interval=found.forgetting_quality_interval, per_example=found.epsilon)
+    interval = scored.forgetting_quality_interval
+    return MetricResult(scored.forgetting_quality, interval=interval, per_example=scored.epsilon)
 
 
-def checked_score(unlearned: "ModelOutputs", retrained: "ModelOutputs", parameters: ScoreParameters) -> "Score":
-    """Return the score, without an interval where the models are too few; raises InvalidMetricInput."""
+def score_of_confidences(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, **parameters: Any) -> "Score":
+    """Return the score without utility, and without an interval where the models are too few.
+
+    unlearned, retrained: logit-scaled confidences, shape (n_models, n_examples) each, equal shapes. parameters: those
+    of `lethe.metrics.score`.
+    Raises InvalidMetricInput, naming side, model and example, for input that cannot be scored.
+    """
     from lethe.metrics.epsilon.resampling import FEWEST_MODELS  # noqa: PLC0415  loads numba
-    from lethe.metrics.epsilon.score import score  # noqa: PLC0415
+    from lethe.metrics.epsilon.score import ModelOutputs, score  # noqa: PLC0415
 
-    settings = parameters.model_dump()
-    if len(unlearned.confidences) < FEWEST_MODELS:
-        settings["n_resamples"] = 0
+    sides = [np.asarray(part, np.float64) for part in (unlearned, retrained)]
+    if len(sides[0]) < FEWEST_MODELS:
+        parameters["n_resamples"] = 0
+    with scorer_refusals():
+        return score(*(ModelOutputs(side) for side in sides), **parameters)
+
+
+@contextmanager
+def scorer_refusals() -> Iterator[None]:
+    """Raise the scorer's refusals as the metrics' own."""
     try:
-        return score(unlearned, retrained, **settings)
+        yield
     except InvalidScoreInput as error:
         raise InvalidMetricInput(str(error), side=error.side, model=error.model, example=error.example) from error
 
 
-CONFIDENCE_NEEDS = {"unlearned": Need("confidences"), "retrained": Need("confidences", Side.RETRAINED)}
+SCORED = Feature(
+    "score of confidences",
+    score_of_confidences,
+    ("confidences",),
+    parameters=tuple(ScoreParameters.model_fields),
+    against=("confidences",),
+)
 SCORE_DIFFERENCES = (
     "The text counts buckets from 1 and gives 2 / 2^n points; the program counts from 0 and gives 1, 1/2, ..., which "
     "is the same, and nothing from ceil(log(N - 1)) on. The program stops where no attack applies to an example; here "
@@ -80,7 +82,7 @@ METRIC = Metric(
     id="f",
     title="Forgetting quality",
     function=forgetting_quality_metric,
-    needs=CONFIDENCE_NEEDS,
+    needs={"scored": Need(SCORED)},
     unit="[0, 1]",
     direction=Direction.HIGHER,
     defaults=ScoreParameters,

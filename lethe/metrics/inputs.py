@@ -40,7 +40,7 @@ class Inputs:
         given = {Side.UNLEARNED: unlearned, Side.RETRAINED: retrained, Side.ORACLE: oracle, Side.ORIGINAL: original}
         self._stored: dict[Side, Arrays] = {side: arrays for side, arrays in given.items() if arrays is not None}
         self._shared: list[Arrays] = ([] if shared is None else [shared]) + list(self._stored.values())
-        self._kept: dict[tuple[Any, ...], Array] = {}
+        self._kept: dict[tuple[Any, ...], Any] = {}
 
     @classmethod
     def from_files(cls, **paths: Path | None) -> "Inputs":
@@ -72,24 +72,31 @@ class Inputs:
         rules = DERIVED[name].rules if name in DERIVED else ()
         return any(all(self.has(_owner(side, part), part) for part in rule.needs) for rule in rules)
 
-    def feature(self, side: Side, feature: Feature, parameters: Mapping[str, Any]) -> Array:
+    def feature(self, side: Side, feature: Feature, parameters: Mapping[str, Any]) -> Any:
         """Return a feature of a side, computed once for equal parameters."""
         chosen = {name: parameters[name] for name in feature.parameters}
         key = (side, feature.name, tuple(sorted(chosen.items())))
         if key not in self._kept:
-            read = self.array if feature.by_run else self._require
-            arrays = [read(side, name) for name in feature.arrays]
-            _require_same_models(side, dict(zip(feature.arrays, arrays, strict=True)))
-            arrays += [self._require(Side.SHARED, name) for name in feature.shared]
-            try:
-                self._kept[key] = np.asarray(feature.function(*arrays, **chosen))
-            except InvalidMetricInput as error:
-                raise InvalidMetricInput(
-                    f"{side} models: {error}", side=side.value, model=error.model, example=error.example
-                ) from error
-        return self._as_many(side, self._kept[key])
+            self._kept[key] = self._computed(side, feature, chosen)
+        return self._kept[key] if feature.against else self._as_many(side, self._kept[key])
 
-    def value(self, need: Need, parameters: Mapping[str, Any]) -> Array:
+    def _computed(self, side: Side, feature: Feature, chosen: Mapping[str, Any]) -> Any:
+        read = self.array if feature.by_run or feature.against else self._require
+        arrays = [read(side, name) for name in feature.arrays]
+        _require_same_models(side, dict(zip(feature.arrays, arrays, strict=True)))
+        arrays += [self._require(Side.RETRAINED, name) for name in feature.against]
+        arrays += [self._require(Side.SHARED, name) for name in feature.shared]
+        try:
+            found = feature.function(*arrays, **chosen)
+        except InvalidMetricInput as error:
+            if feature.against:  # the message says which of the two sides is at fault
+                raise
+            raise InvalidMetricInput(
+                f"{side} models: {error}", side=side.value, model=error.model, example=error.example
+            ) from error
+        return found if feature.against else np.asarray(found)
+
+    def value(self, need: Need, parameters: Mapping[str, Any]) -> Any:
         """Return what one argument of a metric's function needs."""
         if isinstance(need.array, Feature):
             return self.feature(need.side, need.array, parameters)
@@ -97,7 +104,7 @@ class Inputs:
 
     def missing(self, metric: Metric) -> list[MissingArray]:
         """Return what keeps this metric from being computed, one error per array."""
-        wanted = {(_owner(need.side, name), name) for need in metric.needs.values() for name in need.array_names}
+        wanted = {(_owner(side, name), name) for need in metric.needs.values() for side, name in need.sources}
         return [self._missing(side, name) for side, name in sorted(wanted) if not self.has(side, name)]
 
     def _require(self, side: Side, name: str) -> Array:
@@ -113,7 +120,8 @@ class Inputs:
             if found is None:
                 return None
             self._kept[key] = found
-        return self._kept[key]
+        kept: Array = self._kept[key]
+        return kept
 
     def _load(self, side: Side, name: str) -> Array | None:
         place = self._place(side, name)

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from lethe.metrics.activation_l2 import METRIC as ACTIVATION_L2
 from lethe.metrics.activation_l2 import mean_over_examples, paired_probabilities
 from lethe.metrics.jensen_shannon import jensen_shannon
+from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Direction, Metric, Resampling
 from lethe.metrics.result import MetricResult
 
@@ -18,10 +19,8 @@ def js_to_retrained(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> Metri
     Source: Lin 1991 for the divergence; Chundawat et al. 2023 for comparing predictions by it.
     """
     p, q = paired_probabilities(unlearned, retrained)
-    contiguous = np.ascontiguousarray
-    return mean_over_examples(
-        np.stack([jensen_shannon(contiguous(a), contiguous(b)) for a, b in zip(p, q, strict=True)])
-    )
+    pairs = zip(*(map(np.ascontiguousarray, side) for side in (p, q)), strict=True)
+    return mean_over_examples(np.stack(in_threads(lambda pair: jensen_shannon(*pair), pairs)))
 
 
 METRIC = Metric(

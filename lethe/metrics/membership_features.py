@@ -8,6 +8,7 @@ from pydantic import Field
 
 from lethe.metrics.arrays import Float64, model_rows, probability_rows, require_same_models
 from lethe.metrics.jensen_shannon import row_entropies
+from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Feature, Parameters
 from lethe.metrics.scalar_attack import Solver, attack_accuracy
 from lethe.metrics.softmax_attack import softmax_attack_percent
@@ -46,7 +47,7 @@ def entropies(probabilities: npt.ArrayLike) -> Float64:
     probabilities: shape (n_models, n_examples, n_classes).
     """
     p = probability_rows(probabilities, name="probabilities", side="a side's")
-    return np.stack([row_entropies(np.ascontiguousarray(model)) for model in p])
+    return np.stack(in_threads(lambda model: row_entropies(np.ascontiguousarray(model)), p))
 
 
 def _entropy(members: npt.ArrayLike, others: npt.ArrayLike, **splits: Any) -> Float64:

@@ -144,6 +144,6 @@ def _is_subject(need: Need) -> bool:
 
 def _has_model_rows(need: Need) -> bool:
     if isinstance(need.array, Feature):
-        return True
+        return not need.array.against
     axes = (DERIVED.get(need.array) or ARRAYS[need.array]).axes
     return need.side != Side.SHARED and axes[:1] in (("N",), ("k",))

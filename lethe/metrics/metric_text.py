@@ -47,9 +47,9 @@ def array_rows(entry: Metric) -> list[tuple[str, str, str, str]]:
     """Return the arrays that a metric needs: name, side, shape, and what it holds; no array twice."""
     rows = {}
     for need in entry.needs.values():
-        for name in need.array_names:
+        for asked, name in need.sources:
             known = DERIVED.get(name) or ARRAYS[name]
-            side = Side.SHARED if known.shared else need.side
+            side = Side.SHARED if known.shared else asked
             rows[name, side] = (name, side.value, f"[{', '.join(known.axes)}]", known.description)
     return list(rows.values())
 

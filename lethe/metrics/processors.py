@@ -1,4 +1,4 @@
-"""How metrics use the processors: one thread for small fits, several models at once for long ones."""
+"""How metrics use the processors: one thread for small fits, several models or examples at once for long loops."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+PARTS_PER_PROCESSOR = 4  # so that no processor waits long for the last part
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -18,10 +19,20 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return limits
 
 
-def map_models(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Return function(item) of every item, in their order, with as many at a time as there are processors.
 
     function: releases the interpreter lock in its long part, and shares no state between calls.
     """
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "lethe-metrics") as threads:
+    with ThreadPoolExecutor(_processors(), "lethe-metrics") as threads:
         return list(threads.map(function, items))
+
+
+def slices(size: int) -> list[slice]:
+    """Return parts of `size` rows in their order, a few per processor, for `in_threads`; none is empty."""
+    step = max(1, -(-size // (PARTS_PER_PROCESSOR * _processors())))
+    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))

@@ -58,10 +58,11 @@ class Parameters(BaseModel):
 
 @dataclass(frozen=True)
 class Feature:
-    """One row per model, computed once per side and shared by the metrics that need it (an attack's accuracy).
+    """What several metrics need, computed once per side in one evaluation (an attack's accuracy on every model).
 
-    function: takes the named arrays of one side, then the named shared arrays, then the parameters by keyword;
-    returns an array whose first axis is the models.
+    function: takes the named arrays of one side, then those of the retrained models (`against`), then the named shared
+    arrays, then the parameters by keyword; returns an array whose first axis is the models, unless `against` is named:
+    then it describes both sides together and may be anything.
     by_run: the number of the run is part of the seed, so that copies of one model differ.
     """
 
@@ -71,6 +72,7 @@ class Feature:
     shared: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     by_run: bool = False
+    against: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,17 @@ class Need:
     side: Side = Side.UNLEARNED
 
     @property
+    def sources(self) -> tuple[tuple[Side, str], ...]:
+        """Return the arrays behind this argument: the side that is asked for each, and its name."""
+        if not isinstance(self.array, Feature):
+            return ((self.side, self.array),)
+        against = tuple((Side.RETRAINED, name) for name in self.array.against)
+        return (*((self.side, name) for name in (*self.array.arrays, *self.array.shared)), *against)
+
+    @property
     def array_names(self) -> tuple[str, ...]:
         """Return the names of the arrays behind this argument."""
-        if isinstance(self.array, Feature):
-            return (*self.array.arrays, *self.array.shared)
-        return (self.array,)
+        return tuple(name for _, name in self.sources)
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class Metric:
     @property
     def sides(self) -> tuple[Side, ...]:
         """Return the sides whose arrays are needed, in the order of `Side`."""
-        used = {need.side for need in self.needs.values()}
+        used = {side for need in self.needs.values() for side, _ in need.sources}
         return tuple(side for side in Side if side in used)
 
 

@@ -1,6 +1,6 @@
 """From network outputs to probabilities, losses and margins, in float64, one model at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,14 +8,14 @@ import numpy.typing as npt
 
 from lethe.metrics.arrays import Float64, Int64
 from lethe.metrics.compiled import compiled
+from lethe.metrics.processors import in_threads
 
 
 def softmax(logits: npt.ArrayLike) -> Float64:
     """Return the probabilities of the last axis, same shape."""
     values = np.asarray(logits)
     result = np.empty(values.shape, np.float64)
-    for part, model in _models(values):
-        result[part] = _softmax_of_rows(model)
+    _of_each_model(values, result, _softmax_of_rows)
     return result
 
 
@@ -27,8 +27,7 @@ def log_margin(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Float64:
     values = np.asarray(logits)
     classes = np.ascontiguousarray(labels, np.int64)
     result = np.empty(values.shape[:-1], np.float64)
-    for part, model in _models(values):
-        result[part] = _margin_of_rows(model, classes)
+    _of_each_model(values, result, lambda model: _margin_of_rows(model, classes))
     return result
 
 
@@ -40,10 +39,13 @@ def loss_of_logits(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Float64:
     return np.asarray(np.logaddexp(0.0, -log_margin(logits, labels)))
 
 
-def _models(values: npt.NDArray[Any]) -> Iterator[tuple[tuple[int, ...], Float64]]:
-    """Yield the position and the outputs of every model, so that no copy of all is made."""
-    for part in np.ndindex(values.shape[:-2]):
-        yield part, np.ascontiguousarray(values[part], np.float64)
+def _of_each_model(values: npt.NDArray[Any], result: Float64, function: Callable[[Float64], Float64]) -> None:
+    """Write function(outputs) of every model into its place of the result; no copy of all models is made."""
+
+    def compute(part: tuple[int, ...]) -> None:
+        result[part] = function(np.ascontiguousarray(values[part], np.float64))
+
+    in_threads(compute, np.ndindex(values.shape[:-2]))
 
 
 @compiled

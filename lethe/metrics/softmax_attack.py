@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lethe.metrics.arrays import Float64, probability_rows, require_same_classes, require_same_models
 from lethe.metrics.compiled import compiled
 from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.processors import in_threads
 
 CONVERGED = 1e-10
 LARGEST_STEPS = 100
@@ -79,7 +80,7 @@ def fit_logistic(features: Float64, labels: Float64, *, penalty: float = 1.0) ->
     features: shape (n_models, n_examples, n_features). labels: shape (n_examples,), 0 or 1. penalty: C, the inverse
     strength of the L2 penalty; the intercept is free.
     """
-    return np.stack([_fit(np.ascontiguousarray(rows), labels, 1.0 / penalty) for rows in features])
+    return np.stack(in_threads(lambda rows: _fit(np.ascontiguousarray(rows), labels, 1.0 / penalty), features))
 
 
 @compiled

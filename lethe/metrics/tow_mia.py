@@ -8,7 +8,7 @@ from lethe.metrics.arrays import require_same_models
 from lethe.metrics.average_gap import ACCURACY_NEEDS
 from lethe.metrics.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
-from lethe.metrics.svc_attack import SVC_CONFIDENCE, SvcParameters
+from lethe.metrics.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
 from lethe.metrics.tow import tow
 
 
@@ -45,14 +45,15 @@ METRIC = Metric(
     function=tow_mia,
     needs={
         **{name: need for name, need in ACCURACY_NEEDS.items() if not name.endswith("_forget")},
-        "unlearned_mia": Need(SVC_CONFIDENCE),
-        "retrained_mia": Need(SVC_CONFIDENCE, Side.RETRAINED),
+        "unlearned_mia": Need(CONFIDENCE_EFFICACY),
+        "retrained_mia": Need(CONFIDENCE_EFFICACY, Side.RETRAINED),
     },
     unit="[0, 1]",
     direction=Direction.HIGHER,
-    defaults=SvcParameters,
+    defaults=ConfidenceParameters,
     paired=True,
     ideal=1.0,
+    version=2,
     bounds=(0.0, 1.0),
     resampling=Resampling.RUNS,
     source="Zhao et al. 2024 (2406.01257), tug of war with membership inference",

@@ -13,6 +13,7 @@ from lethe.metrics.likelihood_attack import (
     balanced_accuracy,
     held_out_ratios,
 )
+from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
 
@@ -36,7 +37,7 @@ def ulira_split(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, density: 
         raise InvalidMetricInput(f"U-LiRA needs at least 3 models on each side, not {n_models}")
     pair = np.arange(n_models)
     columns = zip(np.ascontiguousarray(u.T), np.ascontiguousarray(r.T), strict=True)
-    ratios = [held_out_ratios(x, y, (pair, pair), density=density) for x, y in columns]
+    ratios = in_threads(lambda both: held_out_ratios(*both, (pair, pair), density=density), columns)
     accuracies = np.array([balanced_accuracy(x, y) for x, y in ratios])
     forgotten = np.tile(np.repeat([True, False], n_models), len(ratios))
     return attack_result(accuracies, np.concatenate([part for both in ratios for part in both]), forgotten)

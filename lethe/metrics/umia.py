@@ -1,14 +1,18 @@
 """A membership attack on the losses of forget against test examples."""
 
+import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.array_catalogue import Side
-from lethe.metrics.arrays import Float64
-from lethe.metrics.loss_attack import attack_accuracies
+from lethe.metrics.arrays import Float64, model_rows, require_same_models
 from lethe.metrics.registry import Direction, Feature, Metric, Need, Parameters, Resampling
 from lethe.metrics.result import MetricResult
 from lethe.metrics.run_means import mean_share
+from lethe.metrics.scalar_attack import split_accuracies, stratified_splits
+
+SPLIT_SEED = 123
+TEST_SHARE = 0.1
 
 
 class AttackParameters(Parameters):
@@ -32,11 +36,40 @@ def umia(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
 
 
 def forget_test_attack(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_splits: int, seed: int) -> Float64:
-    """Return the attack's accuracy on every model, shape (n_models,).
+    """Return the attack's mean held-out accuracy on every model, shape (n_models,), in [0, 1]; 0.5 is chance.
 
     forget, test: losses, shape (n_models, n_forget) and (n_models, n_test), at least 6 examples each.
+    Of the larger set a random part is used. Examples are taken in ascending order of their value, so that their
+    order does not matter, and `seed` draws the same ranks for every model.
     """
-    return attack_accuracies(forget, test, n_splits=n_splits, seed=seed)
+    a, b = model_rows(forget, name="losses", side="forget"), model_rows(test, name="losses", side="test")
+    require_same_models(forget=a, test=b)
+    pairs = [shuffled(x, y, seed=seed) for x, y in zip(np.sort(a), np.sort(b), strict=True)]
+    first, second = (np.stack(part) for part in zip(*pairs, strict=True))
+    return np.array([accuracies.mean() for accuracies in held_out_accuracies(first, second, n_splits=n_splits)])
+
+
+def shuffled(forget: Float64, test: Float64, *, seed: int) -> tuple[Float64, Float64]:
+    """Return both sets in random order, cut to the size of the smaller; shape (n,) each."""
+    order = np.random.RandomState(seed)  # the generator of the published programs
+    mixed = {}
+    for name, values in (("test", test), ("forget", forget)):
+        mixed[name] = values.copy()
+        order.shuffle(mixed[name])
+    n = min(forget.size, test.size)
+    return mixed["forget"][:n], mixed["test"][:n]
+
+
+def held_out_accuracies(forget: Float64, test: Float64, *, n_splits: int = 10) -> Float64:
+    """Return the accuracy on the held-out tenth of every split, shape (n_models, n_splits).
+
+    forget, test: shape (n_models, n) each. Test examples are the members, as in the program; it is of no effect.
+    Source: Cadet et al. 2024, program: `StratifiedShuffleSplit` with random_state 123 and scikit-learn's regression.
+    """
+    size = forget.shape[1]
+    train, held = stratified_splits(size, n_splits=n_splits, test_share=TEST_SHARE, seed=SPLIT_SEED)
+    values = np.concatenate((forget, test), axis=1)
+    return split_accuracies(values, np.repeat([0, 1], size), train, held, solver="lbfgs")
 
 
 FORGET_TEST_ATTACK = Feature(

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import Float64, probability_rows, require_same_classes, require_same_examples
 from lethe.metrics.jensen_shannon import mean_divergence, row_entropies
+from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Direction, Feature, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
 
@@ -20,7 +21,7 @@ def zrf_per_model(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> Float64
     """
     p, q = checked_zrf_inputs(unlearned, untrained)
     q_entropies = [row_entropies(network) for network in q]
-    means = [_mean_over_networks(model, q, q_entropies) for model in p]
+    means = in_threads(lambda model: _mean_over_networks(model, q, q_entropies), p)
     return np.asarray(1.0 - np.clip(means, 0.0, 1.0))
 
 

@@ -81,7 +81,8 @@ def waiting(session: Session, evaluation_id: str) -> list[WaitingMetric]:
 def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
     """Store computed metrics by their row's id. Doing it twice changes nothing.
 
-    What a team sees for the first time is counted in its leak budget.
+    What a submission of a team tells it is counted in its leak budget: the first value of each row, if the team sees it
+    now. What is opened later or computed again comes without a submission and is not counted.
     """
     new: Counter[str] = Counter()
     for row_id, computed in found.items():

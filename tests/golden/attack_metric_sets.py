@@ -11,7 +11,6 @@ from lethe.metrics.class_threshold_attack import Scored, attack_accuracy
 from lethe.metrics.confusion import confused_counts, most_confused_pair, predicted_counts
 from lethe.metrics.indiscernibility import distance_from_certainty
 from lethe.metrics.lira_attack import offline_scores, online_scores, threshold_scores
-from lethe.metrics.loss_attack import shuffled, split_accuracies
 from lethe.metrics.member_share import logistic_member_share, svc_member_share
 from lethe.metrics.prediction_features import confidence, entropy, modified_entropy, modified_entropy_published
 from lethe.metrics.ranking_groups import ranking_groups
@@ -20,6 +19,7 @@ from lethe.metrics.sape import symmetric_percentage_error
 from lethe.metrics.softmax import softmax
 from lethe.metrics.svc_efficacy import FEATURES
 from lethe.metrics.ulira_correctness import membership_probabilities
+from lethe.metrics.umia import held_out_accuracies, shuffled
 from lethe.metrics.weight_distance import weight_distance
 from tests.golden.golden_set import Arrays, GoldenSet
 
@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 def _umia(arrays: Arrays) -> Values:
     forget, test = shuffled(arrays["forget_losses"], arrays["test_losses"], seed=int(arrays["numpy_seed"]))
-    scores = split_accuracies(forget, test, n_splits=len(arrays["train_index"]))
+    (scores,) = held_out_accuracies(forget[None], test[None], n_splits=len(arrays["train_index"]))
     return {"scores": scores, "umia": scores.mean(), "indiscernibility": distance_from_certainty(scores.mean())}
 
 

@@ -24,6 +24,7 @@ from lethe.metrics.epsilon.epsilon import epsilon_of_sorted
 from lethe.metrics.epsilon.errors import InvalidScoreInput
 from lethe.metrics.epsilon.forgetting_quality import forgetting_quality
 from lethe.metrics.epsilon.samples import resampled, sort_samples
+from lethe.metrics.processors import in_threads
 
 FEWEST_RESAMPLES = 20
 FEWEST_MODELS = 8
@@ -104,22 +105,26 @@ def replicate_forgetting(
 ) -> Float64:
     """Return F of every replicate, shape (n_resamples,); sorts once, then repeats sorted values by their count.
 
+    As many replicates at a time as there are processors; each is computed alone, so their number changes no bit.
+
     unlearned, retrained: checked, shape (n_models, n_examples). Buckets are those of the full number of models.
     Raises InvalidScoreInput below 20 resamples or 8 models.
     """
     n_models = unlearned.shape[0]
     require_resamples(n_resamples, n_models=n_models)
     sides = sort_samples(unlearned), sort_samples(retrained)
-    result = np.empty(n_resamples, np.float64)
-    for b, (keep_u, keep_r) in enumerate(kept_halves(n_models, n_resamples=n_resamples, seed=seed)):
+
+    def quality(replicate: tuple[int, tuple[Int64, Int64]]) -> float:
+        b, (keep_u, keep_r) = replicate
         if attacks is AttackFamily.DISENTANGLED:
             u, r = unlearned[keep_u == 1], retrained[keep_r == 1]
             epsilon = disentangled_epsilon(u, r, delta=delta, cap=cap, seed=seed + b)
         else:
             u, r = resampled(sides[0], keep_u), resampled(sides[1], keep_r)
             epsilon = epsilon_of_sorted(u, r, attacks=attacks, delta=delta, cap=cap)
-        result[b] = forgetting_quality(epsilon, n_models=n_models)
-    return result
+        return forgetting_quality(epsilon, n_models=n_models)
+
+    return np.array(in_threads(quality, enumerate(kept_halves(n_models, n_resamples=n_resamples, seed=seed))))
 
 
 def replicate_ratio(unlearned: Float64, retrained: Float64, *, n_resamples: int, seed: int) -> Float64:

@@ -1,7 +1,7 @@
 """The score of an unlearning method: forgetting quality times two utility ratios, with its uncertainty."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lethe.metrics.epsilon.arrays import Float64, checked_accuracies
@@ -17,6 +17,7 @@ __all__ = ["SCORER_VERSION", "ModelOutputs", "Score", "score"]
 
 Accuracies = tuple[Float64, Float64]
 """Checked accuracies of the unlearned and of the retrained models, shape (n_models,) each."""
+GivenAccuracies = tuple[Float64 | None, Float64 | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,36 +102,78 @@ def score(
     family = AttackFamily(attacks)
     u, r = checked_input(unlearned.confidences, retrained.confidences, attacks=family, delta=delta, cap=cap)
     n_models = u.shape[0]
-    retain = _accuracies(unlearned.retain_accuracy, retrained.retain_accuracy, split="retain", n_models=n_models)
-    test = _accuracies(unlearned.test_accuracy, retrained.test_accuracy, split="test", n_models=n_models)
-    retain_ratio = None if retain is None else utility_ratio(*retain, n_models=n_models, split="retain")
-    test_ratio = None if test is None else utility_ratio(*test, n_models=n_models, split="test")
-
+    utility = utility_of(
+        retain=(unlearned.retain_accuracy, retrained.retain_accuracy),
+        test=(unlearned.test_accuracy, retrained.test_accuracy),
+        n_models=n_models,
+    )
     epsilon = per_example_epsilon(u, r, attacks=family, delta=delta, cap=cap, seed=seed)
     quality = forgetting_quality(epsilon, n_models=n_judged_models(n_models, attacks=family))
-    final = None if retain_ratio is None or test_ratio is None else quality * retain_ratio * test_ratio
-
     replicates = None
     if n_resamples != 0:
         qualities = replicate_forgetting(u, r, attacks=family, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed)
-        replicates = _with_utility(qualities, retain, test, n_models=n_models, seed=seed)
-    headline = quality if final is None else final
-    return Score(
+        replicates = _replicates(qualities, n_models=n_models, seed=seed)
+    interval = None if replicates is None else interval_around(quality, replicates.standard_error())
+    forgetting = Score(
         forgetting_quality=quality,
         epsilon=epsilon,
-        retain_ratio=retain_ratio,
-        test_ratio=test_ratio,
-        final_score=final,
-        interval=None if replicates is None else interval_around(headline, replicates.standard_error()),
-        forgetting_quality_interval=(
-            None if replicates is None else interval_around(quality, replicates.forgetting_quality_standard_error())
-        ),
+        retain_ratio=None,
+        test_ratio=None,
+        final_score=None,
+        interval=interval,
+        forgetting_quality_interval=interval,
         attacks=family,
         n_models=n_models,
         delta=delta,
         cap=cap,
         replicates=replicates,
     )
+    return with_utility(forgetting, utility)
+
+
+@dataclass(frozen=True, eq=False)
+class Utility:
+    """Checked accuracies of both sides, and the ratios of their means; None where not measured."""
+
+    retain: Accuracies | None
+    test: Accuracies | None
+    retain_ratio: float | None
+    test_ratio: float | None
+
+
+def utility_of(*, retain: GivenAccuracies, test: GivenAccuracies, n_models: int) -> Utility:
+    """Return the utility of the unlearned models from both sides' accuracies.
+
+    Raises InvalidScoreInput for accuracies that cannot be compared.
+    """
+    kept = _accuracies(*retain, split="retain", n_models=n_models)
+    held = _accuracies(*test, split="test", n_models=n_models)
+    return Utility(
+        kept,
+        held,
+        None if kept is None else utility_ratio(*kept, n_models=n_models, split="retain"),
+        None if held is None else utility_ratio(*held, n_models=n_models, split="test"),
+    )
+
+
+def with_utility(forgetting: Score, utility: Utility) -> Score:
+    """Return a score that was computed from confidences alone, with the utility of the same models."""
+    found = replace(forgetting, retain_ratio=utility.retain_ratio, test_ratio=utility.test_ratio)
+    if utility.retain_ratio is None or utility.test_ratio is None:
+        return found
+    final = forgetting.forgetting_quality * utility.retain_ratio * utility.test_ratio
+    replicates = forgetting.replicates
+    if replicates is None or utility.retain is None or utility.test is None:
+        return replace(found, final_score=final)
+    drawn: Any = {"n_resamples": replicates.headline.size, "seed": replicates.seed}
+    headline = (
+        replicates.forgetting_quality
+        * replicate_ratio(*utility.retain, **drawn)
+        * replicate_ratio(*utility.test, **drawn)
+    )
+    replicates = replace(replicates, headline=headline)
+    interval = interval_around(final, replicates.standard_error())
+    return replace(found, final_score=final, interval=interval, replicates=replicates)
 
 
 def _accuracies(
@@ -147,21 +190,11 @@ def _accuracies(
     )
 
 
-def _with_utility(
-    qualities: Float64, retain: Accuracies | None, test: Accuracies | None, *, n_models: int, seed: int
-) -> Replicates:
-    headline = qualities
-    if retain is not None and test is not None:
-        n_resamples = qualities.size
-        headline = (
-            qualities
-            * replicate_ratio(*retain, n_resamples=n_resamples, seed=seed)
-            * replicate_ratio(*test, n_resamples=n_resamples, seed=seed)
-        )
+def _replicates(qualities: Float64, *, n_models: int, seed: int) -> Replicates:
     n_left_out = n_models // 2
     return Replicates(
         forgetting_quality=qualities,
-        headline=headline,
+        headline=qualities,
         factor=math.sqrt((n_models - n_left_out) / n_left_out),
         seed=seed,
         n_models=n_models,

@@ -35,3 +35,20 @@ def test_missing_retrained_models_are_named(tmp_path: Path) -> None:
     status, output = run("--unlearned", str(tmp_path / "u.npz"))
     assert status == 1
     assert "--retrained" in output
+
+
+def test_probes_give_the_metrics_of_weights(prepared: Path, tmp_path: Path) -> None:
+    for number in range(5):
+        safetensors.torch.save_file(load_original(prepared), tmp_path / f"model-{number}.safetensors")
+    words = ("--split", str(prepared), "--models", str(tmp_path), "-m", "relearn_time", "-m", "residual_knowledge")
+    status, output = run(*words)
+    assert status == 1
+    assert "`relearn_epochs` of the unlearned models is missing (capture level 4)" in output
+    assert "--probes" in output
+    status, output = run(*words, "--probes", "2", "--json")
+    assert status == 0, output
+    found = json.loads(output)["metrics"]
+    relearn, residual = found["relearn_time"]["result"], found["residual_knowledge"]["result"]
+    assert relearn["table"]["unlearned"] == 0.0, "the original model knows the forget set"
+    assert relearn["table"]["retrained"] > 0.0
+    assert residual["value"] == found["residual_knowledge"]["original"]["value"]

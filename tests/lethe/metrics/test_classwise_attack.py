@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.metrics.literal_attacks import threshold_accuracy
-from lethe.metrics.class_threshold_attack import Scored, attack_accuracy, best_threshold
+from lethe.metrics.class_threshold_attack import Scored, attack_accuracy, class_thresholds
 from lethe.metrics.classwise_attack import classwise_accuracies
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.softmax import softmax
@@ -30,12 +30,25 @@ def test_accuracy_equals_a_loop_over_values(seed, n_classes, n_levels):
     assert found[1] == threshold_accuracy(values, labels, n_classes)
 
 
+def one_class(members: list[float], others: list[float]) -> tuple[float, float]:
+    inside, outside = np.array(members, np.float64), np.array(others, np.float64)
+    labels = np.zeros(inside.size, np.int64), np.zeros(outside.size, np.int64)
+    thresholds, _, accuracy = class_thresholds(inside, labels[0], outside, labels[1], 1)
+    return thresholds[0], accuracy
+
+
 def test_first_of_equal_thresholds_wins():
-    assert best_threshold(np.array([3.0, 2.0]), np.array([1.0, 2.5])) == (3.0, 0.75)
+    assert one_class([3.0, 2.0], [1.0, 2.5]) == (3.0, 0.75)
 
 
 def test_empty_side_has_threshold_zero():
-    assert best_threshold(np.array([1.0]), np.zeros(0)) == (0.0, 0.0)
+    assert one_class([1.0], []) == (0.0, 0.0)
+
+
+def test_class_without_shadow_examples_recognises_nothing():
+    shadow, target = Scored(np.array([1.0]), np.array([0])), Scored(np.array([1.0, 5.0]), np.array([0, 1]))
+    others = Scored(np.array([0.0, -5.0]), np.array([0, 1]))
+    assert attack_accuracy(shadow, Scored(np.array([0.0]), np.array([0])), target, others, n_classes=2) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize("feature", ["confidence", "entropy", "modified_entropy"])

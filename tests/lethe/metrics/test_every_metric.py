@@ -20,7 +20,7 @@ PER_MODEL = ("N", "k")
 def draws_by_position(metric_id: str) -> bool:
     """Return whether positions are part of an attack's seed, so that their order matters."""
     features = [need.array for need in metrics()[metric_id].needs.values() if isinstance(need.array, Feature)]
-    return any(feature.by_run or "svc" in feature.name for feature in features)
+    return any(feature.by_run for feature in features)
 
 
 ORDERLESS = [metric_id for metric_id in COMPUTABLE if not draws_by_position(metric_id)]

@@ -1,13 +1,14 @@
 """One BLAS thread for small fits; several models at once in the order of the models."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lethe.metrics import consistent_unforgettability, loss_attack
-from lethe.metrics.processors import map_models
+from lethe.metrics import consistent_unforgettability, scalar_attack, umia
+from lethe.metrics.processors import in_threads, slices
 
 
 def blas_threads() -> set[int]:
@@ -16,16 +17,19 @@ def blas_threads() -> set[int]:
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(loss_attack, loss_attack.attack_accuracies), (consistent_unforgettability, consistent_unforgettability.hits)],
+    [
+        (scalar_attack, partial(umia.forget_test_attack, n_splits=2, seed=0)),
+        (consistent_unforgettability, consistent_unforgettability.hits),
+    ],
 )
 def test_small_fits_have_one_blas_thread(module, function, monkeypatch):
-    seen, fit = [], loss_attack.fit_logistic
+    seen, fit = [], scalar_attack.fit_lbfgs
 
     def recorded(*args):
         seen.append(blas_threads())
         return fit(*args)
 
-    monkeypatch.setattr(module, "fit_logistic", recorded)
+    monkeypatch.setattr(module, "fit_lbfgs", recorded)
     losses = np.random.default_rng(0).exponential(size=(2, 20))
     with threadpool_limits(limits=2, user_api="blas"):
         function(losses, 2.0 * losses)
@@ -39,7 +43,7 @@ def test_results_are_in_the_order_of_the_models():
         time.sleep(0.02 / (model + 1))
         return model
 
-    assert map_models(slow, range(6)) == list(range(6))
+    assert in_threads(slow, range(6)) == list(range(6))
 
 
 def test_error_of_a_model_is_raised():
@@ -47,4 +51,11 @@ def test_error_of_a_model_is_raised():
         raise ValueError(f"model {model}")
 
     with pytest.raises(ValueError, match="model 0"):
-        map_models(broken, range(3))
+        in_threads(broken, range(3))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 512])
+def test_slices_cover_every_row_once(size):
+    parts = slices(size)
+    assert [row for part in parts for row in range(size)[part]] == list(range(size))
+    assert all(part.stop > part.start for part in parts)

@@ -144,3 +144,44 @@ def test_values_for_organisers_alone_do_not_count(server: Instance) -> None:
     compute(server, scored(server, visible_to_participants="none"))
     with server.database.read() as session:
         assert session.scalars(select(Disclosure)).all() == []
+
+
+def show_to_teams(server: Instance, visible: str) -> None:
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = competition.config | {"report": REPORT | {"visible_to_participants": visible}}
+
+
+def bits_told(server: Instance) -> list[float]:
+    with server.database.read() as session:
+        return [row.bits for row in session.scalars(select(Disclosure).order_by(Disclosure.id))]
+
+
+def compute_newer_version(server: Instance, submission: str, value: float) -> None:
+    with server.database.write() as session:
+        service.repository.ask_again(session, [row.id for row in session.scalars(select(MetricResult))], at=now())
+    compute(server, submission, value)
+
+
+def test_values_opened_later_count_for_no_team(server: Instance) -> None:
+    first = scored(server, visible_to_participants="none")
+    compute(server, first)
+    show_to_teams(server, "public")
+    shown = server.client.get(f"/api/v1/submissions/{first}/metrics", headers=ada(server)).json()
+    assert [each["value"] for each in shown["metrics"]] == [0.123, 0.123]
+    assert bits_told(server) == [], "the organiser opened them; the team asked for nothing"
+    compute_newer_version(server, first, 0.2)
+    assert bits_told(server) == []
+    second = server.submit(ada(server), GOOD_CODE + b"\n# another\n").json()["id"]
+    server.score(second, 0.6)
+    compute(server, second)
+    assert bits_told(server) == [20.0], "what is computed from now on counts"
+
+
+def test_newer_version_of_a_metric_counts_for_no_team(server: Instance) -> None:
+    submission = scored(server)
+    compute(server, submission)
+    compute_newer_version(server, submission, 0.2)
+    shown = server.client.get(f"/api/v1/submissions/{submission}/metrics", headers=ada(server)).json()
+    assert shown["metrics"][0]["value"] == 0.2
+    assert bits_told(server) == [20.0]

@@ -5,9 +5,13 @@ from hypothesis import strategies as st
 
 from benchmarks.metrics.literal_attacks import umia_scores
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.loss_attack import attack_accuracies, shuffled, split_accuracies
+from lethe.metrics.umia import forget_test_attack, held_out_accuracies, shuffled
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def attack(forget: np.ndarray, test: np.ndarray) -> np.ndarray:
+    return forget_test_attack(forget, test, n_splits=10, seed=0)
 
 
 def losses(seed: int, n_models: int = 3, n_examples: int = 40) -> np.ndarray:
@@ -18,12 +22,12 @@ def losses(seed: int, n_models: int = 3, n_examples: int = 40) -> np.ndarray:
 @given(SEEDS, st.integers(10, 120), st.floats(0.2, 5.0))
 def test_scores_equal_those_of_scikit_learn(seed, n_examples, scale):
     first, second = losses(seed, 1, n_examples)[0], scale * losses(seed + 1, 1, n_examples)[0]
-    assert split_accuracies(first, second).tolist() == umia_scores(first, second).tolist()
+    assert held_out_accuracies(first[None], second[None]).tolist() == [umia_scores(first, second).tolist()]
 
 
 def test_scores_equal_those_of_scikit_learn_on_large_sets():
     first, second = losses(1, 1, 4000)[0], 1.1 * losses(2, 1, 4000)[0]
-    assert split_accuracies(first, second).tolist() == umia_scores(first, second).tolist()
+    assert held_out_accuracies(first[None], second[None]).tolist() == [umia_scores(first, second).tolist()]
 
 
 @settings(max_examples=20, deadline=None)
@@ -31,21 +35,21 @@ def test_scores_equal_those_of_scikit_learn_on_large_sets():
 def test_order_of_examples_does_not_matter(seed):
     forget, test = losses(seed), losses(seed + 1, n_examples=90)
     rng = np.random.default_rng(seed)
-    mixed = attack_accuracies(forget[:, rng.permutation(40)], test[:, rng.permutation(90)])
-    assert mixed.tolist() == attack_accuracies(forget, test).tolist()
+    mixed = attack(forget[:, rng.permutation(40)], test[:, rng.permutation(90)])
+    assert mixed.tolist() == attack(forget, test).tolist()
 
 
 def test_order_of_models_does_not_matter():
     forget, test = losses(3), losses(4, n_examples=90)
-    assert attack_accuracies(forget[::-1], test[::-1]).tolist() == attack_accuracies(forget, test)[::-1].tolist()
+    assert attack(forget[::-1], test[::-1]).tolist() == attack(forget, test)[::-1].tolist()
 
 
 def test_separable_losses_are_separated():
-    assert attack_accuracies(losses(5) + 50.0, losses(6)).tolist() == [1.0, 1.0, 1.0]
+    assert attack(losses(5) + 50.0, losses(6)).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_constant_losses_are_at_chance():
-    assert attack_accuracies(np.ones((2, 30)), np.ones((2, 50))).tolist() == [0.5, 0.5]
+    assert attack(np.ones((2, 30)), np.ones((2, 50))).tolist() == [0.5, 0.5]
 
 
 def test_shuffling_follows_the_published_generator():
@@ -65,9 +69,9 @@ def test_shuffling_follows_the_published_generator():
         (losses(1)[0], losses(2), "must have shape"),
         (losses(1, 2), losses(2, 3), "unequal numbers of models"),
         (np.where(losses(1) > 0, losses(1), 0) * np.array([1, np.nan, 1])[:, None], losses(2), "must be finite"),
-        (losses(1)[:, :4], losses(2), "at least 6 examples"),
+        (losses(1)[:, :4], losses(2), "at least 6 members"),
     ],
 )
 def test_bad_losses_are_refused_with_a_sentence(forget, test, message):
     with pytest.raises(InvalidMetricInput, match=message):
-        attack_accuracies(forget, test)
+        attack(forget, test)
