@@ -1,13 +1,17 @@
-"""Write docs/methods/<id>.md from the methods' files: `python -m scripts.method_pages [--check]`."""
+"""Write docs/methods/<id>.md from the methods' files and the results of the benchmark on digits.
+
+python -m scripts.method_pages [--check]
+"""
 
 import sys
 from pathlib import Path
 
 from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods
+from scripts.method_results import results
 from scripts.wrapped import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "methods"
-WRITTEN_BY_HAND = ("stitching.md",)
+NOT_WRITTEN_HERE = ("cost.md", "stitching.md")
 
 
 def pages() -> dict[str, str]:
@@ -33,7 +37,7 @@ def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) 
             "`lethe methods run ID --split DIR` runs it on a prepared split.",
             "",
             "Methods with the phases erase and repair can be combined: [stitching](stitching.md).",
-            "`lethe methods tune ID` searches a method's constants.",
+            "`lethe methods tune ID` searches a method's constants. [Time and memory](cost.md) shows the cost of all.",
             "",
             "| id | what it does | needs beside the retain set | phases |",
             "|---|---|---|---|",
@@ -79,6 +83,7 @@ def page(method: MethodInfo) -> str:
             "",
             *(f"- **{name}**: {text}" for name, text in facts),
             "",
+            *results(method),
             *constants(method),
         ]
     )
@@ -98,7 +103,7 @@ def constants(method: MethodInfo) -> list[str]:
 def outdated() -> list[str]:
     """Return the names of pages that are missing, not what they should be, or of no method."""
     wanted = pages()
-    found = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md") if path.name not in WRITTEN_BY_HAND}
+    found = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md") if path.name not in NOT_WRITTEN_HERE}
     return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
 
 

@@ -70,7 +70,7 @@ def assemble(file: BenchmarkFile, text: str, *, methods: list[Json], cells: Json
 
 
 def read_results(path: Path) -> Json:
-    """Return results from a report (.html) or from what `table --format json --out` wrote.
+    """Return results from a report, .html or .json.
 
     Raises InvalidInput for a file that is neither.
     """

@@ -220,16 +220,17 @@ def report(
     source: Source,
     out: Out = OUT,
     page: Annotated[
-        Path | None, typer.Option("--page", help="Where to write it; else SLUG.html in the folder.")
+        Path | None,
+        typer.Option("--page", help="Where to write it; else SLUG.html in the folder. X.json holds the results alone."),
     ] = None,
 ) -> None:
-    """Write one HTML file with tables, figures, settings, versions and hashes."""
+    """Write one HTML file with tables, figures, settings, versions and hashes, or the results as JSON."""
     from lethe.benchmark.store import write_whole
-    from lethe.reports.benchmark_page import report_page
+    from lethe.reports.benchmark_page import report_page, results_text
 
     content = _results(source, out)
     path = page or (Path(source) if Path(source).is_dir() else out) / f"{content['slug']}.html"
-    write_whole(path, report_page(content).encode())
+    write_whole(path, (results_text(content) if path.suffix == ".json" else report_page(content)).encode())
     console.print(str(path), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -21,13 +21,18 @@ pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: 12px } s
 
 def report_page(content: Content) -> str:
     """Return the whole page. The results are in it as JSON too, so that tables and checks can be made from it."""
-    embedded = json.dumps(content, ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
+    embedded = results_text(content).replace("</", "<\\/")
     body = "\n".join(_sections(content))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(content["slug"])}</title>'
         f'<style>{STYLE}</style></head><body>\n{body}\n<script type="application/json" id="results">{embedded}</script>'
         "</body></html>\n"
     )
+
+
+def results_text(content: Content) -> str:
+    """Return the results as JSON, which every command that takes a report reads as well."""
+    return json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _sections(content: Content) -> Iterator[str]:

@@ -30,6 +30,7 @@ EXAMPLES = Path(server.__file__).parents[1] / "examples"
 SLUG = "digits"
 OPEN_FOR = timedelta(days=30)
 ENDED_EARLIER = ("closed", "provisional", "final", "archived")
+ENDS = ("scored", "failed", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -61,45 +62,55 @@ class Stages:
         self.took.append((name, time.monotonic() - started))
 
 
-def run_demo(*, serve: bool, json_file: Path | None) -> None:
-    """Hold the competition, print its leaderboard, write its outcome, serve its pages."""
+def run_demo(*, serve: bool, wait_for_baselines: bool, json_file: Path | None) -> None:
+    """Hold the competition, print its leaderboard, write its outcome, serve its pages.
+
+    wait_for_baselines: also until the organiser's reference lines are scored, which take what the entrants leave.
+    """
     settings = get_settings()
     stages = Stages()
     with stages.stage("start the instance"):
         context = running(settings)
         instance = context.__enter__()
     try:
-        outcome = _hold(settings, instance, stages, with_baselines=serve)
+        outcome = _hold(settings, instance, stages, wait_for_baselines=wait_for_baselines)
         _print(outcome, stages, instance, settings)
         if json_file:
             _write(json_file, outcome, stages)
+        if outcome["baselines_left"]:
+            rest = "as they are scored" if serve else "when `lethe up` serves it: this command did not wait for them"
+            console.print(f"{outcome['baselines_left']} baselines appear on the leaderboard {rest}.", style="dim")
         if serve:
-            console.print("The organiser's baselines appear on the leaderboard as they are scored.", style="dim")
             console.print("Serving until Ctrl-C.", style="dim")
             wait_for_interrupt(instance)
     finally:
         context.__exit__(None, None, None)
 
 
-def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, with_baselines: bool) -> JsonObject:
+def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, wait_for_baselines: bool) -> JsonObject:
     name, password = organiser_credentials(settings)
     with LetheClient(instance.url) as organiser:
         organiser.log_in(name, password, label="demo")
         with stages.stage("prepare both splits"):
-            _prepare(organiser, with_baselines=with_baselines)
+            _prepare(organiser)
         with stages.stage("evaluate the submissions"):
             _compete(settings, instance)
-        return organiser.leaderboard(SLUG) | {"runs": organiser.competition(SLUG)["runs"]}
+        if wait_for_baselines:
+            with stages.stage("evaluate the baselines"):
+                _wait_for_baselines(organiser)
+        left = sum(found is None or found["stage"] not in ENDS for found in _baselines(organiser).values())
+        runs = organiser.competition(SLUG)["runs"]
+        return organiser.leaderboard(SLUG) | {"runs": runs, "baselines_left": left}
 
 
-def _prepare(organiser: LetheClient, *, with_baselines: bool) -> None:
+def _prepare(organiser: LetheClient) -> None:
     """Create, prepare and open the competition, or take it up where an earlier demo left it."""
     try:
         competition = organiser.competition(SLUG)
     except ApiError as error:
         if error.http_status != 404:
             raise
-        competition = organiser.create_competition(competition_file(with_baselines=with_baselines))
+        competition = organiser.create_competition(competition_file())
     if competition["state"] in ENDED_EARLIER:
         raise HostFault(
             f"the demo's competition is {competition['state']}: `lethe up` serves it; "
@@ -142,12 +153,32 @@ def _compete(settings: Settings, instance: RunningInstance) -> None:
                 for team, (client, submission_id) in list(waiting.items()):
                     submission = client.submission(submission_id)
                     _show_submission(bars, tasks[team], team, submission)
-                    if submission["stage"] in ("scored", "failed", "cancelled"):
+                    if submission["stage"] in ENDS:
                         del waiting[team]
                 time.sleep(0.5)
     finally:
         for _entrant, client in clients:
             client.close()
+
+
+def _wait_for_baselines(organiser: LetheClient) -> None:
+    with _bars(MofNCompleteColumn()) as bars:
+        tasks = {name: bars.add_task(f"{name}: waiting", total=None) for name in _baselines(organiser)}
+        while True:
+            known = _baselines(organiser)
+            for name, submission in known.items():
+                if submission is not None:
+                    _show_submission(bars, tasks[name], name, submission)
+            if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
+                break
+            time.sleep(0.5)
+
+
+def _baselines(organiser: LetheClient) -> dict[str, JsonObject | None]:
+    """Return the submission of each reference line of the file; None: the instance has not submitted it yet."""
+    wanted: list[str] = organiser.preparation(SLUG)["baselines"]
+    sent = {row["message"]: row for row in organiser.get(f"/competitions/{SLUG}/all-submissions")}
+    return {label: sent.get(label) for label in wanted}
 
 
 def _participant(settings: Settings, instance: RunningInstance, entrant: Entrant) -> LetheClient:
@@ -189,18 +220,13 @@ def _bars(*columns: MofNCompleteColumn) -> Progress:
     )
 
 
-def competition_file(*, with_baselines: bool) -> str:
-    """Return the example's text with dates that are open now.
-
-    with_baselines: also its reference lines, which are scored after the entrants while the pages are served.
-    """
+def competition_file() -> str:
+    """Return the example's text with dates that are open now."""
     text = (EXAMPLES / "competitions" / f"{SLUG}.toml").read_text()
     moment = datetime.now(UTC).replace(microsecond=0)
     for key, value in (("opens_at", moment - timedelta(minutes=1)), ("closes_at", moment + OPEN_FOR)):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value.isoformat()}", text, flags=re.MULTILINE)
     text = re.sub(r"^merge_deadline = .*$", "", text, flags=re.MULTILINE)
-    if not with_baselines:
-        text = re.sub(r"^baselines = .*$", "", text, flags=re.MULTILINE)
     parse_competition(text, source=f"{SLUG}.toml")
     return text
 
@@ -214,7 +240,8 @@ def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, setti
     table.add_column("of exact retraining", justify="right")
     for row in outcome["rows"]:
         name = "Exact retraining, other seeds (the oracle)" if row["kind"] == "oracle" else row["team"]
-        style = "dim" if row["kind"] == "oracle" else None
+        name += " (baseline)" if row["kind"] == "baseline" else ""
+        style = "dim" if row["rank"] is None else None
         share = f"{100 * row['score'] / oracle:.1f} %"
         table.add_row(str(row["rank"] or "–"), name, f"{row['score']:.6f}", share, style=style)
     console.print(table)
@@ -229,13 +256,18 @@ def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, setti
 
 
 def _write(path: Path, outcome: JsonObject, stages: Stages) -> None:
-    data = {
-        "runs": outcome["runs"],
-        "leaderboard": [
+    rows = {
+        kind: [
             {"rank": row["rank"], "team": row["team"], "score": row["score"]}
             for row in outcome["rows"]
-            if row["kind"] == "team"
-        ],
+            if row["kind"] == kind
+        ]
+        for kind in ("team", "baseline")
+    }
+    data = {
+        "runs": outcome["runs"],
+        "leaderboard": rows["team"],
+        "baselines": rows["baseline"],
         "oracle": {"score": outcome["oracle"]["score"]},
         "stages": [{"name": name, "seconds": seconds} for name, seconds in stages.took],
     }

@@ -18,10 +18,17 @@ def register(app: typer.Typer) -> None:
 def demo(
     exit_at_end: Annotated[bool, typer.Option("--exit", help="Exit at the end instead of serving the pages.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
+    wait_for_baselines: Annotated[
+        bool,
+        typer.Option(
+            "--wait-for-baselines",
+            help="Wait for the organiser's baselines too; without it, --exit leaves them to the next `lethe up`.",
+        ),
+    ] = False,
 ) -> None:
     from server.cli.demo import run_demo
 
-    run_demo(serve=not exit_at_end, json_file=json_file)
+    run_demo(serve=not exit_at_end, wait_for_baselines=wait_for_baselines, json_file=json_file)
 
 
 def up() -> None:

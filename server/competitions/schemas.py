@@ -146,13 +146,19 @@ class OrganisedCompetition(CompetitionOut):
     """A competition, as its organisers see it."""
 
     splits: list[SplitOut]
+    baselines: list[str] = Field(
+        description="reference lines of the file; each is submitted with this message", examples=[["scrub LR=0.001"]]
+    )
 
     @classmethod
     def with_splits(
         cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
     ) -> "OrganisedCompetition":
         shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
-        return cls(**_basics(competition, stored_file(competition)), splits=shown)
+        file = stored_file(competition)
+        return cls(
+            **_basics(competition, file), splits=shown, baselines=[baseline.label for baseline in file.report.baselines]
+        )
 
 
 class FailedFinal(BaseModel):

@@ -65,6 +65,12 @@ def test_check_reads_a_report(finished, tmp_path):  # noqa: F811
     assert any(each["holds"] is True for each in found)
 
 
+def test_results_alone_give_the_tables_of_their_folder(finished, tmp_path):  # noqa: F811
+    assert invoke("report", finished[1], "--page", tmp_path / "r.json").exit_code == 0
+    assert json.loads((tmp_path / "r.json").read_text())["slug"] == "tiny"
+    assert invoke("table", tmp_path / "r.json").stdout == invoke("table", finished[1]).stdout
+
+
 @pytest.mark.parametrize("command", ["table", "check", "report"])
 def test_a_folder_without_results_is_refused(command, tmp_path):
     result = invoke(command, tmp_path)

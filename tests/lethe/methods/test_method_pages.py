@@ -1,6 +1,7 @@
 """The generated pages are those of the files as they are."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "method_pages.py"
@@ -32,3 +33,15 @@ def test_page_holds_what_the_file_says():
     assert "where f > ALPHA * full" in text
     assert "| `ALPHA` | `10.0` | `log(1, 100)` |" in text
     assert "give the same weights" in text
+
+
+def test_page_holds_the_results_with_both_references():
+    lines = load_script().pages()["eu_k.md"].splitlines()
+    start = lines.index("## Result on digits")
+    rows = [line.split(" | ") for line in lines[start:] if line.startswith("| ")][1:5]
+    assert [row[0] for row in rows] == ["| eu_k K=1", "| eu_k", "| exact retraining", "| original model"]
+    assert all(re.fullmatch(r"-?[0-9.]+ \[-?[0-9.]+, [0-9.]+\]", cell) for row in rows for cell in row[1:5])
+
+
+def test_page_of_a_method_without_results_says_why():
+    assert "has a network without convolutions" in load_script().pages()["ct.md"]

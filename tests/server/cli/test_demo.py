@@ -1,15 +1,26 @@
-"""The demo's competition: baselines where its pages are served, none where it leaves at the end."""
+"""The demo's competition and its reference lines."""
+
+import json
+from pathlib import Path
 
 from lethe.competition.file import parse_competition
-from server.cli.demo import competition_file
+from lethe.methods.catalogue import method_ids
+from server.cli.demo import Stages, _write, competition_file
 
 
-def test_served_demo_has_six_baselines() -> None:
-    file = parse_competition(competition_file(with_baselines=True))
-    assert len(file.report.baselines) >= 6
+def test_demo_has_six_baselines_beside_its_entrants() -> None:
+    baselines = parse_competition(competition_file()).report.baselines
+    assert len({baseline.id for baseline in baselines} & set(method_ids())) >= 6
 
 
-def test_demo_that_leaves_has_the_same_splits_and_no_baselines() -> None:
-    served, left = (parse_competition(competition_file(with_baselines=flag)) for flag in (True, False))
-    assert left.report.baselines == ()
-    assert (left.splits, left.training, left.n_models) == (served.splits, served.training, served.n_models)
+def test_results_keep_baselines_apart_from_ranked_teams(tmp_path: Path) -> None:
+    rows = [
+        {"kind": "oracle", "rank": None, "team": "", "score": 0.2},
+        {"kind": "baseline", "rank": None, "team": "scrub", "score": 0.1},
+        {"kind": "team", "rank": 1, "team": "ada", "score": 0.05},
+    ]
+    _write(tmp_path / "demo.json", {"runs": 4, "oracle": {"score": 0.2}, "rows": rows}, Stages())
+    found = json.loads((tmp_path / "demo.json").read_text())
+    assert found["leaderboard"] == [{"rank": 1, "team": "ada", "score": 0.05}]
+    assert found["baselines"] == [{"rank": None, "team": "scrub", "score": 0.1}]
+    assert set(found) == {"runs", "leaderboard", "baselines", "oracle", "stages"}

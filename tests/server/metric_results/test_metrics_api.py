@@ -15,7 +15,7 @@ from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
 from server.models.metric_result import MetricResult
 from server.queue import COMPUTE_METRICS
-from tests.support.instance import Instance
+from tests.support.instance import GOOD_CODE, Instance
 from tests.support.metric_results import BASE, REPORT, compute, scored
 
 
