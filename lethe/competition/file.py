@@ -107,12 +107,15 @@ class Training(Section):
 class ForgetSet(Section):
     """How the forget set is drawn from the training set. `fraction` is of the training images."""
 
-    by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion"] = "person"
+    by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion", "backdoor"] = "person"
     fraction: Fraction = 0.02
     class_skew: Weights = Field(
         default={}, validate_default=True, description="class -> relative weight in the draw; 1 if not named"
     )
-    classes: tuple[int, ...] = Field(default=(), description="by class: what the public split forgets; confusion: two")
+    classes: tuple[int, ...] = Field(
+        default=(),
+        description="by class: what the public split forgets; confusion: two; backdoor: its target",
+    )
     private_classes: tuple[int, ...] = Field(default=(), description="by class: what the private split forgets")
     ids: tuple[int, ...] = Field(default=(), description="by ids: rows of the dataset that the public split forgets")
     private_ids: tuple[int, ...] = Field(default=(), description="by ids: rows that the private split forgets")

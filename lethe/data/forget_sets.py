@@ -1,4 +1,4 @@
-"""Drawing the forget set: by person, at random, by class, by given ids, or with labels confused."""
+"""Drawing the forget set: by person, at random, by class, by given ids, with labels confused, or as a backdoor."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -64,6 +64,8 @@ def draw_forget_set(
     elif forget.by == "iid-confusion":
         chosen = _evenly(dataset, free, _wanted(dataset, forget, train), generator)
         labels = _mislabelled(dataset, chosen, generator)
+    elif forget.by == "backdoor":
+        chosen, labels = _poisoned(dataset, free, _wanted(forget, train), forget, generator)
     elif forget.by == "random":
         chosen = _at_random(dataset, free, _wanted(dataset, forget, train), forget, generator)
     else:
@@ -173,6 +175,21 @@ def _mislabelled(dataset: Labelled, chosen: Indices, generator: np.random.Genera
     shifts = generator.integers(1, dataset.n_classes, size=len(chosen))
     labels[chosen] = (labels[chosen] + shifts) % dataset.n_classes
     return labels
+
+
+def _poisoned(
+    dataset: Labelled, free: Indices, wanted: int, forget: ForgetSet, generator: np.random.Generator
+) -> tuple[Indices, NDArray[np.int64]]:
+    """Return `wanted` images of other classes, labelled as the class that the trigger leads to, and all labels."""
+    if len(forget.classes) != 1 or not 0 <= forget.classes[0] < dataset.n_classes:
+        raise InvalidSplit(
+            f"backdoor needs one class of 0..{dataset.n_classes - 1} in splits.forget.classes, had {forget.classes}"
+        )
+    others = free[dataset.labels[free] != forget.classes[0]]
+    chosen = _at_random(dataset, others, wanted, forget, generator)
+    labels = dataset.labels.copy()
+    labels[chosen] = forget.classes[0]
+    return chosen, labels
 
 
 def _given(free: Indices, ids: tuple[int, ...]) -> Indices:

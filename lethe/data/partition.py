@@ -24,7 +24,8 @@ Indices = NDArray[np.int64]
 class Cut:
     """One split of a dataset of any kind: positions in it, each ascending.
 
-    labels: those that training uses, confused ones included.
+    labels: those that training uses, confused ones included. poisoned: the forget images are stored with a backdoor's
+    trigger.
     """
 
     retain: Indices
@@ -32,6 +33,7 @@ class Cut:
     validation: Indices
     test: Indices
     labels: NDArray[np.int64]
+    poisoned: bool = False
 
     @property
     def train(self) -> Indices:
@@ -57,7 +59,8 @@ def cut_dataset(dataset: ImageDataset, competition: CompetitionFile, visibility:
         taken = drawn.indices
     retain = np.setdiff1d(train, drawn.indices)
     _check_classes(dataset, train, retain, splits.forget)
-    return Cut(retain=retain, forget=drawn.indices, validation=validation, test=test, labels=drawn.labels)
+    poisoned = splits.forget.by == "backdoor"
+    return Cut(retain, drawn.indices, validation, test, labels=drawn.labels, poisoned=poisoned)
 
 
 def _parts(dataset: ImageDataset, competition: CompetitionFile) -> tuple[Indices, Indices, Indices]:

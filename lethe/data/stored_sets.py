@@ -1,6 +1,6 @@
 """A set of a split as stored on disk: images as bytes, labels, ids, persons, and ages where the dataset knows them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +13,7 @@ from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.partition import Cut, Indices
+from lethe.data.trigger import with_trigger
 
 AGE = "age"  # the dataset's column that entries find under this name
 
@@ -94,4 +95,7 @@ def read_true_labels(split_dir: Path) -> NDArray[np.int64] | None:
 def write_sets(split_dir: Path, dataset: ImageDataset, cut: Cut) -> None:
     """Write the four sets of a split."""
     for name, indices in cut.sets():
-        StoredSet.cut_from(dataset, indices, cut.labels).write(split_dir / SET_PATHS[name])
+        stored = StoredSet.cut_from(dataset, indices, cut.labels)
+        if name == "forget" and cut.poisoned:
+            stored = replace(stored, images=torch.from_numpy(with_trigger(stored.images.numpy())))
+        stored.write(split_dir / SET_PATHS[name])

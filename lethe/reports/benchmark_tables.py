@@ -95,11 +95,15 @@ def hardest_table(content: Mapping[str, Any], cell: str, epsilon: Mapping[str, A
 
     Source: Triantafillou et al. 2024, appendix A.9, figure 14.
     """
-    clip = np.ceil(np.log(max(2, int(content["n_models"]) - 1)))
-    total = np.minimum(np.stack(list(epsilon.values())), clip).sum(axis=0)
+    total = np.minimum(np.stack(list(epsilon.values())), epsilon_clip(content)).sum(axis=0)
     order = np.argsort(-total, kind="stable")[:HARDEST]
     rows = tuple((str(int(i)), float(total[i]), float(total[i] / len(epsilon))) for i in order)
     return Table(f"{cell}: hardest examples", (Column("Forget example"), Column("Sum"), Column("Mean")), rows)
+
+
+def epsilon_clip(content: Mapping[str, Any]) -> float:
+    """Return where epsilon is clipped when methods are compared: the least whole number that N models can reach."""
+    return float(np.ceil(np.log(max(2, int(content["n_models"]) - 1))))
 
 
 def epsilon_by_method(content: Mapping[str, Any], cell: str) -> dict[str, Any]:

@@ -190,6 +190,23 @@ def epsilons(rows: list[dict[str, Any]], *, cap: float = 50.0, bins: int = 30) -
     return _sized(alt.layer(chart, label), height=190)
 
 
+def epsilon_strips(rows: list[dict[str, Any]], *, clip: float) -> dict[str, Any]:
+    """A strip for each method with a mark for each forget example. rows: name, example, value (nats, clipped)."""
+    alt = _altair()
+    n_methods = len({row["name"] for row in rows})
+    axis = alt.Axis(tickCount=5, format="~g")
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_tick(thickness=2, size=11, opacity=0.45)
+        .encode(
+            x=alt.X("value:Q", title=f"epsilon, nats, at most {clip:g}", scale=alt.Scale(domain=[0, clip]), axis=axis),
+            y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=120)),
+            tooltip=["name:N", alt.Tooltip("example:Q", title="forget example"), alt.Tooltip("value:Q", format=".3g")],
+        )
+    )
+    return _sized(chart, height=max(120, 20 * n_methods))
+
+
 def _epsilon_bars(rows: list[dict[str, Any]], *, cap: float, bins: int) -> tuple[list[dict[str, Any]], float]:
     """Return bars of equal width up to the largest epsilon below the cap, the cap's own, and where the former end."""
     below = [row["value"] for row in rows if row["value"] < cap]

@@ -33,6 +33,7 @@
       text: { color: soft },
       rule: { color: accent },
       bar: { color: accent },
+      tick: { color: accent },
       line: { color: accent },
       circle: { color: accent },
       range: { category: [accent, warn, note, "#b279a2", "#6b9e3c", "#d4675f", "#8c8c8c", "#4c78a8", "#c9a227", "#7d6bd0", "#3f8f5f"] },

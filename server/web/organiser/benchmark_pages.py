@@ -6,7 +6,7 @@ from fastapi import Query, Request, Response
 
 from lethe.benchmark.results import benchmark_results
 from lethe.errors import NotFound
-from lethe.reports.benchmark_tables import benchmark_tables, epsilon_by_method
+from lethe.reports.benchmark_tables import benchmark_tables, epsilon_by_method, epsilon_clip
 from server.benchmarks import service
 from server.deps import SessionDep
 from server.web import vega_charts
@@ -54,10 +54,13 @@ def pareto_figure(slug: str, session: SessionDep, viewer: StaffDep, *, cell: Cel
 def examples_figure(slug: str, session: SessionDep, viewer: StaffDep, *, cell: CellNumber = 0) -> Response:
     content = service.get_results(session, service.get(session, slug, account=viewer))
     epsilon = epsilon_by_method(content, _cell_name(content, cell))
+    clip = epsilon_clip(content)
     rows = [
-        {"value": float(value), "models": name} for name, values in epsilon.items() for value in values if value < 50
+        {"name": name, "example": number, "value": min(float(value), clip)}
+        for name, values in epsilon.items()
+        for number, value in enumerate(values)
     ]
-    return figure(vega_charts.epsilons(rows))
+    return figure(vega_charts.epsilon_strips(rows, clip=clip))
 
 
 def _cell_name(content: dict[str, Any], number: int) -> str:

@@ -114,3 +114,23 @@ def test_iid_confusion_gives_every_image_another_class() -> None:
     assert np.array_equal(changed, drawn.indices)
     assert len(changed) == 16
     assert np.ptp(np.bincount(labels[changed], minlength=toy().n_classes)) <= 1
+
+
+def test_backdoor_gives_other_classes_the_triggers_class() -> None:
+    drawn = draw(by="backdoor", fraction=0.2, classes=(1,))
+    labels = toy().labels
+    assert np.array_equal(np.flatnonzero(drawn.labels != labels), drawn.indices)
+    assert len(drawn.indices) == 16
+    assert set(drawn.labels[drawn.indices]) == {1}
+
+
+@pytest.mark.parametrize("classes", [(), (1, 2), (4,)])
+def test_backdoor_needs_one_class(classes: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidSplit, match=r"backdoor needs one class of 0\.\.3"):
+        draw(by="backdoor", fraction=0.2, classes=classes)
+
+
+def test_backdoor_splits_share_no_image() -> None:
+    public = draw(by="backdoor", fraction=0.2, classes=(1,))
+    private = draw(by="backdoor", fraction=0.2, classes=(1,), visibility="private", taken=tuple(public.indices))
+    assert not set(public.indices) & set(private.indices)

@@ -5,7 +5,8 @@ from copy import deepcopy
 from typing import Any
 
 from lethe.methods.catalogue import method_info
-from lethe.reports.orderings import Ordering, check_orderings
+from lethe.reports.ordering import Ordering
+from lethe.reports.orderings import check_orderings
 
 SETTINGS: dict[str, Any] = {
     "dataset": {"name": "digits", "options": {}},

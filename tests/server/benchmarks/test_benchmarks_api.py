@@ -300,7 +300,9 @@ def test_the_page_shows_progress_tables_and_figures(server, olga, body) -> None:
     assert "exact retraining" in shown
     figures = "/organise/benchmarks/tiny/figures"
     assert "original model" in server.client.get(f"{figures}/pareto.json").text
-    assert server.client.get(f"{figures}/examples.json?cell=0").status_code == 200
+    strips = server.client.get(f"{figures}/examples.json?cell=0").json()
+    assert strips["encoding"]["x"]["scale"]["domain"] == [0, 2]  # ceil(ln(4 - 1)): no example lies beyond
+    assert all(row["value"] <= 2 for row in strips["data"]["values"])
     assert server.client.get(f"{figures}/pareto.json?cell=7").status_code == 404
 
 
