@@ -62,6 +62,7 @@ def count_pages(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, s
     """Return name, path and cookie of every page that is measured."""
     ada, grace = cookies[made.participant], cookies[made.organiser]
     base, organise = f"/competitions/{made.slug}", f"/organise/{made.slug}"
+    two = f"first={made.scored_submission_id}&second={made.other_scored_submission_id}"
     return [
         ("competitions", "/", ""),
         ("competitions, own work", "/", ada),
@@ -74,7 +75,7 @@ def count_pages(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, s
         ("team on the board", f"{base}/teams/{made.own_team_id}", ada),
         ("submit", f"{base}/submit", ada),
         ("my submissions", f"{base}/submissions", ada),
-        ("two of my submissions", f"{base}/submissions/compare", ada),
+        ("two of my submissions", f"{base}/submissions/compare?{two}", ada),
         ("submission, running", f"/submissions/{made.running_submission_id}", ada),
         ("submission, failed", f"/submissions/{made.failed_submission_id}", ada),
         ("submission, scored", f"/submissions/{made.scored_submission_id}", ada),

@@ -38,6 +38,7 @@ class Seeded:
     running_submission_id: str
     failed_submission_id: str
     scored_submission_id: str
+    other_scored_submission_id: str
 
 
 def seed(
@@ -74,6 +75,7 @@ def seed(
         running_submission_id=sent.newest("running"),
         failed_submission_id=sent.newest("failed"),
         scored_submission_id=sent.newest("scored"),
+        other_scored_submission_id=sent.newest("scored", before=1),
     )
 
 

@@ -33,10 +33,10 @@ class Sent:
         for submission in self.finals():
             submission["selected"] = True
 
-    def newest(self, stage: str) -> str:
-        """Return the id of the first team's newest submission in a stage; empty if there is none."""
-        own = (s["id"] for s in reversed(self.rows) if s["stage"] == stage and s["team_id"] == "t0")
-        return next(own, "")
+    def newest(self, stage: str, *, before: int = 0) -> str:
+        """Return the id of the first team's newest submission in a stage but for `before`; empty if there is none."""
+        own = [s["id"] for s in reversed(self.rows) if s["stage"] == stage and s["team_id"] == "t0"]
+        return own[before] if before < len(own) else ""
 
     def looked_at(self) -> list[Row]:
         """Return the submissions whose runs are there one by one: the first team's newest, and what runs now."""

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lethe.benchmark.plan import CellPlan, Plan
+from lethe.competition.disk_estimate import KNOWN_SHAPES, run_bytes, train_size
 from lethe.competition.file import CompetitionFile
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.datasets.registry import open_dataset
@@ -14,21 +15,8 @@ from lethe.networks.builders import build
 from lethe.preparation.cost_estimate import training_seconds
 from lethe.preparation.fingerprint import network_description
 
-# images, channels, height and width, classes of data sets that may not be at hand: their makers' numbers
-KNOWN_SHAPES: dict[str, tuple[int, tuple[int, int, int], int]] = {
-    "mnist": (70_000, (1, 28, 28), 10),
-    "fashion-mnist": (70_000, (1, 28, 28), 10),
-    "cifar10": (60_000, (3, 32, 32), 10),
-    "cifar20": (60_000, (3, 32, 32), 20),
-    "cifar100": (60_000, (3, 32, 32), 100),
-    "svhn": (99_289, (3, 32, 32), 10),
-    "utkface": (23_708, (3, 64, 64), 5),
-    "casia-surf": (35_000, (3, 32, 32), 10),
-    "femnist": (70_000, (1, 28, 28), 62),
-}
 RUN_S = 0.2  # a process of its own and the evaluation of its model, measured with small networks
 RUN_SHARE = 0.2  # of one retraining: the competition's limit on a run, which most methods keep to
-ARRAY_BYTES = {0: 8, 1: 4, 2: 2}  # of one number: confidences float64, losses float32, logits float16
 
 
 @dataclass(frozen=True)
@@ -106,10 +94,9 @@ def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
         raise
     except AppError as error:
         return CellEstimate(cell.name, models, runs, None, None, None, error.detail)
-    splits = competition.splits
-    n_train = splits.train_size or round(n_images * (1 - splits.validation_fraction - splits.test_fraction))
+    n_train = train_size(competition, n_images)
     model_s = training_seconds(description, competition.training, n_images=n_train, device=device)
-    per_run = _bytes_of_run(competition, n_train, n_images, int(description["n_classes"]))
+    per_run = run_bytes(competition, n_train=n_train, n_images=n_images, n_classes=int(description["n_classes"]))
     network_bytes = sum(value.nbytes for value in build(description).state_dict().values())
     stored = (runs + models) * per_run + (n_models + 1) * network_bytes
     return CellEstimate(cell.name, models, runs, models * model_s, runs * (RUN_S + RUN_SHARE * model_s), stored)
@@ -130,21 +117,6 @@ def _shape(competition: CompetitionFile) -> tuple[int, Mapping[str, Any]]:
         options = dict(competition.network.options)
         description = {"name": competition.network.name, "options": options, "input_shape": list(shape)}
         return n_images, description | {"n_classes": n_classes, "input_scale": 1.0, "input_shift": 0.0}
-
-
-def _bytes_of_run(competition: CompetitionFile, n_train: int, n_images: int, n_classes: int) -> float:
-    forget = competition.splits.forget.fraction * n_train
-    test = competition.splits.test_fraction * n_images
-    retain = max(forget, test)
-    levels = competition.report.capture_levels
-    stored = ARRAY_BYTES[0] * forget
-    if 1 in levels:
-        stored += ARRAY_BYTES[1] * (forget + test + retain)
-    if 2 in levels:
-        stored += ARRAY_BYTES[2] * n_classes * (forget + test + retain)
-    if 3 in levels:
-        stored += 4 * 3 * n_classes**2
-    return stored
 
 
 def _time_text(seconds: float | None) -> str:

@@ -89,7 +89,7 @@ def _operation(document: Json, path: str, method: str, operation: Json, *, url: 
         problems=tuple(
             f"{code} {answers[code].get('description', '')}" for code in answers if int(code) >= PROBLEM_FROM
         ),
-        example=_example(method, url.rstrip("/") + path, body),
+        example=_example(document, method, url.rstrip("/") + path, body),
     )
 
 
@@ -140,11 +140,13 @@ def _what(document: Json, schema: Json) -> str:
     return str(named.get(kind, kind))
 
 
-def _example(method: str, address: str, body: tuple[str, Json] | None) -> str:
-    """Return a command that asks for it."""
+def _example(document: Json, method: str, address: str, body: tuple[str, Json] | None) -> str:
+    """Return a command that asks for it, with the values that it needs to be filled in."""
     parts = ["curl", *([] if method == "get" else [f"-X {method.upper()}"]), '-H "Authorization: Bearer $TOKEN"']
     if body and body[0] == "application/json":
-        parts.append("-H \"Content-Type: application/json\" -d '{…}'")
+        needed = [field for field in _fields(document, body[1], place="body") if field.required]
+        values = ", ".join(f'"{field.name}": <{field.what}>' for field in needed) or "…"
+        parts.append(f"-H \"Content-Type: application/json\" -d '{{{values}}}'")
     elif body and body[0].startswith("multipart/"):
         parts.append("-F file=@submission.py")
     elif body:

@@ -80,7 +80,9 @@ def _time(timestamp: datetime, kind: str, *, title: str, text: str) -> Markup:
 def size(n_bytes: int) -> str:
     if n_bytes < 1024:
         return f"{n_bytes} B"
-    return f"{n_bytes / 1024:.1f} KiB" if n_bytes < 1 << 20 else f"{n_bytes / (1 << 20):.1f} MiB"
+    if n_bytes < 1 << 20:
+        return f"{n_bytes / 1024:.1f} KiB"
+    return f"{n_bytes / (1 << 20):.1f} MiB" if n_bytes < 1 << 30 else f"{n_bytes / (1 << 30):.1f} GiB"
 
 
 def count(value: int, word: str) -> Markup:

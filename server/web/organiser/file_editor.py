@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from lethe.competition.disk_estimate import DiskEstimate, estimate_disk
 from lethe.competition.file import CompetitionFile, parse_competition
 from lethe.errors import AppError, Violation
 
@@ -48,13 +49,14 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a competition takes. models: trained for both splits. device_s: of one submission, at most."""
+    """What a competition takes. models: trained for both splits. submission_s: of one submission, at most."""
 
     models: int
     epochs: int
     runs: int
     submission_s: float
     finals_runs: int
+    disk: DiskEstimate
 
 
 @lru_cache
@@ -130,6 +132,7 @@ def estimate_cost(file: CompetitionFile) -> Cost:
         runs=n,
         submission_s=file.limits.wall_time_s,
         finals_runs=file.limits.final_selections * n,
+        disk=estimate_disk(file),
     )
 
 

@@ -41,6 +41,8 @@ def test_an_operation_tells_what_it_takes_answers_and_refuses() -> None:
     assert {field.name: field.what for field in board.returned}["rows"] == "list of LeaderboardRow"
     assert any(problem.startswith("404") for problem in board.problems)
     assert board.example == 'curl -H "Authorization: Bearer $TOKEN" "https://x/api/v1/competitions/{slug}/leaderboard"'
+    log_in = next(each for each in found.values() if (each.method, each.path) == ("POST", "/api/v1/tokens"))
+    assert """-d '{"name": <text>, "password": <text>}'""" in log_in.example
 
 
 @pytest.mark.parametrize(

@@ -116,5 +116,6 @@ def test_the_preview_tells_what_a_competition_takes(server: Instance, visitor: V
     assert (cost.models, cost.runs, cost.finals_runs) == (18, 4, 12)
     sent = {"text": competition_toml("second", limits={"wall_time_s": 7200}), "act": "preview"}
     page = plain_text(visitor.post(NEW, sent).text)
+    assert re.search(r"about [0-9.]+ (B|KiB) for each submission's outputs", page)
     assert "18 models trained for 1 epoch each" in page
     assert "4 runs , at most 2 h" in page or "4 runs, at most 2 h" in page

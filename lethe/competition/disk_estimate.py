@@ -1,0 +1,77 @@
+"""How much disk a competition takes, about, from its file alone: neither data nor network are opened."""
+
+from dataclasses import dataclass
+
+from lethe.competition.file import CompetitionFile
+
+# images, channels, height and width, classes of data sets that may not be at hand: their makers' numbers
+KNOWN_SHAPES: dict[str, tuple[int, tuple[int, int, int], int]] = {
+    "digits": (1_797, (1, 8, 8), 10),
+    "mnist": (70_000, (1, 28, 28), 10),
+    "fashion-mnist": (70_000, (1, 28, 28), 10),
+    "cifar10": (60_000, (3, 32, 32), 10),
+    "cifar20": (60_000, (3, 32, 32), 20),
+    "cifar100": (60_000, (3, 32, 32), 100),
+    "svhn": (99_289, (3, 32, 32), 10),
+    "utkface": (23_708, (3, 64, 64), 5),
+    "casia-surf": (35_000, (3, 32, 32), 10),
+    "femnist": (70_000, (1, 28, 28), 62),
+}
+# of one network with its usual options; what data and classes change of it is under one part in twenty
+NETWORK_BYTES = {
+    "resnet20": 1_090_000,
+    "resnet56": 3_430_000,
+    "resnet110": 6_950_000,
+    "all_cnn": 5_510_000,
+    "vit": 10_800_000,
+    "tiny_vit": 42_300_000,
+    "resnet18": 44_800_000,
+    "resnet34": 85_300_000,
+    "resnet50": 94_500_000,
+}
+ARRAY_BYTES = {0: 8, 1: 4, 2: 2}  # of one number: confidences float64, losses float32, logits float16
+
+
+@dataclass(frozen=True)
+class DiskEstimate:
+    """Bytes. models: kept with both splits; None for a network of unknown size. outputs: of one submission's runs on
+    one split; None for data of unknown size."""
+
+    models: int | None
+    outputs: int | None
+
+
+def estimate_disk(file: CompetitionFile) -> DiskEstimate:
+    """Return what both splits keep of their models, and what each submission adds."""
+    network = NETWORK_BYTES.get(file.network.name) if not file.network.options else None
+    kept = 1 + file.n_models * (2 if file.metric.setup == "reuse-n-n" else 1)
+    known = KNOWN_SHAPES.get(file.dataset.name)
+    if known is None:
+        outputs = None
+    else:
+        n_images, _, n_classes = known
+        run = run_bytes(file, n_train=train_size(file, n_images), n_images=n_images, n_classes=n_classes)
+        outputs = round(file.n_models * run)
+    return DiskEstimate(models=None if network is None else 2 * kept * network, outputs=outputs)
+
+
+def train_size(file: CompetitionFile, n_images: int) -> int:
+    """Return how many of the images a network learns from."""
+    splits = file.splits
+    return splits.train_size or round(n_images * (1 - splits.validation_fraction - splits.test_fraction))
+
+
+def run_bytes(file: CompetitionFile, *, n_train: int, n_images: int, n_classes: int) -> float:
+    """Return what is stored of one run, or of one retrained model beside its weights."""
+    forget = file.splits.forget.fraction * n_train
+    test = file.splits.test_fraction * n_images
+    retain = max(forget, test)
+    levels = file.report.capture_levels
+    stored = ARRAY_BYTES[0] * forget
+    if 1 in levels:
+        stored += ARRAY_BYTES[1] * (forget + test + retain)
+    if 2 in levels:
+        stored += ARRAY_BYTES[2] * n_classes * (forget + test + retain)
+    if 3 in levels:
+        stored += 4 * 3 * n_classes**2
+    return stored
