@@ -47,6 +47,7 @@ def main() -> None:
 
 def _fork(control: socket.socket) -> None:
     if os.fork() == 0:
+        niceness = os.getpriority(os.PRIO_PROCESS, 0)
         for _ in range(TEXTS_OF_A_CHILD):
             message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
             if not message:
@@ -56,7 +57,7 @@ def _fork(control: socket.socket) -> None:
                 connection = opened.enter_context(socket.socket(fileno=descriptors[0]))
                 files = [opened.enter_context(os.fdopen(number, "rb")) for number in descriptors[1:]]
                 _answer(connection, *files)
-            if time.process_time() - began > FRESH_AFTER_S or os.getpriority(os.PRIO_PROCESS, 0) > 0:
+            if time.process_time() - began > FRESH_AFTER_S or os.getpriority(os.PRIO_PROCESS, 0) > niceness:
                 break
         os._exit(0)
 
