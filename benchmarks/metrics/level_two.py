@@ -1,9 +1,8 @@
 """Time of every metric of levels 0 to 2, references and intervals included: `python -m benchmarks.metrics.level_two`.
 
 The sizes are a large competition's. Arrays are made up; each metric reads them through one `Inputs`, as a worker does.
-Processor seconds are printed beside wall seconds, and of them those of the main thread, which nothing shares: on a
-crowded machine only they say something. With nothing else to do, two processors take the main thread's and half of the
-others'.
+Processor seconds are printed beside wall seconds, and of them those of the main thread, which none shares: on a crowded
+machine only they say something. With nothing else to do, two processors take the main thread's and half of the others'.
 """
 
 import argparse
