@@ -158,7 +158,7 @@ def _several_losses(outputs: "StoredOutputs", split_dir: Path) -> tuple[float, l
     )
     losses = np.mean(
         [
-            list(deepunlearn_objective(ours, theirs, accuracy).table.values())
+            [float(str(loss)) for loss in deepunlearn_objective(ours, theirs, accuracy).table.values()]
             for ours, theirs, accuracy in zip(_accuracies(outputs), _accuracies(retrained), attack, strict=False)
         ],
         axis=0,
