@@ -53,11 +53,12 @@ def peak_bytes(run: Run, net: nn.Module, loaders: Loaders) -> int:
         run(fresh, *loaders)
     # Only the raw events keep the order of allocations; the public summary adds them up by operator.
     events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
-    live = highest = 0
+    live: int = 0
+    highest: int = 0
     for event in sorted(events, key=lambda each: each.start_ns()):
         live += event.nbytes()
         highest = max(highest, live)
-    return weights + highest
+    return int(weights + highest)
 
 
 def training_step(net: nn.Module, retain: Any, *_: Any) -> None:
@@ -66,7 +67,7 @@ def training_step(net: nn.Module, retain: Any, *_: Any) -> None:
     net.train()
     for _step, sample in zip(range(2), retain, strict=False):
         optimizer.zero_grad()
-        functional.cross_entropy(net(sample["image"]), sample["label"]).backward()
+        functional.cross_entropy(net(sample["image"]), sample["label"]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
 

@@ -70,11 +70,15 @@ def reference_inputs(split_dir: Path) -> Inputs:
 
 
 def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
-    """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones."""
+    """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
+
+    Fewer models than there are retrained ones are compared with as many of these.
+    """
     models = retrained["confidences"]
     confidences = arrays["confidences"]
     if len(confidences) == 1:
         confidences = np.repeat(confidences, len(models), axis=0)
+    models = models[: len(confidences)]
     return per_example_epsilon(
         confidences,
         models,

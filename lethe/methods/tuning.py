@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lethe.data.files import sha256_of
 from lethe.errors import AppError, InvalidInput
 from lethe.methods.local_run import run_on_split
@@ -128,26 +131,64 @@ def _value(objective: str, split_dir: Path, models: Path) -> tuple[float, list[f
     outputs = StoredOutputs.of_runs(evaluate_folder(SplitEvaluator.load(split_dir), models))
     if objective == SCORE:
         return _score(outputs, split_dir), []
+    if objective == SEVERAL_LOSSES:
+        return _several_losses(outputs, split_dir)
     from lethe.evaluation.split_inputs import split_inputs  # noqa: PLC0415
     from lethe.metrics import evaluate  # noqa: PLC0415
 
     found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Metric()), [objective])[objective]
     if found.result is None or found.result.value is None:
         raise InvalidInput(found.not_computed or f"{objective} has no value here")
-    losses = [float(str(loss)) for loss in found.result.table.values()] if objective == SEVERAL_LOSSES else []
-    return float(found.result.value), losses
+    return float(found.result.value), []
+
+
+def _several_losses(outputs: "StoredOutputs", split_dir: Path) -> tuple[float, list[float]]:
+    """Return the norm of Deep Unlearn's four losses and the losses: means over runs, run i against retrained model i.
+
+    The split's test set stands for validation: what is tuned here is reported on another split.
+    """
+    from lethe.metrics.deepunlearn_objective import deepunlearn_objective  # noqa: PLC0415
+    from lethe.metrics.umia import AttackParameters, forget_test_attack  # noqa: PLC0415
+
+    retrained = _as_many_retrained(outputs, split_dir)
+    if missing := [name for name in ("forget_loss", "test_loss") if name not in outputs.captured]:
+        raise InvalidInput(f"{SEVERAL_LOSSES} needs {missing[0]}: prepare the split with `capture = 1` in [report]")
+    attack = forget_test_attack(
+        outputs.captured["forget_loss"], outputs.captured["test_loss"], **AttackParameters().model_dump()
+    )
+    losses = np.mean(
+        [
+            [float(str(loss)) for loss in deepunlearn_objective(ours, theirs, accuracy).table.values()]
+            for ours, theirs, accuracy in zip(_accuracies(outputs), _accuracies(retrained), attack, strict=False)
+        ],
+        axis=0,
+    )
+    return float(np.linalg.norm(losses)), losses.tolist()
+
+
+def _accuracies(outputs: "StoredOutputs") -> NDArray[np.float64]:
+    """Return accuracies on retain, forget and test set, shape (n_models, 3)."""
+    forget = outputs.captured["forget_correct"].mean(axis=1)
+    return np.stack([outputs.retain_accuracy, forget, outputs.test_accuracy], axis=1)
+
+
+def _as_many_retrained(outputs: "StoredOutputs", split_dir: Path) -> "StoredOutputs":
+    """Return the split's retrained models. Raises InvalidInput if there are fewer than were unlearned."""
+    from lethe.evaluation.model_outputs import read_outputs  # noqa: PLC0415
+
+    retrained = read_outputs(split_dir)
+    if len(retrained) < len(outputs):
+        raise InvalidInput(f"the split has {len(retrained)} retrained models, fewer than {len(outputs)} runs")
+    return retrained
 
 
 def _score(outputs: "StoredOutputs", split_dir: Path) -> float:
     """Return the competition's score against as many retrained models as were unlearned."""
     from lethe.competition.file import Metric  # noqa: PLC0415
     from lethe.evaluation.competition_score import score_outputs  # noqa: PLC0415
-    from lethe.evaluation.model_outputs import read_outputs  # noqa: PLC0415
     from lethe.metrics.epsilon.score import ModelOutputs  # noqa: PLC0415
 
-    retrained, n = read_outputs(split_dir), len(outputs.confidences)
-    if len(retrained.confidences) < n:
-        raise InvalidInput(f"the split has {len(retrained.confidences)} retrained models, fewer than {n} runs")
+    retrained, n = _as_many_retrained(outputs, split_dir), len(outputs)
     sides = (
         ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy),
         ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
