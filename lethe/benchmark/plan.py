@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lethe.competition.file import CompetitionFile
 from lethe.competition.metric_requests import lacking_for_metric
 from lethe.competition.report_section import MOST_CAPTURE
-from lethe.competition.task import LEVELS
+from lethe.competition.task import LEVELS, Kind
 from lethe.errors import InvalidCompetitionFile
 from lethe.methods.catalogue import method_info
 from lethe.methods.rendering import render
@@ -143,7 +143,7 @@ def cell_settings(given: Mapping[str, Any], cell: Cell, file: BenchmarkFile) -> 
 
 def _report(file: BenchmarkFile, given: object) -> dict[str, Any]:
     """Return what a cell of the given kind of task stores: what those of the metrics need that its kind can have."""
-    kind = next((name for name in LEVELS if name == given), "image-classification")
+    kind: Kind = next((name for name in LEVELS if name == given), "image-classification")
     asked = [request for request in file.metrics if request.id not in SCORES]
     metrics = [request.model_dump() for request in asked if not lacking_for_metric(request.id, kind)]
     levels = [level for level in file.capture_levels if level in LEVELS[kind] and level <= MOST_CAPTURE]
