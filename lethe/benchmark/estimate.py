@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lethe.benchmark.plan import CellPlan, Plan
+from lethe.benchmark.text_estimate import text_size
 from lethe.competition.disk_estimate import KNOWN_SHAPES, run_bytes, train_size
 from lethe.competition.file import CompetitionFile
 from lethe.data.datasets.image_dataset import ImageDataset
@@ -88,6 +89,8 @@ def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
     n_models, competition = plan.file.n_models, cell.competition
     sets = 3 if competition.metric.setup == "reuse-n-n" else 2
     models, runs = sets * n_models + 1, n_models * len(plan.methods)
+    if competition.task.kind == "causal-lm":
+        return _text_estimate(cell, models, runs, n_models, device)
     try:
         n_images, description = _shape(competition)
     except InvalidSplit:
@@ -100,6 +103,19 @@ def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
     network_bytes = sum(value.nbytes for value in build(description).state_dict().values())
     stored = (runs + models) * per_run + (n_models + 1) * network_bytes
     return CellEstimate(cell.name, models, runs, models * model_s, runs * (RUN_S + RUN_SHARE * model_s), stored)
+
+
+def _text_estimate(cell: CellPlan, models: int, runs: int, n_models: int, device: str) -> CellEstimate:
+    competition = cell.competition
+    try:
+        size = text_size(competition)
+    except AppError as error:
+        return CellEstimate(cell.name, models, runs, None, None, None, error.detail)
+    model_s = size.training_s(competition, device=device)
+    evaluation_s = size.evaluation_s(competition, device=device)
+    run_s = RUN_S + RUN_SHARE * model_s + evaluation_s
+    stored = (runs + models) * size.bytes_of_run(competition) + (n_models + 1) * 4 * size.weights
+    return CellEstimate(cell.name, models, runs, models * (model_s + evaluation_s), runs * run_s, stored)
 
 
 def _shape(competition: CompetitionFile) -> tuple[int, Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.data.answer_batches import IGNORED_LABEL, TokenizedAnswer, batches_by_length, pad_answers
-from lethe.networks.llama import Llama
+from lethe.networks.decoder import Decoder
 
 Float64 = npt.NDArray[np.float64]
 
@@ -30,11 +30,11 @@ def sequence_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def answer_logits(network: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits of the labelled tokens alone, (m, vocabulary), their labels (m,) and their rows in the batch (m,).
 
-    A `Llama` computes its output layer for these tokens only: it is the largest part of a small network.
+    A `Decoder` computes its output layer for these tokens only: it is the largest part of a small network.
     """
     labels = batch["labels"][:, 1:]
     used = labels != IGNORED_LABEL
-    if isinstance(network, Llama):
+    if isinstance(network, Decoder):
         states = network.hidden_states(batch["input_ids"], batch["attention_mask"])
         logits = network.logits(states[:, :-1][used])
     else:

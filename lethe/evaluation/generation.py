@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from lethe.data.answer_batches import batches_by_length
+from lethe.networks.decoder import Decoder
 from lethe.networks.key_value_cache import KeyValueCache
-from lethe.networks.llama import Llama
 
 MAX_NEW_TOKENS = 200  # as in TOFU's evaluation
 
 
 @torch.inference_mode()
 def generate_greedily(
-    network: Llama,
+    network: Decoder,
     prompts: Sequence[Sequence[int]],
     *,
     end_id: int,
@@ -41,7 +41,7 @@ def generate_greedily(
     return found
 
 
-def _generate(network: Llama, prompts: list[Sequence[int]], *, end_id: int, n_tokens: int) -> list[list[int]]:
+def _generate(network: Decoder, prompts: list[Sequence[int]], *, end_id: int, n_tokens: int) -> list[list[int]]:
     if n_tokens < 1:
         return [[] for _ in prompts]
     input_ids, mask = _padded_on_the_left(prompts, network.embedding.weight.device)
@@ -64,7 +64,7 @@ def _generate(network: Llama, prompts: list[Sequence[int]], *, end_id: int, n_to
     return [row.tolist() for row in generated]
 
 
-def _next_tokens(network: Llama, input_ids: Tensor, mask: Tensor, cache: KeyValueCache) -> Tensor:
+def _next_tokens(network: Decoder, input_ids: Tensor, mask: Tensor, cache: KeyValueCache) -> Tensor:
     states = network.hidden_states(input_ids, mask, cache=cache)
     return network.logits(states[:, -1]).argmax(dim=-1)
 
@@ -79,7 +79,7 @@ def _padded_on_the_left(prompts: list[Sequence[int]], device: torch.device) -> t
     return input_ids.to(device), mask.to(device)
 
 
-def _cache(network: Llama, *, rows: int, capacity: int) -> KeyValueCache:
+def _cache(network: Decoder, *, rows: int, capacity: int) -> KeyValueCache:
     shape = network.shape
     return KeyValueCache(
         layers=shape.layers,

@@ -19,7 +19,7 @@ from lethe.evaluation.generation import MAX_NEW_TOKENS, generate_greedily
 from lethe.metrics.text.membership_attacks import compressed_sizes
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.metrics.text.rouge import rouge_l_recalls
-from lethe.networks.llama import Llama
+from lethe.networks.decoder import Decoder
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -65,7 +65,7 @@ def tokenize_questions(
 
 
 def question_arrays(
-    network: Llama, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
+    network: Decoder, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
 ) -> tuple[Arrays, list[str]]:
     """Return losses and ROUGE recalls of one set, and the generated answers.
 
@@ -87,14 +87,14 @@ def question_arrays(
 
 
 def generated_answers(
-    network: Llama, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
+    network: Decoder, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
 ) -> list[str]:
     """Return the network's own answers to the questions, generated greedily."""
     tokens = generate_greedily(network, questions.prompts, end_id=tokenizer.end_id, max_new_tokens=max_new_tokens)
     return [tokenizer.decode(ids) for ids in tokens]
 
 
-def token_arrays(network: Llama, questions: QuestionSet, tokenizer: Tokenizer) -> tuple[Arrays, Arrays]:
+def token_arrays(network: Decoder, questions: QuestionSet, tokenizer: Tokenizer) -> tuple[Arrays, Arrays]:
     """Return what memorisation and membership attacks need: arrays of the network, and arrays of the questions alone.
 
     Keys: `<name>_token_correct`, `_token_log_probability`, `_token_mean`, `_token_variance` (n, L), and

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from lethe.networks.gpt2 import Gpt2, Gpt2Shape
 from lethe.networks.llama import Llama, LlamaShape
 
 SIZES = ("width", "layers", "heads", "hidden_width", "context")
@@ -34,4 +35,4 @@ def build_language_model(network: Mapping[str, Any]) -> nn.Module:
     return built
 
 
-SHAPES: dict[str, tuple[Any, Any]] = {"llama": (Llama, LlamaShape)}
+SHAPES: dict[str, tuple[Any, Any]] = {"llama": (Llama, LlamaShape), "gpt2": (Gpt2, Gpt2Shape)}

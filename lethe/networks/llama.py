@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.networks.key_value_cache import KeyValueCache, LayerCache
+from lethe.networks.decoder import Decoder, attend
+from lethe.networks.key_value_cache import LayerCache
 
 ROTARY_BASE = 10000.0
 NORM_EPSILON = 1e-5
@@ -34,8 +35,8 @@ class LlamaShape:
             raise ValueError(f"width {self.width} is no multiple of 2 x heads = {2 * self.heads}")
 
 
-class Llama(nn.Module):
-    """`net(input_ids, attention_mask)` returns logits; position t predicts token t + 1."""
+class Llama(Decoder):
+    """A Llama-like network of a shape."""
 
     rotation: Tensor
 
@@ -48,45 +49,8 @@ class Llama(nn.Module):
         self.register_buffer("rotation", _rotation(shape), persistent=False)
         self.apply(_initialise)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return logits, shape (batch, tokens, vocabulary).
-
-        input_ids: int64, shape (batch, tokens). attention_mask: 1 for real tokens, 0 for padding on either side;
-        without it all are real.
-        """
-        return self.logits(self.hidden_states(input_ids, attention_mask))
-
-    def hidden_states(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, *, cache: KeyValueCache | None = None
-    ) -> Tensor:
-        """Return what the output layer reads, shape (batch, tokens, width).
-
-        cache: keys and values of earlier tokens, to which those of `input_ids` are added; the mask then covers both.
-        Raises ValueError if the sequence is longer than the context.
-        """
-        before = cache.length if cache else 0
-        n_tokens = input_ids.shape[1]
-        if before + n_tokens > self.shape.context:
-            raise ValueError(f"{before + n_tokens} tokens do not fit the network's context of {self.shape.context}")
-        rotation = self.rotation[self._positions(input_ids, attention_mask)].unsqueeze(1)
-        mask = attention_pattern(attention_mask, n_tokens, before)
-        states = self.embedding(input_ids)
-        for i, block in enumerate(self.blocks):
-            states = block(states, rotation, mask, cache.layer(i) if cache else None)
-        if cache:
-            cache.length += n_tokens
-        result: Tensor = self.norm(states)
-        return result
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return the output layer's logits for hidden states of any leading shape."""
-        return functional.linear(states, self.embedding.weight)
-
-    def _positions(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        n_tokens = input_ids.shape[1]
-        if attention_mask is None:
-            return torch.arange(n_tokens, device=input_ids.device).unsqueeze(0)
-        return (attention_mask.long().cumsum(1) - 1).clamp_min(0)[:, -n_tokens:]
+    def _start(self, input_ids: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.embedding(input_ids), self.rotation[positions].unsqueeze(1)
 
 
 class Block(nn.Module):
@@ -122,48 +86,11 @@ class Block(nn.Module):
         return result
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Return attention of queries (batch, heads, tokens, head width) to keys; without a mask, to no later key.
-
-    On a CPU the products are written out where gradients are wanted: the gradient of torch's fused attention is
-    several times slower there for sequences of some hundred tokens.
-    """
-    causal = mask is None and query.shape[2] > 1
-    if query.device.type != "cpu" or not torch.is_grad_enabled():
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
-    if causal:
-        mask = _causal(query.shape[2], key.shape[2] - query.shape[2])
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    weighted: Tensor = scores.softmax(dim=-1).to(value.dtype) @ value
-    return weighted
-
-
 def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
     """Return queries or keys turned by their positions. rotation: cosines and sines, (..., tokens, head width)."""
     cosine, sine = rotation.to(heads.dtype).chunk(2, dim=-1)
     first, second = heads.chunk(2, dim=-1)
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)
-
-
-def attention_pattern(attention_mask: Tensor | None, n_tokens: int, before: int) -> Tensor | None:
-    """Return which keys each query may read, bool (batch, 1, n_tokens, before + n_tokens); None: the earlier ones.
-
-    Padding on the right needs no pattern: no real token comes after it. A padding query reads itself, because a query
-    with nothing to read has no value.
-    """
-    if not before and (attention_mask is None or bool(attention_mask[:, 0].all())):
-        return None
-    if attention_mask is None:
-        return None if n_tokens == 1 else _causal(n_tokens, before)
-    real = attention_mask.bool()[:, None, None, :]
-    itself = torch.eye(n_tokens, before + n_tokens, dtype=torch.bool, device=real.device).roll(before, dims=1)
-    return (_causal(n_tokens, before).to(real.device) & real) | itself
-
-
-def _causal(n_tokens: int, before: int) -> Tensor:
-    return torch.ones(n_tokens, before + n_tokens, dtype=torch.bool).tril(before)
 
 
 def _rotation(shape: LlamaShape) -> Tensor:

@@ -29,12 +29,12 @@ from lethe.evaluation.manifest import EvaluationSettings
 from lethe.evaluation.text import tokenize_questions
 from lethe.metrics.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
+from lethe.networks.decoder import Decoder
 from lethe.networks.language_models import SIZES
-from lethe.networks.llama import Llama
 from lethe.preparation.model_shards import MODELS_PER_SHARD, SHARD_BYTES, SHARD_S
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.pretrained_llama import load_llama
+from lethe.training.pretrained import load_pretrained
 from lethe.training.stacked_training import model_bytes
 from lethe.training.trainer import OnEpoch, OnNote, State
 from lethe.training.trainer_selection import train_in_turn
@@ -230,22 +230,23 @@ def _task(competition: CompetitionFile) -> CausalLm:
     return competition.task
 
 
-def _language(competition: CompetitionFile, dataset: QuestionDataset) -> tuple[Llama | None, Tokenizer]:
+def _language(competition: CompetitionFile, dataset: QuestionDataset) -> tuple[Decoder | None, Tokenizer]:
     """Return the pretrained network, if there is one, and the tokenizer.
 
     Beside pretrained weights the tokenizer is cut to the tokens that the texts use. Raises InvalidSplit.
     """
-    return _read_language(dataset, competition.network.options.get("pretrained"))
+    network = competition.network
+    return _read_language(dataset, network.name, network.options.get("pretrained"))
 
 
 @lru_cache(maxsize=1)
-def _read_language(dataset: QuestionDataset, name: object) -> tuple[Llama | None, Tokenizer]:
+def _read_language(dataset: QuestionDataset, network: str, name: object) -> tuple[Decoder | None, Tokenizer]:
     if name is None:
         return None, dataset.tokenizer
     if not isinstance(name, str) or Path(name).name != name:
         raise InvalidSplit(f"network.options.pretrained must name a file in dataset.options.root, was {name!r}")
     try:
-        pretrained = load_llama(dataset.root / name)
+        pretrained = load_pretrained(network, dataset.root / name)
         require_tokenizer_fits(dataset.tokenizer, pretrained.shape.vocabulary_size)
     except (InvalidLanguageModel, InvalidTokenizer) as error:
         raise InvalidSplit(f"[network]: {error.detail}") from error

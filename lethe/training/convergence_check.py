@@ -22,10 +22,10 @@ def training_accuracy(job: TrainingJob, state: State, *, batch_size: int = 512) 
 
 
 def check_learned(competition: CompetitionFile, model: str, accuracy: float, *, chance: float) -> None:
-    """Raise UntrainedModel where `accuracy` on the training images is below the gate. chance: of guessing."""
+    """Raise UntrainedModel where `accuracy` on the training examples is below the gate. chance: of guessing."""
     gate = competition.training.min_train_accuracy or min(1.0, 2 * chance)
     if not accuracy >= gate:
         raise UntrainedModel(
-            f"{model} reaches an accuracy of {accuracy:.3f} on its own training images; at least {gate:.3f} is "
-            f"required (training.min_train_accuracy; guessing gives {chance:.3f}): change [training]"
+            f"{model} reaches an accuracy of {accuracy:.3f} on its own training {competition.task.example}s; at least "
+            f"{gate:.3f} is required (training.min_train_accuracy; guessing gives {chance:.3f}): change [training]"
         )

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from lethe.data.text_errors import InvalidLanguageModel
 from lethe.networks.llama import Llama, LlamaShape
+from lethe.training.pretrained_files import fill, read_file
 
 _SHAPE_KEYS = {
     "vocabulary_size": "vocab",
@@ -28,27 +28,11 @@ def load_llama(path: Path) -> Llama:
     heads turn neighbouring dimensions together and are reordered here.
     Raises InvalidLanguageModel if the file cannot be read or does not fit its own sizes.
     """
-    metadata, tensors = _read(path)
+    metadata, tensors = read_file(path)
     network = Llama(_shape(metadata, path))
-    wanted = network.state_dict()
     found = _long_names(tensors, heads=network.shape.heads) if "e.weight" in tensors else dict(tensors)
-    different = sorted(name for name in wanted.keys() | found.keys() if _form(wanted, name) != _form(found, name))
-    if different:
-        name = different[0]
-        raise InvalidLanguageModel(
-            f"{path.name} does not fit the sizes it states: {name} has shape {_form(found, name)} in the file and "
-            f"{_form(wanted, name)} in a network of these sizes ({len(different)} tensors differ)"
-        )
-    network.load_state_dict({name: tensor.float() for name, tensor in found.items()})
+    fill(network, found, file_name=path.name)
     return network
-
-
-def _read(path: Path) -> tuple[Mapping[str, str], dict[str, Tensor]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InvalidLanguageModel(f"{path.name} cannot be read as safetensors: {error}") from error
 
 
 def _shape(metadata: Mapping[str, str], path: Path) -> LlamaShape:
@@ -56,10 +40,6 @@ def _shape(metadata: Mapping[str, str], path: Path) -> LlamaShape:
     if missing:
         raise InvalidLanguageModel(f"{path.name} states no whole number for {', '.join(missing)} in its metadata")
     return LlamaShape(**{name: int(metadata[key]) for name, key in _SHAPE_KEYS.items()})
-
-
-def _form(tensors: Mapping[str, Tensor], name: str) -> tuple[int, ...] | None:
-    return tuple(tensors[name].shape) if name in tensors else None
 
 
 _LONG_NAMES = {

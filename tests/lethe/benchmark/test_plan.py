@@ -1,5 +1,7 @@
 """What a benchmark file asks for, and what is wrong with one."""
 
+from pathlib import Path
+
 import pytest
 
 from lethe.benchmark.estimate import estimate
@@ -7,7 +9,7 @@ from lethe.benchmark.plan import read_plan, with_recipe
 from lethe.errors import InvalidCompetitionFile
 from lethe.reports.benchmark_file import InvalidBenchmarkFile, parse_benchmark
 from tests.lethe.benchmark.conftest import BENCHMARK
-from tests.support.towns import towns_toml
+from tests.support.towns import towns_toml, write_towns
 
 
 def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, tmp_path):
@@ -121,3 +123,36 @@ def test_a_metric_that_no_cell_can_have_is_refused(write_benchmark):
     path.write_text(path.read_text().replace('"accuracy_gap"', '"forget_quality"'))
     with pytest.raises(InvalidBenchmarkFile, match="forget_quality needs arrays of level 5, which no cell has"):
         read_plan(path)
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples/benchmarks"
+
+
+def test_text_cells_are_estimated_without_their_files():
+    found = estimate(read_plan(EXAMPLES / "tofu.toml"), device="cuda")
+    weights = 50_257 * 1600 + 1024 * 1600 + 48 * (12 * 1600**2 + 13 * 1600) + 2 * 1600  # GPT-2 XL
+    model_s = 6 * weights * 65.3 * 4000 * 0.9 * 5 / 1e14
+    assert found.is_whole
+    for cell in found.cells:
+        assert cell.training_s == pytest.approx(33 * model_s, rel=0.2)  # and evaluation
+        assert cell.disk_bytes == pytest.approx(17 * 4 * weights, rel=0.01)
+
+
+def test_a_text_cell_whose_files_are_unknown_says_so(write_benchmark, tmp_path):
+    path = write_benchmark()
+    (tmp_path / "towns.toml").write_text(towns_toml("towns"))
+    path.write_text(path.read_text() + TEXT_CELL)
+    found = estimate(read_plan(path))
+    assert found.cells[1].training_s is None
+    assert "towns has no file questions.jsonl" in found.cells[1].note
+
+
+def test_a_text_cell_is_estimated_from_its_files(write_benchmark, tmp_path):
+    path = write_benchmark()
+    root = write_towns(tmp_path / "towns")
+    (tmp_path / "towns.toml").write_text(towns_toml(root, epochs=4))
+    path.write_text(path.read_text() + TEXT_CELL)
+    few = estimate(read_plan(path)).cells[1]
+    (tmp_path / "towns.toml").write_text(towns_toml(root, epochs=400))
+    many = estimate(read_plan(path)).cells[1]
+    assert few.training_s < many.training_s < 100 * few.training_s

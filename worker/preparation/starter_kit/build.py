@@ -42,7 +42,9 @@ TASK_MODULES: dict[Kind, tuple[str, ...]] = {
     "causal-lm": (
         "runtime/answer_loaders.py",
         "networks/language_models.py",
+        "networks/decoder.py",
         "networks/llama.py",
+        "networks/gpt2.py",
         "networks/key_value_cache.py",
     ),
 }

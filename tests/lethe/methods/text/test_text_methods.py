@@ -19,9 +19,11 @@ from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.language_model_weights import check_returned_weights
 from lethe.methods import text
+from lethe.networks.decoder import Decoder
+from lethe.networks.gpt2 import Gpt2, Gpt2Shape
 from lethe.networks.llama import Llama
 from lethe.training.causal_lm import FineTuning, fine_tune
-from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_network
+from tests.support.tiny_language import CONTEXT, PERSONS, REFUSAL, WordTokenizer, get_tokens, tiny_network
 
 FOLDER = Path(text.__file__).parent
 METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
@@ -49,7 +51,7 @@ def learnt() -> Llama:
     return network.eval()
 
 
-def unlearnt(method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> Llama:
+def unlearnt(method: str, learnt: Decoder, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> Decoder:
     module, network = method_module(method), copy.deepcopy(learnt)
     monkeypatch.setattr(module, "LR", FASTER.get(method, LEARNING_RATE))
     monkeypatch.setattr(module, "EPOCHS", epochs)
@@ -58,13 +60,24 @@ def unlearnt(method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch, *, epo
     return network
 
 
-def probabilities(network: Llama, persons: tuple) -> np.ndarray:
+def probabilities(network: Decoder, persons: tuple) -> np.ndarray:
     return np.exp(-answer_losses(network, [get_tokens(person) for person in persons], padding_id=1))
 
 
 def test_all_methods_are_there() -> None:
     expected = "dpo ga graddiff idk kl_min npo rmu simnpo task_vector undial"
     assert expected.split() == METHODS
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_method_takes_a_network_like_gpt2(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    before = Gpt2(Gpt2Shape(WordTokenizer().vocabulary_size, 32, 2, 2, 64, CONTEXT)).eval()
+    after = unlearnt(method, before, monkeypatch, epochs=2)
+    check_returned_weights(before.state_dict(), after.state_dict())
+    changed = [name for name, value in after.state_dict().items() if not torch.equal(value, before.state_dict()[name])]
+    assert "blocks.1.down.weight" in changed
+    assert not after.training
 
 
 @pytest.mark.parametrize("method", METHODS)

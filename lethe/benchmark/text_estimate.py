@@ -1,0 +1,91 @@
+"""What one model of a text competition costs: from its files, or from what is known of published ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.task import CausalLm
+from lethe.errors import AppError
+from lethe.networks.builders import build
+from lethe.preparation.cost_estimate import RATES
+from lethe.preparation.task_kinds import task_preparation
+
+# Files that may not be at hand: questions and mean tokens of a data set, by its folder; sizes of a network, by its file
+KNOWN_TEXTS = {"tofu": (4000, 65.3)}  # counted with Llama 2's tokenizer
+GPT2_CONTEXT, GPT2_VOCABULARY = 1024, 50_257
+KNOWN_GPT2 = {
+    "gpt2": (768, 12, 12),
+    "gpt2-medium": (1024, 24, 16),
+    "gpt2-large": (1280, 36, 20),
+    "gpt2-xl": (1600, 48, 25),
+}
+LOSSES = 9  # numbers of a question that metrics read: of its answer, a paraphrase and wrong answers, and others
+TOKEN_BYTES = 13  # what is kept of a token of an answer
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """n_questions: of the data set. tokens: the mean of a question with its answer. weights: of the network."""
+
+    n_questions: int
+    tokens: float
+    weights: int
+
+    def training_s(self, competition: CompetitionFile, *, device: str) -> float:
+        """Return about how long one process trains one model: six operations for each weight and token."""
+        operations = 6 * self.weights * self.tokens * self._n_train(competition) * competition.training.epochs
+        return operations / RATES[device]
+
+    def evaluation_s(self, competition: CompetitionFile, *, device: str) -> float:
+        """Return about how long the losses of all sets and the answers of the measured questions take."""
+        task = competition.task
+        asked = self._n_forget(competition) + (task.measured_retain if isinstance(task, CausalLm) else 0)
+        generated = asked * task.max_new_tokens if isinstance(task, CausalLm) else 0
+        return 2 * self.weights * (self.tokens * self.n_questions + generated) / RATES[device]
+
+    def bytes_of_run(self, competition: CompetitionFile) -> float:
+        """Return what is stored of one model beside its weights."""
+        n_forget = self._n_forget(competition)
+        return n_forget * (8 + 8 * LOSSES + TOKEN_BYTES * self.tokens)
+
+    def _n_train(self, competition: CompetitionFile) -> float:
+        splits = competition.splits
+        return self.n_questions * (1 - splits.validation_fraction - splits.test_fraction)
+
+    def _n_forget(self, competition: CompetitionFile) -> float:
+        return competition.splits.forget.fraction * self._n_train(competition)
+
+
+def text_size(competition: CompetitionFile) -> TextSize:
+    """Return the sizes of a text competition. Raises AppError for files that are neither there nor known."""
+    task = task_preparation("causal-lm")
+    try:
+        dataset = task.open_dataset(competition)
+        description = task.describe_network(competition, dataset)
+    except AppError:
+        folder = str(competition.dataset.options.get("root", "")).rstrip("/").rpartition("/")[2]
+        known = _known_network(competition)
+        if folder not in KNOWN_TEXTS or known is None:
+            raise
+        return TextSize(*KNOWN_TEXTS[folder], _n_weights(known))
+    texts = dataset.questions[:: max(1, len(dataset) // 200)]
+    encode = dataset.tokenizer.encode
+    tokens = sum(len(encode(one.question)) + len(encode(one.answer)) for one in texts) / len(texts)
+    return TextSize(len(dataset), tokens, _n_weights(description))
+
+
+def _known_network(competition: CompetitionFile) -> dict[str, Any] | None:
+    stem = str(competition.network.options.get("pretrained", "")).removesuffix(".safetensors")
+    if competition.network.name != "gpt2" or stem not in KNOWN_GPT2:
+        return None
+    width, layers, heads = KNOWN_GPT2[stem]
+    options = {"width": width, "layers": layers, "heads": heads, "hidden_width": 4 * width, "context": GPT2_CONTEXT}
+    return {"task": "causal-lm", "name": "gpt2", "options": options, "vocabulary_size": GPT2_VOCABULARY}
+
+
+def _n_weights(description: Mapping[str, Any]) -> int:
+    with torch.device("meta"):  # shapes alone: a network of a billion weights takes no memory
+        return sum(parameter.numel() for parameter in build(description).parameters())
