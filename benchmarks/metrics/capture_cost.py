@@ -24,9 +24,14 @@ CASES: tuple[tuple[str, list[int]], ...] = (("mlp", [1, 8, 8]), ("small_cnn", [1
 
 def stored(outputs: RunOutputs) -> bytes:
     """Return the file of one run."""
-    numbers = (np.array([value]) for value in (outputs.retain_accuracy, outputs.test_accuracy, 1.0))
-    captured = {name: values[None] for name, values in outputs.captured.items()}
-    return ShardOutputs(outputs.confidences[None], *numbers, outputs.class_accuracy[None], captured).to_bytes()
+    return ShardOutputs(
+        confidences=outputs.confidences[None],
+        retain_accuracy=np.array([outputs.retain_accuracy]),
+        test_accuracy=np.array([outputs.test_accuracy]),
+        wall_time_s=np.ones(1),
+        class_accuracy=outputs.class_accuracy[None],
+        captured={name: values[None] for name, values in outputs.captured.items()},
+    ).to_bytes()
 
 
 def measure(network: Mapping[str, Any], sizes: Mapping[str, int], *, device: str, rounds: int) -> None:

@@ -65,7 +65,7 @@ def draw_forget_set(
         chosen = _evenly(dataset, free, _wanted(dataset, forget, train), generator)
         labels = _mislabelled(dataset, chosen, generator)
     elif forget.by == "backdoor":
-        chosen, labels = _poisoned(dataset, free, _wanted(forget, train), forget, generator)
+        chosen, labels = _poisoned(dataset, free, _wanted(dataset, forget, train), forget, generator)
     elif forget.by == "random":
         chosen = _at_random(dataset, free, _wanted(dataset, forget, train), forget, generator)
     else:
