@@ -16,9 +16,9 @@ from lethe.metrics.arrays import (
     require_same_models,
 )
 from lethe.metrics.class_threshold_attack import Scored, attack_accuracy
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.prediction_features import confidence, entropy, modified_entropy
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Parameters
 
 Feature = Literal["confidence", "entropy", "modified_entropy"]

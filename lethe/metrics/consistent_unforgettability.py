@@ -7,8 +7,8 @@ from scipy.stats import binom
 
 from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import Bool, Int64, model_rows, require_same_examples, require_same_models
+from lethe.metrics.epsilon.processors import one_blas_thread
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.processors import one_blas_thread
 from lethe.metrics.registry import Direction, Feature, Metric, Need, Parameters
 from lethe.metrics.result import MetricResult
 from lethe.metrics.scalar_attack import fit_lbfgs

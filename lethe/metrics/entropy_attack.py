@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.arrays import Float64, probability_rows, require_same_models
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.member_share import logistic_member_share, shadow_part, svc_member_share
 from lethe.metrics.prediction_features import entropy
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Feature
 
 Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]

@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from lethe.metrics.activation_l2 import METRIC as ACTIVATION_L2
 from lethe.metrics.activation_l2 import mean_over_examples, paired_probabilities
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.jensen_shannon import jensen_shannon
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Direction, Metric, Resampling
 from lethe.metrics.result import MetricResult
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.arrays import Float64, model_rows, probability_rows, require_same_models
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.jensen_shannon import row_entropies
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Feature, Parameters
 from lethe.metrics.scalar_attack import Solver, attack_accuracy
 from lethe.metrics.softmax_attack import softmax_attack_percent

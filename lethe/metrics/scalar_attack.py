@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 
 from lethe.metrics.arrays import Bool, Float64, Int64
 from lethe.metrics.compiled import compiled
+from lethe.metrics.epsilon.processors import in_threads, one_blas_thread, slices
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.processors import in_threads, one_blas_thread, slices
 
 NO_SKILL = 0.5
 Solver = Literal["newton", "lbfgs"]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from lethe.metrics.arrays import Float64, Int64
 from lethe.metrics.compiled import compiled
-from lethe.metrics.processors import in_threads
+from lethe.metrics.epsilon.processors import in_threads
 
 
 def softmax(logits: npt.ArrayLike) -> Float64:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from lethe.metrics.arrays import Float64, probability_rows, require_same_classes, require_same_models
 from lethe.metrics.compiled import compiled
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.processors import in_threads
 
 CONVERGED = 1e-10
 LARGEST_STEPS = 100

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.arrays import Float64, Int64, class_labels, probability_rows, require_same_models, shares
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.member_share import ShadowParameters, shadow_part, svc_member_share
 from lethe.metrics.prediction_features import (
     confidence,
@@ -16,7 +17,6 @@ from lethe.metrics.prediction_features import (
     modified_entropy,
     modified_entropy_published,
 )
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Feature, Parameters
 
 FeatureName = Literal["correctness", "confidence", "entropy", "m_entropy", "m_entropy_published", "prob"]

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import model_rows, require_same_examples, require_same_models
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.likelihood_attack import (
     Density,
@@ -13,7 +14,6 @@ from lethe.metrics.likelihood_attack import (
     balanced_accuracy,
     held_out_ratios,
 )
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
 

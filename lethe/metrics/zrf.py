@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from lethe.metrics.array_catalogue import Side
 from lethe.metrics.arrays import Float64, probability_rows, require_same_classes, require_same_examples
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.jensen_shannon import mean_divergence, row_entropies
-from lethe.metrics.processors import in_threads
 from lethe.metrics.registry import Direction, Feature, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
 

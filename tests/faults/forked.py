@@ -45,6 +45,7 @@ LIBRARIES = [
     "torchvision",
     "uvicorn.main",
 ]
+_PARENT: list[int] = []  # of the process that is being forked
 
 
 @dataclass
@@ -120,8 +121,8 @@ def _context() -> ForkServerContext:
 def _run(module: str, arguments: Sequence[str], environment: dict[str, str], log: Path) -> None:
     os.setsid()
     _let_the_server_go()
-    _end_with_parent()
-    os.register_at_fork(after_in_child=_end_with_parent)
+    _end_with(os.getppid())
+    os.register_at_fork(before=_note_parent, after_in_child=lambda: _end_with(_PARENT[0]))
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -142,9 +143,16 @@ def _let_the_server_go() -> None:
         server._forkserver_alive_fd = None
 
 
-def _end_with_parent() -> None:
+def _note_parent() -> None:
+    _PARENT[:] = [os.getpid()]
+
+
+def _end_with(parent: int) -> None:
+    """End when the parent does, also if it has already."""
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _parent(pid: int) -> int:

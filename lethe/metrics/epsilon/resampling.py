@@ -23,8 +23,8 @@ from lethe.metrics.epsilon.attacks.family import AttackFamily
 from lethe.metrics.epsilon.epsilon import epsilon_of_sorted
 from lethe.metrics.epsilon.errors import InvalidScoreInput
 from lethe.metrics.epsilon.forgetting_quality import forgetting_quality
+from lethe.metrics.epsilon.processors import in_threads
 from lethe.metrics.epsilon.samples import resampled, sort_samples
-from lethe.metrics.processors import in_threads
 
 FEWEST_RESAMPLES = 20
 FEWEST_MODELS = 8

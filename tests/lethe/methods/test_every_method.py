@@ -10,18 +10,10 @@ from torch import nn
 
 from lethe.methods.catalogue import all_methods, method_ids, method_info, method_source
 from lethe.submission.package import load_package
-from tests.lethe.methods.tiny_data import NETWORKS, changed, make_problem
+from tests.lethe.methods.tiny_data import NETWORKS, SMALL, changed, make_problem, run_method
 
-SMALL = {"retain": 25, "forget": 9, "validation": 9}  # with batches of 8 each set ends in a batch of one
 METHODS = method_ids()
 PHASES = {"unlearning", "prepare", "erase0", "erase", "repair", "finish"}
-
-
-def run(method_id, kind, *, seed=0, epochs=0):
-    problem = make_problem(kind, sizes=SMALL, batch_size=8, epochs=epochs)
-    torch.manual_seed(seed)
-    importlib.import_module(f"lethe.methods.{method_id}").unlearning(problem.net, *problem.data)
-    return problem
 
 
 def has_square_kernel(kind):
@@ -34,7 +26,7 @@ def test_method_leaves_a_network_of_the_same_form(method_id, kind):
     if method_id == "ct" and not has_square_kernel(kind):
         pytest.skip("refused; see test_winners")
     untouched = make_problem(kind, sizes=SMALL, batch_size=8)
-    problem = run(method_id, kind)
+    problem = run_method(method_id, kind)
     state = problem.net.state_dict()
     form = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
     assert form == {name: (tensor.shape, tensor.dtype) for name, tensor in problem.before.items()}
@@ -54,20 +46,20 @@ def hooks(part):
 def test_method_with_another_seed_gives_other_weights(method_id):
     # neggrad_clamped moves only what is nearly right already
     kind, epochs = ("mlp", 20) if method_id == "neggrad_clamped" else ("small_cnn", 0)
-    first, same, other = (run(method_id, kind, seed=seed, epochs=epochs).net.state_dict() for seed in (1, 1, 2))
+    first, same, other = (run_method(method_id, kind, seed=seed, epochs=epochs).net.state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], same[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
 @pytest.mark.parametrize("method_id", [m.id for m in all_methods() if m.deterministic])
 def test_deterministic_method_gives_one_result(method_id):
-    first, other = (run(method_id, "small_cnn", seed=seed).net.state_dict() for seed in (1, 2))
+    first, other = (run_method(method_id, "small_cnn", seed=seed).net.state_dict() for seed in (1, 2))
     assert all(torch.equal(first[name], other[name]) for name in first)
 
 
 @pytest.mark.parametrize("method_id", [m for m in METHODS if m not in {"original", "ssd"}])
 def test_method_changes_weights(method_id):
-    assert changed(run(method_id, "small_cnn"))  # ssd has its own test, with a threshold that the data reach
+    assert changed(run_method(method_id, "small_cnn"))  # ssd has its own test, with a threshold that the data reach
 
 
 @pytest.mark.parametrize("method_id", ["ct", "eu_k"])
@@ -76,7 +68,7 @@ def test_method_runs_on_a_torchvision_resnet18(method_id, monkeypatch):
     if hasattr(module, "EPOCHS"):
         monkeypatch.setattr(module, "EPOCHS", 1)
         monkeypatch.setattr(module, "REPAIR_EPOCHS", 1, raising=False)
-    assert changed(run(method_id, "resnet18"))
+    assert changed(run_method(method_id, "resnet18"))
 
 
 @pytest.mark.parametrize("method_id", METHODS)
@@ -128,7 +120,7 @@ def test_method_without_a_convolution_refuses_or_runs():
     refusing = []
     for method_id in METHODS:
         try:
-            run(method_id, "mlp")
+            run_method(method_id, "mlp")
         except ValueError:
             refusing.append(method_id)
     assert refusing == [info.id for info in all_methods() if "convolutions" in info.needs]

@@ -6,8 +6,7 @@ import torch
 from lethe.methods import cfw, eu_k
 from lethe.methods.catalogue import method_ids
 from tests.lethe.methods import tiny_data
-from tests.lethe.methods.test_every_method import run
-from tests.lethe.methods.tiny_data import changed, make_problem
+from tests.lethe.methods.tiny_data import changed, make_problem, run_method
 
 pytest.importorskip("timm", reason="timm is not installed: it comes with the extra `networks`")
 
@@ -39,7 +38,7 @@ def timm_networks(monkeypatch):
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("method_id", method_ids())
 def test_method_leaves_a_timm_network_of_the_same_form(method_id, kind):
-    problem = run(method_id, kind)
+    problem = run_method(method_id, kind)
     state = problem.net.state_dict()
     form = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
     assert form == {name: (tensor.shape, tensor.dtype) for name, tensor in problem.before.items()}
@@ -50,7 +49,7 @@ def test_method_leaves_a_timm_network_of_the_same_form(method_id, kind):
 @pytest.mark.parametrize("kind", SOURCES)
 def test_last_layer_of_a_timm_network_is_its_classifier(kind, monkeypatch):
     monkeypatch.setattr(eu_k, "K", 1)
-    assert changed(run("eu_k", kind)) == {LAYERS[kind][1] + name for name in ("weight", "bias")}
+    assert changed(run_method("eu_k", kind)) == {LAYERS[kind][1] + name for name in ("weight", "bias")}
 
 
 @pytest.mark.parametrize("kind", SOURCES)

@@ -1,5 +1,6 @@
 """Tiny data and networks for the methods: four classes of 8x8 pictures, each a pattern with noise."""
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from lethe.runtime.data_loaders import ImageSet, InMemoryDataset, ShuffledLoader
 
 N_CLASSES, SIDE = 4, 8
 SIZES = {"retain": 96, "forget": 24, "validation": 48}
+SMALL = {"retain": 25, "forget": 9, "validation": 9}  # with batches of 8 each set ends in a batch of one
 NETWORKS: dict[str, dict[str, Any]] = {
     "mlp": {"name": "mlp", "options": {"hidden": [48]}},
     "small_cnn": {"name": "small_cnn", "options": {"widths": [4, 8]}},
@@ -70,6 +72,14 @@ def make_problem(
     net.train()
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     return Problem(net, loaders["retain"], loaders["forget"], loaders["validation"], before)
+
+
+def run_method(method_id: str, kind: str, *, seed: int = 0, epochs: int = 0) -> Problem:
+    """Return a small problem after a method ran on its network."""
+    problem = make_problem(kind, sizes=SMALL, batch_size=8, epochs=epochs)
+    torch.manual_seed(seed)
+    importlib.import_module(f"lethe.methods.{method_id}").unlearning(problem.net, *problem.data)
+    return problem
 
 
 def draw_set(

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from lethe.metrics import consistent_unforgettability, scalar_attack, umia
-from lethe.metrics.processors import in_threads, slices
+from lethe.metrics.epsilon.processors import in_threads, slices
 
 
 def blas_threads() -> set[int]:
