@@ -183,12 +183,13 @@ def _exchange(connection: socket.socket, header: bytes, data: bytes) -> tuple[bo
             return False, b""
         if not (line.startswith(STARTED) and line.endswith(b"\n")):
             return False, b""
-        try:
+        with suppress(OSError):  # a reader that has its answer already, or was killed, reads no more
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
-            _let_others_go_first(connection, reader=int(line[1:]))
+        _let_others_go_first(connection, reader=int(line[1:]))
+        try:
             return True, stream.read()
-        except OSError:  # a reader that was killed reads no more; or it is silent for too long
+        except OSError:  # it was killed, or is silent for too long
             return True, b""
 
 

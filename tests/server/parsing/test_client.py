@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import zipfile
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -125,21 +125,27 @@ def test_process_that_cannot_start_is_the_hosts_fault(monkeypatch: pytest.Monkey
         ParsingProcess().connect()
 
 
-def test_answer_that_comes_with_the_first_line_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("data", [b"", GOOD_CODE])
+def test_answer_of_a_reader_that_has_ended_already_is_read(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    class Ended(socket.socket):
+        """Its other side has read the header, answered in one piece and closed before anything else is sent."""
+
+        def sendall(self, data: bytes) -> None:  # type: ignore[override]
+            super().sendall(data)
+            with suppress(StopIteration):
+                reader = next(readers)
+                assert reader.recv(4096).endswith(b"\n")
+                reader.sendall(b'+1\n{"result": "whole"}')
+                reader.close()
+
     class AtOnce:
         def connect(self) -> socket.socket:
-            ours, theirs = socket.socketpair()
-            theirs.sendall(b'+1\n{"result": "whole"}')
-            theirs.shutdown(socket.SHUT_WR)
-            readers.append(theirs)
-            return ours
+            return Ended(fileno=ours.detach())
 
-    readers: list[socket.socket] = []
+    ours, theirs = socket.socketpair()
+    readers = iter([theirs])
     monkeypatch.setattr(client, "_parsing_process", lambda _pid: AtOnce())
-    assert check(b"") == "whole"
-    assert [len(reader.recv(4096)) > 0 for reader in readers] == [True]
-    for reader in readers:
-        reader.close()
+    assert check(data) == "whole"
 
 
 def test_others_are_answered_while_hostile_uploads_are_read(server: Instance) -> None:
