@@ -84,8 +84,10 @@ class RunProcess:
                 shared_kib=int(self._link.ready.get("anonymous_kib", 0)),
                 should_stop=should_stop,
             )
+            with contextlib.suppress(BrokenPipeError):  # what runs here may have closed its end: it cannot go on
+                message = json.dumps({"run": number, "seed": seed}).encode() if self._has_begun else b"go"
+                self._pipes.gate.sendall(message)
             self._handle.send(signal.SIGCONT)
-            self._pipes.gate.sendall(json.dumps({"run": number, "seed": seed}).encode() if self._has_begun else b"go")
             self._has_begun = True
             return watch.watch(keeps=keeps)
         except BaseException:

@@ -10,6 +10,7 @@ import pytest
 from sandbox.controls import Control, missing_controls
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import Isolation
+from sandbox.verdict import Fault
 
 from .conftest import GOOD, TEST_POLICY, write_submission
 
@@ -57,6 +58,14 @@ def test_failed_run_ends_the_process_and_the_next_one_is_fresh(shard: Sandbox, s
     failing = write_submission(stage, "failing", source.replace("SEED", "True"))
     assert shard.run(RunRequest(code_dir=failing)).verdict.error_class == "exception"
     assert shard.run(RunRequest(code_dir=write_submission(stage, "good", GOOD))).weights is not None
+
+
+def test_process_that_no_longer_listens_is_the_submissions_failure(shard: Sandbox, stage: Path) -> None:
+    source = "import os\n\ndef unlearning(*_):\n    os.close(4)\n"  # where the next run is asked for
+    folder = write_submission(stage, "deaf", source)
+    assert shard.run(RunRequest(code_dir=folder)).weights is not None
+    verdict = shard.run(RunRequest(code_dir=folder)).verdict
+    assert (verdict.error_class, verdict.fault) == ("no-weights", Fault.PARTICIPANT), verdict
 
 
 def test_receipt_says_that_runs_were_not_isolated(shard: Sandbox) -> None:
