@@ -9,9 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Each test process has servers of its own and one OpenMP thread. One more than there are cores, within reason: tests of
-# running instances wait for leases, limits and pauses. Each takes up to 3 GB of memory.
-TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 7 ] && n=7; echo $$((n + 1)))
+# Each test process has servers of its own and one OpenMP thread: as many as there are cores, within reason.
+TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$n)
 
 .PHONY: help
 help: ## list the targets
