@@ -18,9 +18,9 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.metric_requests import lacking_for_metric
 from lethe.competition.report_section import MOST_CAPTURE
 from lethe.competition.task import LEVELS, Kind
-from lethe.errors import InvalidCompetitionFile
+from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
-from lethe.methods.rendering import render
+from lethe.methods.rendering import render, set_constants
 from lethe.reports.benchmark_file import (
     SCORES,
     TABLE_METRICS,
@@ -185,7 +185,9 @@ def _method_plan(entry: MethodEntry, folder: Path) -> MethodPlan:
         return MethodPlan(entry.label, content_key(files), files, entry.method, info.deterministic, constants)
     path = folder / str(entry.file)
     try:
-        files = {"unlearning.py": path.read_text(encoding="utf-8")}
+        files = {"unlearning.py": set_constants(path.read_text("utf-8"), entry.constants, owner=path.name)}
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidBenchmarkFile(f"the method file {path} cannot be read: {error}") from error
-    return MethodPlan(entry.label, content_key(files), files, None, deterministic=False, constants={})
+    except InvalidInput as error:
+        raise InvalidBenchmarkFile(error.detail) from error
+    return MethodPlan(entry.label, content_key(files), files, None, deterministic=False, constants=entry.constants)

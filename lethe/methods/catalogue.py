@@ -105,9 +105,13 @@ def method_source(method_id: str) -> str:
 @cache
 def method_tree(method_id: str) -> ast.Module:
     """Return the syntax tree of a method's file, to be read only. Raises NotFound, naming the nearest ids."""
-    text = method_source(method_id)
+    return parse(method_source(method_id))
+
+
+def parse(source: str) -> ast.Module:
+    """Return the syntax tree of Python source. May be called in several threads."""
     with _ONE_AT_A_TIME:
-        return ast.parse(text)
+        return ast.parse(source)
 
 
 @cache
@@ -128,7 +132,7 @@ def method_info(method_id: str) -> MethodInfo:
         deterministic=sections["Deterministic"] == "yes",
         differences=_one_line(sections["Differences"]),
         needs=tuple(need for need in NEEDS if need in sections["Needs"].split(", ")),
-        constants=tuple(_constants(tree, text.splitlines())),
+        constants=tuple(constants_in(tree, text)),
         schedule=_schedule(tree),
         phases=tuple(phase for phase in PHASES if phase in functions),
     )
@@ -151,8 +155,13 @@ def parse_docstring(text: str, method_id: str) -> tuple[str, str, dict[str, str]
 
 
 def settable(node: ast.stmt) -> tuple[str, Value] | None:
-    """Return name and value of an assignment `NAME = literal` of one number, text or truth value, else None."""
+    """Return name and value of an assignment `NAME = literal` of one number, text or truth value, else None.
+
+    It is one line.
+    """
     if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+        return None
+    if node.end_lineno != node.lineno:
         return None
     name, value = node.targets[0].id, node.value
     if name == "SCHEDULE" or not isinstance(value, ast.Constant) or not isinstance(value.value, Value):
@@ -160,8 +169,9 @@ def settable(node: ast.stmt) -> tuple[str, Value] | None:
     return name, value.value
 
 
-def _constants(tree: ast.Module, lines: list[str]) -> list[Constant]:
-    found = []
+def constants_in(tree: ast.Module, source: str) -> list[Constant]:
+    """Return the constants at the top of Python source and its tree, with what their lines say of them."""
+    found, lines = [], source.split("\n")
     for node in tree.body:
         if (pair := settable(node)) is not None:
             name, value = pair

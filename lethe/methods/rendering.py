@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 
 from lethe.errors import InvalidInput
-from lethe.methods.catalogue import Constant, Value, method_info, method_source, method_tree, settable
+from lethe.methods.catalogue import Constant, Value, constants_in, method_source, parse, settable
 
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -15,20 +15,34 @@ def render(method_id: str, settings: Mapping[str, Value | str]) -> str:
 
     Raises NotFound for an unknown method, InvalidInput for an unknown constant or a value outside its type.
     """
-    text = method_source(method_id)
-    constants = {constant.name: constant for constant in method_info(method_id).constants}
+    return set_constants(method_source(method_id), settings, owner=f"method {method_id}")
+
+
+def set_constants(source: str, settings: Mapping[str, Value | str], *, owner: str) -> str:
+    """Return Python source with constants at its top replaced, as `render` does. owner: whose they are, for messages.
+
+    Raises InvalidInput for an unknown constant, a value outside its type, or source that is not Python.
+    """
+    if not settings:
+        return source
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise InvalidInput(f"{owner} is not Python: {error}") from error
+    lines = source.split("\n")
+    constants = {constant.name: constant for constant in constants_in(tree, source)}
     unknown = next((name for name in settings if name not in constants), None)
     if unknown is not None:
         there = ", ".join(constants) or "none"
-        raise InvalidInput(f"method {method_id} has no constant {unknown!r}; there are {there}")
-    lines = text.splitlines(keepends=True)
-    for node in method_tree(method_id).body:
+        raise InvalidInput(f"{owner} has no constant {unknown!r}; there are {there}")
+    for node in reversed(tree.body):  # one line may hold two
         pair = settable(node)
         if pair is not None and pair[0] in settings and isinstance(node, ast.Assign):
             value = typed_value(constants[pair[0]], settings[pair[0]])
-            line, place = lines[node.lineno - 1], node.value
-            lines[node.lineno - 1] = f"{line[: place.col_offset]}{value!r}{line[place.end_col_offset :]}"
-    return "".join(lines)
+            line, place = lines[node.lineno - 1].encode(), node.value  # the tree counts bytes
+            changed = line[: place.col_offset] + repr(value).encode() + line[place.end_col_offset :]
+            lines[node.lineno - 1] = changed.decode()
+    return "\n".join(lines)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

@@ -45,8 +45,6 @@ class MethodEntry(BaseModel):
     def _is_one_method(self) -> Self:
         if (self.method is None) == (self.file is None):
             raise ValueError("a method needs `method`, an id of the catalogue, or `file`, and not both")
-        if self.file is not None and self.constants:
-            raise ValueError(f"constants are set in the file itself, not here: {', '.join(self.constants)}")
         if self.method is not None:
             try:
                 render(self.method, self.constants)
@@ -65,9 +63,8 @@ class MethodEntry(BaseModel):
         """Return the name of the method's row: its own, or the id with the constants that were set."""
         if self.name:
             return self.name
-        if self.file is not None:
-            return self.file.stem
-        return " ".join([str(self.method), *(f"{name}={value}" for name, value in self.constants.items())])
+        start = self.method if self.file is None else self.file.stem
+        return " ".join([str(start), *(f"{name}={value}" for name, value in self.constants.items())])
 
 
 class Cell(_Section):

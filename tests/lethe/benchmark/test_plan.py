@@ -45,6 +45,18 @@ def test_constants_become_part_of_a_method(write_benchmark):
     assert "LR = 0.05" in method.files["unlearning.py"]
 
 
+def test_constants_of_an_own_file_are_set(write_benchmark):
+    path = write_benchmark()
+    (path.parent / "broken.py").write_text("SHARE = 0.5\n\n\ndef unlearning(*_):\n    pass\n")
+    path.write_text(path.read_text().replace('{ file = "broken.py" }', '{ file = "broken.py", SHARE = 0.25 }'))
+    method = read_plan(path).methods[2]
+    assert (method.label, method.constants) == ("broken SHARE=0.25", {"SHARE": 0.25})
+    assert method.files["unlearning.py"].startswith("SHARE = 0.25\n")
+    path.write_text(path.read_text().replace("SHARE = 0.25", "SHAPE = 0.25"))
+    with pytest.raises(InvalidBenchmarkFile, match=r"broken\.py has no constant 'SHAPE'; there are SHARE"):
+        read_plan(path)
+
+
 def test_early_stop_halves_the_epochs():
     assert with_recipe({"epochs": 7, "milestones": [2, 5]}, "early-stop") == {"epochs": 4, "milestones": [2]}
     assert with_recipe({"epochs": 8}, "both") == {"epochs": 4, "mixing": "cutmix"}

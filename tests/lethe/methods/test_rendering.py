@@ -10,7 +10,7 @@ import pytest
 from lethe.errors import InvalidInput
 from lethe.methods import catalogue
 from lethe.methods.catalogue import method_ids, method_info, method_source, method_tree
-from lethe.methods.rendering import parse_settings, render
+from lethe.methods.rendering import parse_settings, render, set_constants
 
 
 def namespace(text):
@@ -89,6 +89,19 @@ def test_one_thread_at_a_time_parses(monkeypatch: pytest.MonkeyPatch) -> None:
     method_tree.cache_clear()
     monkeypatch.setattr(catalogue.ast, "parse", slow)
     with ThreadPoolExecutor(8) as pool:
-        rendered = list(pool.map(lambda _: [render(each, {}) for each in method_ids()], range(8)))
+        trees = list(pool.map(lambda _: [method_tree(each) for each in method_ids()], range(8)))
     assert max(most) == 1
-    assert all(one == [method_source(each) for each in method_ids()] for one in rendered)
+    assert {len(one) for one in trees} == {len(method_ids())}
+
+
+def test_constants_of_any_source_are_set():
+    source = (
+        'é = 1; RATE = 0.5  # of é\nNAME = "a"\nLONG = (\n    2\n)\n\x0c\nSTEPS = 3\n\n\n'
+        "def unlearning(*_):\n    RATE = 9\n"
+    )
+    changed = set_constants(source, {"RATE": 2, "NAME": "b'", "STEPS": "7"}, owner="mine.py")
+    assert changed == source.replace("0.5", "2.0").replace('"a"', '"b\'"').replace("STEPS = 3", "STEPS = 7")
+    with pytest.raises(InvalidInput, match=r"mine\.py has no constant 'LONG'; there are é, RATE, NAME, STEPS"):
+        set_constants(source, {"LONG": 1}, owner="mine.py")
+    with pytest.raises(InvalidInput, match=r"mine\.py is not Python"):
+        set_constants("def", {"RATE": 1}, owner="mine.py")
