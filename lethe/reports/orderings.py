@@ -83,10 +83,11 @@ def _prmq(view: CellView) -> Iterator[Ordering]:
 def _gap_and_f(view: CellView) -> Iterator[Ordering]:
     gaps = view.known("accuracy_gap", *view.methods)
     f = view.known("f", *gaps)
-    pairs = [(a, b) for a, b in combinations(f, 2) if abs(gaps[a] - gaps[b]) <= CLOSE_GAPS and _twice(f[a], f[b])]
+    close = [(a, b) for a, b in combinations(f, 2) if abs(gaps[a] - gaps[b]) <= CLOSE_GAPS]
+    pairs = [(a, b) for a, b in close if _twice(f[a], f[b])]
     statement = "two methods have accuracy gaps within 0.02 and F a factor of 2 apart"
-    if len(f) < 2:
-        yield _open(view, "E-04", True, statement, "accuracy_gap and f of two methods are needed")
+    if not close:
+        yield _open(view, "E-04", True, statement, "accuracy_gap, f of two methods with gaps within 0.02 are needed")
         return
     shown = "; ".join(f"{a} {gaps[a]:.3f}/{f[a]:.3f}, {b} {gaps[b]:.3f}/{f[b]:.3f}" for a, b in pairs[:2])
     yield _decided(view, "E-04", True, statement, bool(pairs), shown or "no such pair")

@@ -34,6 +34,17 @@ def test_one_original_orders_methods_as_many_do(each, order, ssd):
     assert decided(check(content, "E-03", "ssd")) is ssd
 
 
+@pytest.mark.parametrize(
+    ("gap", "f", "holds"),
+    [(0.11, 0.2, True), (0.11, 0.09, False), (0.3, 0.2, None)],
+    ids=["apart", "alike", "not close"],
+)
+def test_equal_accuracy_gaps_may_hide_different_f(gap, f, holds):
+    rows = {"msg": {"accuracy_gap": 0.1, "f": 0.08}, "cfw": {"accuracy_gap": gap, "f": f}}
+    content = results([method(name) for name in rows], one=cell(rows))
+    assert decided(check(content, "E-04")) is holds
+
+
 @pytest.mark.parametrize(("stitched", "holds"), [(0.12, True), (0.2, False)])
 def test_a_stitched_msg_stays_in_its_interval(stitched, holds):
     rows = {"msg": {"f": (0.1, 0.01)}, "msg+cfw": {"f": (stitched, 0.01)}}
