@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 # The same inputs each time, so that a failure is the change's that it follows; `--hypothesis-profile=searching` looks
 # for new ones. A busy machine says nothing of how long an example takes.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.register_profile("searching", derandomize=False, deadline=None)
+ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", ANY_SPEED, derandomize=True, database=None)
+settings.register_profile("searching", ANY_SPEED, derandomize=False)
 settings.load_profile("repeatable")
 
 # --- what a machine may lack ---

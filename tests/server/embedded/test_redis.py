@@ -31,7 +31,7 @@ def test_started_redis_serves_redis_py_and_celery(tmp_path: Path) -> None:
             assert client.set("key", "value")
         with kombu.Connection(server.broker_url) as connection, connection.SimpleQueue("queue") as queue:
             queue.put({"shard": "a1"})
-            message = queue.get(timeout=5)
+            message = queue.get(timeout=60)
             assert message.payload == {"shard": "a1"}
             message.ack()
 
