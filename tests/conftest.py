@@ -11,7 +11,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from tests.support.browser import find_chromium
 from tests.support.postgres import PostgresServer
+from tests.support.utc_day import day_needed_s, until_next_day_s
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -59,6 +62,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, missing in NEEDS.items():
         if item.get_closest_marker(marker) and (reason := missing()):
             pytest.skip(reason)
+    time.sleep(until_next_day_s(datetime.now(UTC), needed_s=day_needed_s(item.nodeid)))
 
 
 LONGEST_FIRST = (
