@@ -59,10 +59,12 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 """
 
 
-def competition_toml(*, n: int = 12, shard: int = 4, floor: float = 20.0) -> str:
+def competition_toml(
+    *, n: int = 12, shard: int = 4, floor: float = 20.0, opened_ago: timedelta = timedelta(hours=1)
+) -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
     return TOML.format(
-        opens=(moment - timedelta(hours=1)).isoformat(),
+        opens=(moment - opened_ago).isoformat(),
         closes=(moment + timedelta(days=1)).isoformat(),
         n=n,
         shard=shard,
