@@ -4,10 +4,12 @@ import contextlib
 import os
 import selectors
 import signal
+from pathlib import Path
 
 from sandbox.errors import RunWillNotDie
 
 _DEATH_TIMEOUT_S = 20.0
+_EXITING = 0x4  # the kernel's PF_EXITING
 
 
 class ProcessHandle:
@@ -27,6 +29,14 @@ class ProcessHandle:
         with selectors.DefaultSelector() as selector:
             selector.register(self.fd, selectors.EVENT_READ)
             return bool(selector.select(timeout_s))
+
+    def is_ending(self) -> bool:
+        """Whether it is on its way out: its files are closed some time before it is gone."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return True
+        return bool(int(stat.rpartition(")")[2].split()[6]) & _EXITING)
 
     def wait_for_death(self) -> None:
         """Wait until a killed process is gone. Raises RunWillNotDie if it stays."""

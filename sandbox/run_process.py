@@ -84,7 +84,8 @@ class RunProcess:
                 shared_kib=int(self._link.ready.get("anonymous_kib", 0)),
                 should_stop=should_stop,
             )
-            with contextlib.suppress(BrokenPipeError):  # what runs here may have closed its end: it cannot go on
+            # What runs here may have closed its end, or may never read what it is sent: its own loss.
+            with contextlib.suppress(ConnectionError, BlockingIOError):
                 message = json.dumps({"run": number, "seed": seed}).encode() if self._has_begun else b"go"
                 self._pipes.gate.sendall(message)
             self._handle.send(signal.SIGCONT)

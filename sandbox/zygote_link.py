@@ -68,6 +68,7 @@ class ZygoteLink:
         gate, guest_gate = _control_pair()
         self._gate = gate
         gate.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        gate.setblocking(False)  # a run that never reads its messages must not hold the worker up
         pipes = RunPipes(frame_fd=frame_read, log_fd=log_read, gate=gate)
         _widen(frame_read)
         try:

@@ -11,20 +11,23 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from tests.support.browser import find_chromium
 from tests.support.postgres import PostgresServer
+from tests.support.utc_day import day_needed_s, until_next_day_s
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -33,8 +36,9 @@ if TYPE_CHECKING:
 
 # The same inputs each time, so that a failure is the change's that it follows; `--hypothesis-profile=searching` looks
 # for new ones. A busy machine says nothing of how long an example takes.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.register_profile("searching", derandomize=False, deadline=None)
+ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", ANY_SPEED, derandomize=True, database=None)
+settings.register_profile("searching", ANY_SPEED, derandomize=False)
 settings.load_profile("repeatable")
 
 # --- what a machine may lack ---
@@ -58,6 +62,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, missing in NEEDS.items():
         if item.get_closest_marker(marker) and (reason := missing()):
             pytest.skip(reason)
+    time.sleep(until_next_day_s(datetime.now(UTC), needed_s=day_needed_s(item.nodeid)))
 
 
 LONGEST_FIRST = (

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,8 +14,10 @@ import sqlalchemy as sa
 from server.config import get_settings
 from server.db import make_engine
 from server.embedded.redis import RedisProcess
+from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
+from tests.support.utc_day import day_needed_s, until_next_day_s
 
 
 def list_tables(url: str) -> list[str]:
@@ -87,3 +91,26 @@ def test_private_redis_is_another_server(redis_server: RedisProcess, private_red
 def test_settings_come_from_no_developer_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert [name for name in os.environ if name.startswith("LETHE_")] == ["LETHE_HOME"]
     assert get_settings().home.is_relative_to(tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize(
+    ("at", "waits_s"),
+    [
+        (datetime(2027, 1, 31, 23, 59, 20, tzinfo=UTC), 0.0),
+        (datetime(2027, 1, 31, 23, 59, 40, tzinfo=UTC), 20.0),
+        (datetime(2028, 2, 29, 23, 59, 59, 750_000, tzinfo=UTC), 0.25),
+        (datetime(2028, 3, 1, tzinfo=UTC), 0.0),
+    ],
+)
+def test_no_test_begins_shortly_before_midnight(at: datetime, waits_s: float) -> None:
+    assert until_next_day_s(at, needed_s=day_needed_s("tests/server/x.py::test_y")) == waits_s
+
+
+def test_free_port_is_nobody_elses() -> None:
+    """Neither of this process nor of another, nor one that the kernel gives to outgoing connections."""
+    code = "from tests.support.ports import free_port; print(free_port())"
+    elsewhere = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    ports = [free_port() for _ in range(50)]
+    assert len({elsewhere, *ports}) == 51
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert max(ports) < lowest

@@ -179,7 +179,7 @@ def _start(
         env=environment,
         pass_fds=pass_fds,
         start_new_session=True,  # Ctrl-C is for us; we then end the others in order
-        preexec_fn=die_with_parent,  # noqa: PLW1509 (no thread of ours runs yet, and the child only calls prctl)
+        preexec_fn=die_with_parent(),  # noqa: PLW1509 (no thread of ours runs yet, and the child only calls prctl)
     )
     stack.callback(_stop, process)
     return process

@@ -15,6 +15,7 @@ import stat
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -73,7 +74,7 @@ class RedisProcess:
         self.stop()
 
 
-def start_redis(folder: Path, *, timeout_s: float = 15.0) -> RedisProcess:
+def start_redis(folder: Path, *, timeout_s: float = 60.0) -> RedisProcess:
     """Start a Redis whose socket and log lie in `folder`, and return once it answers.
 
     Raises Conflict if a living process already keeps a Redis in `folder`, HostFault if the server does not start.
@@ -167,16 +168,23 @@ def _launch(folder: Path, socket: Path) -> subprocess.Popen[bytes]:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={},  # no secret of ours in its environment
-                preexec_fn=die_with_parent if _is_main_thread() else None,  # noqa: PLW1509 (it only calls prctl)
+                preexec_fn=die_with_parent() if _is_main_thread() else None,  # noqa: PLW1509 (it only calls prctl)
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which stops its children in order
             )
     except OSError as error:
         raise HostFault(f"{program} cannot be started: {error.strerror}") from error
 
 
-def die_with_parent() -> None:
-    """Have the kernel end this process with the one that started it, however that ends. For Popen's preexec_fn."""
-    _C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
+    """Return what has the kernel end a child with this process, however this one ends. For Popen's preexec_fn."""
+    parent = os.getpid()
+
+    def die_with_it() -> None:
+        _C_LIBRARY.prctl(PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:  # it has ended already, and the kernel tells nobody of that
+            os._exit(1)
+
+    return die_with_it
 
 
 def _is_main_thread() -> bool:

@@ -59,10 +59,12 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 """
 
 
-def competition_toml(*, n: int = 12, shard: int = 4, floor: float = 20.0) -> str:
+def competition_toml(
+    *, n: int = 12, shard: int = 4, floor: float = 20.0, opened_ago: timedelta = timedelta(hours=1)
+) -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
     return TOML.format(
-        opens=(moment - timedelta(hours=1)).isoformat(),
+        opens=(moment - opened_ago).isoformat(),
         closes=(moment + timedelta(days=1)).isoformat(),
         n=n,
         shard=shard,
@@ -97,8 +99,11 @@ class Instance:
 
 
 def parent_is_worker(pid: int) -> bool:
-    parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    return b"-m\0worker\0" in Path(f"/proc/{parent}/cmdline").read_bytes()
+    try:
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        return b"-m\0worker\0" in Path(f"/proc/{parent}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return False
 
 
 @contextmanager
@@ -126,7 +131,7 @@ def open_instance(home: Path, *, toml: str, prepared_within_s: float = 120.0, **
             database.dispose()
 
 
-def wait_until(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
@@ -138,7 +143,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float = 120.0) -> JsonObject:
+def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float = 240.0) -> JsonObject:
     """Return the submission at its end."""
     deadline = time.monotonic() + within_s
     while True:

@@ -46,14 +46,13 @@ def test_worker_killed_while_fetching_leaves_no_partial_file(
         copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
         environment = s3.environment | {"LETHE_HOME": str(tmp_path / "home")}
         cache = tmp_path / "home" / "scratch" / "splits"
-        s3.faults.delay_s = 0.5  # each file takes that long at least
-        asked = s3.faults.requests
+        s3.faults.held_from = s3.faults.requests + 4  # it begins, and does not come to an end
         worker = cluster.start_worker("fetching", **environment)
-        wait_until(lambda: outcomes(cluster, submission) == ["running"] and s3.faults.requests >= asked + 3)
+        wait_until(lambda: outcomes(cluster, submission) == ["running"] and bool(names_in(cache, ".new-*")))
         worker.kill()
         assert names_in(cache, ".new-*")
         assert not entries(cache)
-        s3.faults.delay_s = 0.0
+        s3.faults.held_from = None
         cluster.start_worker("heir", **environment)
         ended = cluster.wait_for_end("fetching", submission)
     assert ended["stage"] == "scored", ended

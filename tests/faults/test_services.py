@@ -19,7 +19,7 @@ from server.models.submission import Submission
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, SWEEP, configure
 from server.storage import content_key
 from tests.faults.chaos import mount_full, unmount
-from tests.faults.cluster import Cluster, Score, code, restart_redis, wait_until
+from tests.faults.cluster import LONG, Cluster, Score, code, restart_redis, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import counted, describe_failure, outcomes, scored_like, stage_is
 
@@ -60,7 +60,7 @@ def test_full_redis_kills_no_process_and_is_told(cluster: Cluster, worker: Proce
     before = cluster.submit("full-redis", code(pause=0.3, note="before"))
     wait_until(lambda: cluster.runs_done("full-redis", before) >= 1)
     with full_redis(cluster):
-        wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).status_code == 503, within_s=10)
+        wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).status_code == 503)
         during = cluster.submit("full-during", code(note="during"))
         other = cluster.start_worker("started-meanwhile")
         wait_until(lambda: other.log.exists() and "maxmemory" in other.log.read_text())
@@ -69,7 +69,7 @@ def test_full_redis_kills_no_process_and_is_told(cluster: Cluster, worker: Proce
         assert other.is_alive
     scored_like(cluster, "full-redis", before, undisturbed)
     scored_like(cluster, "full-during", during, undisturbed)
-    wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).is_success, within_s=10)
+    wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).is_success)
     assert worker.is_alive
     assert other.is_alive
 
@@ -135,7 +135,7 @@ def test_doubled_and_reordered_messages_change_nothing(cluster: Cluster, undistu
     random.Random(7).shuffle(messages)
     for task, arguments in messages:
         sender.send_task(task, args=arguments, queue="lethe.cpu")
-    cluster.start_worker(concurrency=2)  # the same message in two processes at once
+    cluster.start_worker(concurrency=2, LETHE_LEASE_S=LONG)  # the same message in two processes at once
     wait_until(stage_is(cluster, "doubled", submission, "scored"))
     for _ in range(4):
         sender.send_task(SCORE_EVALUATION, args=(evaluation_id,))

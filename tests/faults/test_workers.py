@@ -13,7 +13,7 @@ from sqlalchemy import text
 from lethe.client.api import JsonObject
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, Shard
-from tests.faults.cluster import Cluster, Score, code, wait_until
+from tests.faults.cluster import LONG, Cluster, Score, code, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import counted, describe_failure, outcomes, stage_is
 
@@ -121,7 +121,8 @@ def test_sandbox_ended_by_the_kernel_is_the_hosts_fault(cluster: Cluster, worker
     assert counted(cluster, "out-of-memory") == 1
 
 
-def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
+def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, undisturbed: Score) -> None:
+    worker = cluster.start_worker("drained", LETHE_LEASE_S=LONG)
     submission = cluster.submit("drained", code(pause=1.0, note="drained"))
     wait_until(lambda: cluster.runs_done("drained", submission) >= 1)
     worker.signal(signal.SIGTERM)
@@ -129,7 +130,7 @@ def test_stopping_worker_gives_its_shard_back_at_once(cluster: Cluster, worker: 
     assert "given-back" in outcomes(cluster, submission)
     with cluster.database.read() as session:
         assert session.query(Shard).filter_by(state="leased").count() == 0
-    cluster.start_worker("heir")
+    cluster.start_worker("heir", LETHE_LEASE_S=LONG)
     assert cluster.wait_for_end("drained", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     assert "lost" not in outcomes(cluster, submission)
@@ -228,9 +229,9 @@ def test_poisoned_submission_is_isolated_and_the_others_go_on(cluster: Cluster, 
 
 def test_worker_clocks_wrong_by_an_hour_change_nothing(cluster: Cluster, undisturbed: Score) -> None:
     for hours in (1, -1):
-        cluster.start_worker(f"skewed-{hours}", skew_s=3600.0 * hours)
+        cluster.start_worker(f"skewed-{hours}", skew_s=3600.0 * hours, LETHE_LEASE_S=LONG)
     used: set[str] = set()
-    for turn in range(5):  # until both have taken part
+    for turn in range(20):  # until both have taken part
         people = [f"skewed-{turn}-{name}" for name in "ab"]
         submissions = [cluster.submit(person, code(pause=0.2, note=person)) for person in people]
         for person, submission in zip(people, submissions, strict=True):

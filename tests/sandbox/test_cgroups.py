@@ -10,7 +10,7 @@ import pytest
 
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.policy import RunPolicy
-from tests.support.kernel_cgroups import kernels_own
+from tests.support.kernel_cgroups import kernels_own, private_roots
 
 POLICY = RunPolicy(memory_mib=100, processes=7)
 V2_FILES = {
@@ -54,14 +54,15 @@ def test_version_2_usage_is_read(v2_group: RunGroup) -> None:
 
 
 def test_group_on_this_machine_is_made_and_removed() -> None:
-    roots = find_roots()
-    if not roots.version:
+    found = find_roots()
+    if not found.version:
         pytest.skip("no control group can be made here: not root, and none delegated")
-    before = [sorted(folder.iterdir()) for folder in roots.folders.values()]
-    group = RunGroup(roots, POLICY, name="trial")
-    assert group.usage().oom_kills == 0
-    group.close()
-    assert [sorted(folder.iterdir()) for folder in roots.folders.values()] == before
+    with private_roots(found) as roots:
+        before = [sorted(folder.iterdir()) for folder in roots.folders.values()]
+        group = RunGroup(roots, POLICY, name="trial")
+        assert group.usage().oom_kills == 0
+        group.close()
+        assert [sorted(folder.iterdir()) for folder in roots.folders.values()] == before
 
 
 def test_folder_outside_the_hierarchy_is_no_delegated_group(tmp_path: Path) -> None:
@@ -69,11 +70,12 @@ def test_folder_outside_the_hierarchy_is_no_delegated_group(tmp_path: Path) -> N
 
 
 @pytest.fixture(params=["in use", "version 2"])
-def live_roots(request: pytest.FixtureRequest) -> GroupRoots:
-    roots = kernels_own().get(request.param)
-    if roots is None:
+def live_roots(request: pytest.FixtureRequest) -> Iterator[GroupRoots]:
+    found = kernels_own().get(request.param)
+    if found is None:
         pytest.skip(f"no control group of the kind {request.param!r} can be made here")
-    return roots
+    with private_roots(found) as roots:
+        yield roots
 
 
 @pytest.fixture
@@ -105,6 +107,6 @@ def test_groups_of_a_dead_launcher_are_removed(live_roots: GroupRoots, busy: sub
     for folder in folders:
         folder.mkdir()
         (folder / "cgroup.procs").write_text(str(busy.pid), encoding="ascii")
-    assert f"lethe-sandbox-{gone.pid}-1-left" in remove_leftovers(live_roots)
+    assert remove_leftovers(live_roots) == [f"lethe-sandbox-{gone.pid}-1-left"]
     assert busy.wait(timeout=60) == -9
     assert not any(folder.exists() for folder in folders)

@@ -101,6 +101,24 @@ def test_failure_is_named_and_the_participants(submit: Submit, source: str, erro
     assert result.weights is None
 
 
+def test_end_that_takes_long_keeps_its_name(submit: Submit) -> None:
+    """Its files are closed some time before it is gone: on a busy machine, longer than a closed pipe is borne with."""
+    source = """
+    import ctypes, os, threading, time
+
+    def end():
+        time.sleep(0.3)  # the first thread, whose state is the process's, is gone by now
+        os.close(3)
+        time.sleep(1)
+        ctypes.string_at(0)
+
+    def unlearning(*_):
+        threading.Thread(target=end).start()
+        ctypes.CDLL(None).syscall(60, 0)
+    """
+    assert submit(source).verdict.error_class == "killed"
+
+
 def test_exception_names_the_own_files_line(submit: Submit) -> None:
     verdict = submit(body("x = 1", "import torch", "torch.zeros(2).view(3)")).verdict
     assert (verdict.exception_type, verdict.file, verdict.line) == ("RuntimeError", "submission.py", 4)

@@ -55,7 +55,7 @@ def test_too_many_waiting_are_refused_at_once() -> None:
         assert await waiting == "done"
         assert await turns.run(lambda: "later") == "later"
 
-    asyncio.run(asyncio.wait_for(run(), 5))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_client_that_left_while_waiting_is_not_worked_for() -> None:
@@ -77,7 +77,7 @@ def test_client_that_left_while_waiting_is_not_worked_for() -> None:
             await waiting
         assert await turns.run(lambda: "next") == "next"
 
-    asyncio.run(asyncio.wait_for(run(), 5))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_looks_of_streams_are_few_and_leave_time() -> None:

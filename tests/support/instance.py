@@ -1,6 +1,7 @@
 """A complete instance in this process: migrated database, storage, queue and the application over it."""
 
 import io
+import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server import queue
+from server import cost_cache, queue
 from server.accounts import passwords, rate_limit, tokens
 from server.accounts import service as accounts
 from server.competitions import scheduler
@@ -27,6 +28,7 @@ from server.evaluations import repository as evaluation_repository
 from server.evaluations import scores
 from server.evaluations import service as evaluations
 from server.evaluations.scores import ScoreRecord
+from server.leaderboard import summaries
 from server.main import create_app
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
@@ -34,6 +36,7 @@ from server.models.evaluation import Evaluation, EvaluationState, ShardState
 from server.models.submission import Fault
 from server.storage import Storage, get_storage
 from server.submissions import upload_rate
+from server.web.page_cache import anonymous_pages
 
 PASSWORD = "correct horse battery"
 GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
@@ -180,8 +183,13 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setenv("LETHE_STORAGE_URL", (folder / "storage").as_uri())
     monkeypatch.setenv("LETHE_HOME", str(folder / "home"))
     monkeypatch.setattr(passwords, "_hasher", QUICK_HASHER)
+    # What was computed before a change is not shown after it, however long a busy machine took to compute it.
+    monkeypatch.setattr(cost_cache, "KEPT_PER_SECOND_OF_COST", 0.0)
+    monkeypatch.setattr(cost_cache, "COSTLY_S", math.inf)
     for cache in CACHES:
         cache.cache_clear()
+    for kept in (anonymous_pages, summaries._kept):  # of another test's instance
+        kept.clear()
     for limiter in vars(rate_limit).values():
         if isinstance(limiter, rate_limit.Throttle):
             limiter.clear()

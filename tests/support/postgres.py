@@ -4,14 +4,12 @@ The wheel's own launcher creates a system user and opens up folders when it runs
 refuses to run as root, and here `nobody` runs it then, in a scratch folder that belongs to `nobody`.
 """
 
-import ctypes
 import importlib.util
 import os
 import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +17,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+
+from server.embedded.redis import die_with_parent
 
 # What a crash of the machine could cost does not matter here; speed does. But faults are tested with a crash of the
 # server, which must cost nothing: synchronous_commit stays on.
@@ -61,7 +61,7 @@ class PostgresServer:
         """Return the address of `database`, as psycopg and LETHE_DATABASE_URL take it."""
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
-    def start(self, *, timeout_s: float = 30.0) -> None:
+    def start(self, *, timeout_s: float = 120.0) -> None:
         options = [part for name, value in FAST_AND_UNSAFE.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -70,7 +70,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 (one system call; nothing there takes a lock)
+                preexec_fn=die_with_parent(signal.SIGQUIT),  # noqa: PLW1509 (two system calls; nothing there takes a lock)
                 **self._identity,
             )
         deadline = time.monotonic() + timeout_s
@@ -85,17 +85,17 @@ class PostgresServer:
             return
         self._process.send_signal(signal.SIGINT)
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(20)
+            self._process.wait(60)
         self._process = None
 
     def crash(self) -> None:
         """End every process of the server at once; the next start reads back what was committed from its log."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(20)
+            self._process.wait(60)
             self._process = None
 
     def remove(self) -> None:
@@ -159,10 +159,3 @@ def _unprivileged_identity() -> dict[str, Any]:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-
-def _end_with_parent() -> None:
-    """Ask Linux to end this child when the test process dies, even by SIGKILL."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGQUIT)

@@ -24,11 +24,16 @@ BUCKET = "lethe"
 
 @dataclass
 class Faults:
-    """What the server does wrong. `fail_next`: how many requests are answered with 500."""
+    """What the server does wrong.
+
+    fail_next: how many requests are answered with 500. held_from: the number of the first request that gets no answer
+    until this is None again.
+    """
 
     fail_next: int = 0
     delay_s: float = 0.0
     requests: int = field(default=0)
+    held_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,9 @@ def s3_server() -> Iterator[S3Server]:
 def _faulty(application: Callable[..., Any], faults: Faults) -> Callable[[WSGIEnvironment, StartResponse], Any]:
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Any:
         faults.requests += 1
+        number = faults.requests
+        while faults.held_from is not None and number >= faults.held_from:
+            time.sleep(0.02)
         time.sleep(faults.delay_s)
         if faults.fail_next > 0:
             faults.fail_next -= 1

@@ -14,14 +14,35 @@ from lethe.errors import Conflict, HostFault
 from server.embedded.redis import client_url, redis_server_program, start_redis
 from server.embedded.socket_paths import LONGEST_SOCKET_PATH, socket_path
 
-# Starts a Redis, says so, and waits to be killed.
+# Starts a Redis, says so, and waits to be killed. In a thread: a server that the main thread starts would end with it.
 PARENT = """
 import sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from server.embedded.redis import start_redis
-server = start_redis(Path(sys.argv[1]))
+server = ThreadPoolExecutor(1).submit(start_redis, Path(sys.argv[1])).result()
 print(server.pid, flush=True)
 time.sleep(600)
+"""
+# A process whose parent is not, or no longer, the one that it shall end with.
+LATE_CHILD = """
+import os
+from server.embedded.redis import die_with_parent
+die_with_it = die_with_parent()
+child = os.fork()
+if child == 0:
+    if os.fork() == 0:
+        die_with_it()
+        print("alive", flush=True)
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+os.waitpid(child, 0)
+if os.fork() == 0:
+    die_with_it()
+    print("its own child", flush=True)
+    os._exit(0)
+os.wait()
 """
 
 
@@ -31,7 +52,7 @@ def test_started_redis_serves_redis_py_and_celery(tmp_path: Path) -> None:
             assert client.set("key", "value")
         with kombu.Connection(server.broker_url) as connection, connection.SimpleQueue("queue") as queue:
             queue.put({"shard": "a1"})
-            message = queue.get(timeout=5)
+            message = queue.get(timeout=60)
             assert message.payload == {"shard": "a1"}
             message.ack()
 
@@ -74,6 +95,11 @@ def test_redis_left_by_a_killed_parent_is_replaced(tmp_path: Path) -> None:
         assert client.info("server")["process_id"] == orphan
     with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
         assert client.info("server")["process_id"] == server.pid != orphan
+
+
+def test_child_that_comes_too_late_ends_at_once() -> None:
+    said = subprocess.run([sys.executable, "-c", LATE_CHILD], capture_output=True, text=True, check=True).stdout
+    assert said == "its own child\n"
 
 
 def test_stale_socket_is_replaced(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ FAILURE = Failure(
     detail_bits=DETAIL_BITS,
 )
 
+NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
+
 Fail = Callable[..., FailureOut]
 
 
@@ -69,21 +71,22 @@ def set_budget(database: Database, bits: float) -> None:
         competition.config = {**competition.config, "limits": limits}
 
 
-def midnight(monkeypatch: pytest.MonkeyPatch) -> datetime:
-    """Let the next UTC day begin; return its beginning."""
-    tomorrow = (datetime.now(UTC) + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    monkeypatch.setattr(leak_budget, "now", lambda: tomorrow)
-    return tomorrow
+@pytest.fixture(autouse=True)
+def _one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no day end within a test."""
+    monkeypatch.setattr(leak_budget, "now", lambda: NOON)
+
+
+def midnight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next UTC day begin."""
+    monkeypatch.setattr(leak_budget, "now", lambda: NOON + timedelta(hours=12))
 
 
 def test_every_class_of_errors_is_paid_for() -> None:
     assert len(MESSAGES) < leak_budget.CLASSES
 
 
-def test_details_are_told_while_they_fit_and_the_class_always(
-    database: Database, fail: Fail, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leak_budget, "now", lambda: datetime(2031, 5, 6, 12, tzinfo=UTC))
+def test_details_are_told_while_they_fit_and_the_class_always(database: Database, fail: Fail) -> None:
     set_budget(database, 2 * WHOLE + 1)
     first, second, third = fail("a"), fail("a"), fail("a")
     for out in (first, second):

@@ -190,7 +190,7 @@ def test_merge_needs_the_other_leaders_consent(server: Instance) -> None:
 
 
 def test_merge_must_fit_the_quota_of_one_team(both: Instance) -> None:
-    both.competition(opens_at=now() - timedelta(minutes=1), limits={"submissions_per_day": 3})
+    both.competition(opens_at=now(), limits={"submissions_per_day": 3})
     ada, bob = lead(both, "ada", "Us"), lead(both, "bob", "Them")
     for headers in (ada, ada, bob, bob):
         both.submit(headers)

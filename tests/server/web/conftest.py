@@ -2,10 +2,8 @@
 
 import pytest
 
-from server.leaderboard import summaries
 from server.models.account import Role
 from server.models.competition import Competition
-from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance
 from tests.support.web import Visitor
 
@@ -22,10 +20,3 @@ def digits(server: Instance, visitor: Visitor) -> Competition:
     competition = server.competition(organiser=olga)
     visitor.log_in("olga")
     return competition
-
-
-@pytest.fixture(autouse=True)
-def _no_kept_pages() -> None:
-    """What one test's instance showed is nothing to the next one's."""
-    anonymous_pages.clear()
-    summaries._kept.clear()

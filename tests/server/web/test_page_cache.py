@@ -1,13 +1,16 @@
 """Pages kept for those who are not logged in."""
 
 import gzip
+import math
 import re
 import secrets
 from collections import Counter
 
+import pytest
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
+from server import cost_cache
 from server.web.cookies import SESSION_COOKIE
 from server.web.page_cache import AnonymousPages
 from tests.support.instance import Instance
@@ -94,6 +97,13 @@ def test_what_sets_a_cookie_or_fails_is_not_kept() -> None:
     assert kept(pages, HTMLResponse("no", status_code=404)) is None
 
 
+@pytest.fixture
+def keeps_pages(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instance keeps each page for the longest time, however quickly it was made."""
+    monkeypatch.setattr(cost_cache, "KEPT_PER_SECOND_OF_COST", math.inf)
+
+
+@pytest.mark.usefixtures("keeps_pages")
 def test_a_kept_leaderboard_asks_the_database_nothing(server: Instance, visitor: Visitor) -> None:
     server.competition()
     visitor.get("/competitions/digits/leaderboard")
@@ -103,6 +113,7 @@ def test_a_kept_leaderboard_asks_the_database_nothing(server: Instance, visitor:
     assert queries == []
 
 
+@pytest.mark.usefixtures("keeps_pages")
 def test_what_an_organiser_saw_is_not_shown_to_others(server: Instance, visitor: Visitor) -> None:
     server.account("ada")
     server.competition()
@@ -113,6 +124,7 @@ def test_what_an_organiser_saw_is_not_shown_to_others(server: Instance, visitor:
     assert "ada" not in visitor.get("/competitions/digits/leaderboard").text
 
 
+@pytest.mark.usefixtures("keeps_pages")
 def test_who_has_the_kept_page_already_is_told_so(server: Instance, visitor: Visitor) -> None:
     server.competition()
     first = visitor.get("/competitions/digits/leaderboard")
@@ -122,6 +134,7 @@ def test_who_has_the_kept_page_already_is_told_so(server: Instance, visitor: Vis
     assert again.headers["content-security-policy"]
 
 
+@pytest.mark.usefixtures("keeps_pages")
 def test_kept_pages_are_counted_by_their_route(server: Instance, visitor: Visitor) -> None:
     server.competition()
     before = _served(server)
