@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.manifest import Manifest
@@ -15,7 +14,7 @@ from lethe.evaluation.model_outputs import (
     read_outputs,
     read_probed_references,
 )
-from lethe.evaluation.probes.split_probes import SplitProbes, probed_split, stored_models
+from lethe.evaluation.probes.split_probes import probed_split, stored_models
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Side
 from lethe.preparation.prepare import prepare_split
@@ -62,19 +61,6 @@ def test_metrics_read_the_references_arrays(probed: Path) -> None:
     inputs = split_inputs(probed, None, scored_by=competition().metric)
     assert inputs.array(Side.ORACLE, "relearn_epochs").shape == (K,)
     assert inputs.array(Side.SHARED, "perturbation_radii").shape == (4,)
-
-
-def test_probes_are_the_same_on_one_thread_and_on_more(probed: Path) -> None:
-    models = stored_models(probed, "retrained", 1)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        found = SplitProbes.load(probed).arrays(models, models)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    stored = read_probed_references(probed)["retrained"]
-    np.testing.assert_array_equal(found["perturbed_accuracy"][0], stored["perturbed_accuracy"][0])
 
 
 def test_references_are_forgotten_when_no_weights_are_kept(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_distances_equal_those_of_the_parameter_vectors():
 
 
 def test_models_are_paired_by_number_and_one_stands_for_all():
-    pairs = weight_distances(network(0), states(1, 2), states(2, 2))["weight_distance"]
+    pairs = weight_distances(network(0), states(1, 2), states(3, 2))["weight_distance"]
     assert pairs[0] > 0.0
     assert pairs[1] == 0.0
     one = weight_distances(network(0), states(1), states(2, 3))
