@@ -68,6 +68,7 @@ def _of_probes(
             service.keep_waiting(session, row_ids)
         return True
 
+    still_at_it()  # others may have been computed for long
     try:
         with Heart(still_at_it, every_s=service.LOST_AFTER.total_seconds() / 4):
             arrays = probed_runs(context, work, outputs)
