@@ -81,16 +81,16 @@ def reference_inputs(split_dir: Path) -> Inputs:
 def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
     """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
 
-    Fewer models than there are retrained ones are compared with as many of these.
+    Where one side has more models than the other, its first ones are compared.
     """
     models = retrained["confidences"]
     confidences = arrays["confidences"]
     if len(confidences) == 1:
         confidences = np.repeat(confidences, len(models), axis=0)
-    models = models[: len(confidences)]
+    n_models = min(len(models), len(confidences))
     return per_example_epsilon(
-        confidences,
-        models,
+        confidences[:n_models],
+        models[:n_models],
         attacks=AttackFamily(scored_by.attacks),
         delta=scored_by.delta,
         cap=scored_by.epsilon_cap,
