@@ -35,7 +35,7 @@ ARRAY_BYTES = {0: 8, 1: 4, 2: 2}  # of one number: confidences float64, losses f
 @dataclass(frozen=True)
 class DiskEstimate:
     """Bytes. models: kept with both splits; None for a network of unknown size. outputs: of one submission's runs on
-    one split; None for data of unknown size."""
+    one split, with the weights that are kept of them; None for data or a network of unknown size."""
 
     models: int | None
     outputs: int | None
@@ -45,14 +45,15 @@ def estimate_disk(file: CompetitionFile) -> DiskEstimate:
     """Return what both splits keep of their models, and what each submission adds."""
     network = NETWORK_BYTES.get(file.network.name) if not file.network.options else None
     kept = 1 + file.n_models * (2 if file.metric.setup == "reuse-n-n" else 1)
+    n_probed = min(file.report.keep_weights, file.n_models)  # of the oracle they are kept for this alone
     known = KNOWN_SHAPES.get(file.dataset.name)
-    if known is None:
+    if known is None or (n_probed and network is None):
         outputs = None
     else:
         n_images, _, n_classes = known
         run = run_bytes(file, n_train=train_size(file, n_images), n_images=n_images, n_classes=n_classes)
-        outputs = round(file.n_models * run)
-    return DiskEstimate(models=None if network is None else 2 * kept * network, outputs=outputs)
+        outputs = round(file.n_models * run) + n_probed * (network or 0)
+    return DiskEstimate(models=None if network is None else 2 * (kept + n_probed) * network, outputs=outputs)
 
 
 def train_size(file: CompetitionFile, n_images: int) -> int:

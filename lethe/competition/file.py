@@ -283,10 +283,12 @@ class RunRules(BaseModel):
     metric: Metric
     limits: Limits
     submissions: Submissions
+    keep_weights: int = 0
 
     @classmethod
     def of(cls, file: CompetitionFile) -> Self:
-        return cls(**{name: getattr(file, name) for name in cls.model_fields})
+        parts = {name: getattr(file, name) for name in cls.model_fields if name != "keep_weights"}
+        return cls(**parts, keep_weights=file.report.keep_weights)
 
 
 def read_competition_file(path: Path) -> CompetitionFile:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lethe.competition.task import LACKING, LEVELS, Kind
 
-STORED_LEVELS = frozenset().union(*LEVELS.values())  # kept weights need a probe
+STORED_LEVELS = frozenset().union(*LEVELS.values())
 
 
 def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:

@@ -8,9 +8,11 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from lethe.competition.baseline_requests import Baseline, ids_as_tables
 from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.section import Section
+from lethe.competition.task import PROBED_LEVEL
 
 MOST_COLUMNS = 3
 MOST_CAPTURE = 3  # arrays of higher levels are stored where a metric asks for them
+MOST_KEPT = 8
 
 
 class MetricRequest(Section):
@@ -34,6 +36,12 @@ class Report(Section):
     )
     capture: int | None = Field(
         default=None, ge=0, le=MOST_CAPTURE, description="levels of arrays to store; default: what the metrics need"
+    )
+    keep_weights: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_KEPT,
+        description="first runs of a submission whose weights are kept for metrics of level 4, and as many references",
     )
     visible_to_participants: Literal["none", "public", "all"] = Field(
         default="none", description="public: a team sees the metrics of its own submissions on the public split"
@@ -64,6 +72,16 @@ class Report(Section):
         return self
 
     @model_validator(mode="after")
+    def _probed_metrics_have_weights(self) -> Self:
+        probed = [request.id for request in self.metrics if PROBED_LEVEL in levels_for_metric(request.id)]
+        if probed and not self.keep_weights:
+            raise ValueError(
+                f"metrics: {probed[0]} needs weights of runs (level {PROBED_LEVEL}), and keep_weights is 0: set it to "
+                f"how many runs are probed, 1 to {MOST_KEPT}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _columns_are_metrics(self) -> Self:
         asked = [request.id for request in self.metrics]
         for name in self.columns:
@@ -82,7 +100,7 @@ class Report(Section):
 
     @property
     def capture_levels(self) -> tuple[int, ...]:
-        """Return the levels above 0 whose arrays every model's evaluation stores."""
+        """Return the levels above 0 whose arrays every model's evaluation stores; those of probes come later."""
         needed = {level for request in self.metrics for level in levels_for_metric(request.id)}
         given = set(range(1, self.capture + 1)) if self.capture is not None else set()
-        return tuple(sorted((needed | given) - {0}))
+        return tuple(sorted((needed | given) - {0, PROBED_LEVEL}))

@@ -41,9 +41,11 @@ class CausalLm(Section):
 
 Task = Annotated[ImageClassification | CausalLm, Field(discriminator="kind")]
 
-# The capture levels that an evaluation of each kind can store, and the arrays of these levels that it never has.
+PROBED_LEVEL = 4  # arrays that probes make of kept weights, after the score
+
+# The capture levels that a competition of each kind can have, and the arrays of these levels that it never has.
 LEVELS: dict[Kind, frozenset[int]] = {
-    "image-classification": frozenset({0, 1, 2, 3}),
+    "image-classification": frozenset({0, 1, 2, 3, PROBED_LEVEL}),
     "causal-lm": frozenset({0, 5}),
 }
 LACKING: dict[Kind, frozenset[str]] = {

@@ -26,5 +26,7 @@ def require_text_settings(file: "CompetitionFile") -> None:
         raise ValueError(f'splits.forget.by of a "causal-lm" task is one of {allowed}, was "{file.splits.forget.by}"')
     if file.splits.forget.class_skew:
         raise ValueError('splits.forget.class_skew is for images: leave it out of a "causal-lm" task')
+    if file.report.keep_weights:
+        raise ValueError('report.keep_weights is for images, as probes are: leave it out of a "causal-lm" task')
     if "notebook" in file.submissions.modes:
         raise ValueError('a "causal-lm" task takes functions only: take "notebook" out of submissions.modes')

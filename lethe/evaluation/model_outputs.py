@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from lethe.evaluation.manifest import Manifest, find_damage
 
 Kind = Literal["retrained", "oracle", "originals"]
 RANDOM_OUTPUTS = "hidden/random/outputs.safetensors"  # of networks that were never trained: random_forget_logits
+PROBED_REFERENCES = "hidden/probes.safetensors"  # arrays of level 4 by side: retrained/relearn_epochs and so on
 ORIGINAL_OUTPUTS = "hidden/original/outputs.safetensors"  # of the one original model that all runs start from
 OUTPUT_PATHS: dict[Kind, str] = {
     "retrained": "hidden/retrained/outputs.safetensors",
@@ -101,3 +102,19 @@ def read_outputs(split_dir: Path, kind: Kind = "retrained") -> StoredOutputs:
     if record is None or damage:
         raise DamagedSplit(f"{split_dir}: {damage or path + ': not in the manifest'}. Prepare the split again")
     return read_stored_outputs(split_dir / path)[0]
+
+
+def write_probed_references(split_dir: Path, sides: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
+    """Store the references' arrays of level 4, by side."""
+    named = {f"{side}/{name}": array for side, arrays in sides.items() for name, array in arrays.items()}
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in named.items()}
+    write_tensors(split_dir / PROBED_REFERENCES, tensors)
+
+
+def read_probed_references(split_dir: Path) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the references' arrays of level 4, by side."""
+    found: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, tensor in read_tensors_and_metadata(split_dir / PROBED_REFERENCES)[0].items():
+        side, _, array = name.partition("/")
+        found.setdefault(side, {})[array] = tensor.numpy()
+    return found

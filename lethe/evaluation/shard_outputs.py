@@ -1,5 +1,6 @@
 """Outputs of unlearned and retrained models as files: safetensors of a few arrays."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,6 +21,7 @@ class ShardOutputs:
 
     class_accuracy: float32 [n, 2, classes], on the retain and on the test set; older results have none.
     captured: further arrays by the names of the array catalogue, each with the runs along its first axis.
+    weights_sha256: of the file with the weights that are kept of the first runs, None if none are.
     """
 
     confidences: Array
@@ -28,6 +30,7 @@ class ShardOutputs:
     wall_time_s: Array
     class_accuracy: NDArray[np.float32] | None = None
     captured: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    weights_sha256: str | None = None
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return every array by its name."""
@@ -35,16 +38,19 @@ class ShardOutputs:
         return {name: array for name, array in own.items() if array is not None} | dict(self.captured)
 
     def to_bytes(self) -> bytes:
-        return save({name: np.ascontiguousarray(array) for name, array in self.arrays().items()})
+        metadata = {WEIGHTS: self.weights_sha256} if self.weights_sha256 else None
+        return save({name: np.ascontiguousarray(array) for name, array in self.arrays().items()}, metadata)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ShardOutputs":
         arrays = load(data)
         own = {name: arrays.pop(name) for name in OWN_ARRAYS if name in arrays}
-        return cls(**own, captured=arrays)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return cls(**own, captured=arrays, weights_sha256=header.get("__metadata__", {}).get(WEIGHTS))
 
 
-OWN_ARRAYS = tuple(each.name for each in fields(ShardOutputs) if each.name != "captured")
+WEIGHTS = "weights_sha256"
+OWN_ARRAYS = tuple(each.name for each in fields(ShardOutputs) if each.name not in ("captured", WEIGHTS))
 
 
 def join(shards: list[ShardOutputs]) -> ShardOutputs:
@@ -57,6 +63,7 @@ def join(shards: list[ShardOutputs]) -> ShardOutputs:
             if all(part is not None for part in parts)  # a shard may be older than an array
         },
         captured=capture.joined([shard.captured for shard in shards]),
+        weights_sha256=None,  # each shard has its own
     )
 
 

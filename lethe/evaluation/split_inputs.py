@@ -15,7 +15,9 @@ from lethe.evaluation.manifest import require_whole
 from lethe.evaluation.model_outputs import (
     ORIGINAL_OUTPUTS,
     OUTPUT_PATHS,
+    PROBED_REFERENCES,
     RANDOM_OUTPUTS,
+    read_probed_references,
     read_stored_outputs,
 )
 from lethe.metrics import Inputs
@@ -25,7 +27,13 @@ from lethe.metrics.epsilon.epsilon import per_example_epsilon
 Arrays = dict[str, NDArray[Any]]
 LABELLED_SETS = ("forget", "retain", "test")
 FILES_READ = frozenset(
-    {*OUTPUT_PATHS.values(), ORIGINAL_OUTPUTS, RANDOM_OUTPUTS, *(SET_PATHS[name] for name in LABELLED_SETS)}
+    {
+        *OUTPUT_PATHS.values(),
+        ORIGINAL_OUTPUTS,
+        RANDOM_OUTPUTS,
+        PROBED_REFERENCES,
+        *(SET_PATHS[name] for name in LABELLED_SETS),
+    }
 )
 
 
@@ -38,11 +46,11 @@ def split_inputs(
 ) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
 
-    scored_by: how the competition's score computes the epsilon of each forget example. probed: further arrays by side
-    (`lethe.evaluation.probes.split_probes`).
+    scored_by: how the competition's score computes the epsilon of each forget example. probed: arrays of level 4 by
+    side (`lethe.evaluation.probes.split_probes`), in place of those that the split stores of its references.
     Raises DamagedSplit if a file that is read is not what was prepared.
     """
-    require_whole(split_dir, only=FILES_READ)
+    manifest = require_whole(split_dir, only=FILES_READ)
     retrained = _stored(split_dir / OUTPUT_PATHS["retrained"])
     if retrained is None:
         raise SplitNotPrepared(f"{split_dir} has no outputs of retrained models; prepare the split again")
@@ -55,7 +63,8 @@ def split_inputs(
         name: None if arrays is None else arrays | {"epsilon": _epsilon(arrays, retrained, scored_by)}
         for name, arrays in sides.items()
     }
-    further = probed or {}
+    further = read_probed_references(split_dir) if PROBED_REFERENCES in manifest.files else {}
+    further |= probed or {}
     given = with_epsilon | {"retrained": retrained, "shared": shared_arrays(split_dir)}
     return Inputs(**{side: arrays and arrays | further.get(side, {}) for side, arrays in given.items()})
 
@@ -72,16 +81,16 @@ def reference_inputs(split_dir: Path) -> Inputs:
 def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
     """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
 
-    Fewer models than there are retrained ones are compared with as many of these.
+    Where one side has more models than the other, its first ones are compared.
     """
     models = retrained["confidences"]
     confidences = arrays["confidences"]
     if len(confidences) == 1:
         confidences = np.repeat(confidences, len(models), axis=0)
-    models = models[: len(confidences)]
+    n_models = min(len(models), len(confidences))
     return per_example_epsilon(
-        confidences,
-        models,
+        confidences[:n_models],
+        models[:n_models],
         attacks=AttackFamily(scored_by.attacks),
         delta=scored_by.delta,
         cap=scored_by.epsilon_cap,

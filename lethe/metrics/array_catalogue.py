@@ -67,7 +67,10 @@ class StoredArray:
         if self.shared:
             return f"add `{self.name}` {self.shape} to the file of any side"
         if self.level == CaptureLevel.WEIGHTS:
-            return "run the probes on checkpoints: `lethe evaluate --split DIR --models FOLDER --probes 4`"
+            return (
+                "set `keep_weights` in [report], prepare the split with `lethe competition prepare` and evaluate the "
+                "submission once more; for checkpoints: `lethe evaluate --split DIR --models FOLDER --probes 4`"
+            )
         if self.level == CaptureLevel.TEXT:
             return "run the text probe, which needs a language model"
         return (
@@ -103,6 +106,8 @@ _STORED = (
     _array("metric_per_run", "N", _CONFIDENCES, "another metric's value per run, one row per method or level"),
     _array("relearn_epochs", "k", _WEIGHTS, "epochs until the forget loss is back at the original model's"),
     _array("perturbed_accuracy", "k D S", _WEIGHTS, "share of perturbed copies classified correctly, per radius"),
+    _array("weight_distance", "k", _WEIGHTS, "L2 distance of the parameters from those of retrained model i"),
+    _array("weight_norm", "k", _WEIGHTS, "L2 norm of the parameters"),
     _array("forget_labels", "S", _CONFIDENCES, "class numbers of the forget set", shared=True),
     _array("test_labels", "T", _CONFIDENCES, "class numbers of the test set", shared=True),
     _array("retain_labels", "R", _CONFIDENCES, "class numbers of the stored retain examples", shared=True),

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.arrays import Float64
+from lethe.metrics.array_catalogue import Side
+from lethe.metrics.arrays import Float64, per_model
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.registry import Direction, Metric, Scope
+from lethe.metrics.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.result import MetricResult
 
 Weights = Mapping[str, npt.ArrayLike]
@@ -40,6 +41,34 @@ def weight_distance(first: Weights, second: Weights) -> MetricResult:
     return MetricResult(distance, table={"over_norm": ratio, "norm": norm_a, "of_unit_weights": unit})
 
 
+def mean_weight_distance(distance: npt.ArrayLike, norm: npt.ArrayLike, retrained_norm: npt.ArrayLike) -> MetricResult:
+    """Return the mean L2 distance of models from retrained ones, model i from retrained model i.
+
+    distance, norm, retrained_norm: shape (k,) each, >= 0; where they are of unequal length, the first of each count.
+    table: the mean distance over the norm, the mean norm, and the mean distance of the weights scaled to unit norm
+    (None where a norm is 0).
+    Raises InvalidMetricInput for values below 0 or not finite.
+    Source: as `weight_distance`.
+    """
+    given = {"weight distances": distance, "weight norms": norm, "weight norms of retrained models": retrained_norm}
+    columns = [_lengths(values, name=name) for name, values in given.items()]
+    n_models = min(column.size for column in columns)
+    apart, own, other = (column[:n_models] for column in columns)
+    table: dict[str, float | None] = {"over_norm": None, "norm": float(own.mean()), "of_unit_weights": None}
+    if own.all() and other.all():
+        unit_squared = 2.0 - (own**2 + other**2 - apart**2) / (own * other)  # |a/|a| - b/|b||^2 by the law of cosines
+        table["over_norm"] = float((apart / own).mean())
+        table["of_unit_weights"] = float(np.sqrt(np.maximum(unit_squared, 0.0)).mean())
+    return MetricResult(float(apart.mean()), per_run=apart, table=table)
+
+
+def _lengths(values: npt.ArrayLike, *, name: str) -> Float64:
+    found = per_model(values, name=name, side=Side.UNLEARNED)
+    if (found < 0.0).any():
+        raise InvalidMetricInput(f"{name} must be 0 or more, not {found}", side=Side.UNLEARNED)
+    return found
+
+
 def _flat(weights: Weights, *, side: str) -> dict[str, Float64]:
     flat = {name: np.asarray(values, np.float64).reshape(-1) for name, values in weights.items()}
     if not flat:
@@ -57,11 +86,17 @@ def _norm(parts: Iterable[Float64]) -> float:
 METRIC = Metric(
     id="weight_distance",
     title="Distance of weights",
-    function=weight_distance,
-    needs={},
+    function=mean_weight_distance,
+    needs={
+        "distance": Need("weight_distance"),
+        "norm": Need("weight_norm"),
+        "retrained_norm": Need("weight_norm", Side.RETRAINED),
+    },
     unit="L2 distance",
     direction=Direction.NONE,
-    scope=Scope.BENCHMARK,
+    paired=True,
+    bounds=(0.0, float("inf")),
+    resampling=Resampling.RUNS,
     source="Cadet et al. 2024 (2410.01276), appendix C; Golatkar et al. 2020 (1911.04933)",
-    formula="|| theta_u - theta_r ||, and over || theta_u ||",
+    formula="mean_i || theta_u_i - theta_r_i ||, and over || theta_u_i ||",
 )

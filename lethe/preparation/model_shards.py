@@ -85,8 +85,10 @@ class ModelShards:
         were trained.
         """
         notes: list[str] = []
-        self._evaluate(shard, self._train(shard, store=True, on_note=notes.append))
         indices = self.plan.indices(shard)
+        models = self._train(indices, shard=shard, on_note=notes.append)
+        write_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard), models)
+        self._evaluate(shard, models)
         values: dict[str, Any] = {"notes": notes} if notes else {}
         if self.kind == "originals":
             values |= {"first_model": indices.start, "n_models": len(indices)}
@@ -108,11 +110,16 @@ class ModelShards:
         if part is not None:
             return part
         if self.kind == "oracle":
-            return self._evaluate(shard, self._train(shard, store=False))
+            return self._evaluate(shard, self._train(self.plan.indices(shard), shard=shard))
         return self._evaluate(shard, read_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard)))
 
-    def _train(self, shard: int, *, store: bool, on_note: OnNote = lambda _: None) -> State:
-        indices = self.plan.indices(shard)
+    def store_first(self, n_models: int, path: str) -> None:
+        """Train the first models once more and store them: of a set whose models are dropped once evaluated."""
+        indices = range(n_models)
+        write_tensors(self.split_dir / path, self._train(indices, shard=0))
+        self._checkpoints().clear(indices)
+
+    def _train(self, indices: range, *, shard: int, on_note: OnNote = lambda _: None) -> State:
         model_seeds = derive_seeds(*self.seed_words, self.kind, indices=indices)
         done = indices.start
         job = self.make_job()
@@ -130,10 +137,7 @@ class ModelShards:
             on_note(note)
 
         seeds = dict(zip(indices, model_seeds, strict=True))
-        state = self.task.train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch, on_note=tell)
-        if store:
-            write_tensors(self.split_dir / self.plan.checkpoint_path(self.kind, shard), state)
-        return state
+        return self.task.train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch, on_note=tell)
 
     def _checkpoints(self) -> TrainingCheckpoints:
         return TrainingCheckpoints(self.split_dir / "work" / self.kind, self.data_digest)

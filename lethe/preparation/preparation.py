@@ -29,6 +29,7 @@ from lethe.preparation.fingerprint import (
     training_recipe,
 )
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
+from lethe.preparation.probe_steps import probe_steps
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
 from lethe.preparation.single_models import measure_retraining_s, train_original
 from lethe.preparation.split_report import report_page
@@ -92,6 +93,7 @@ class Preparation:
                 stage="evaluating the original model",
             ),
             *([self._random_outputs()] if CaptureLevel.LOGITS in self.levels else []),
+            *probe_steps(self),
         ]
 
     def _random_outputs(self) -> Step:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from lethe.competition.file import Slug
 from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.report_section import MetricRequest
+from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import InvalidInput
 from lethe.methods.rendering import render
 
@@ -134,8 +135,11 @@ class BenchmarkFile(_Section):
     @model_validator(mode="after")
     def _everything_can_be_computed(self) -> Self:
         for request in self.metrics:
-            if request.id not in SCORES:
-                check_request(request.id, request.parameters)
+            if request.id in SCORES:
+                continue
+            check_request(request.id, request.parameters)
+            if PROBED_LEVEL in levels_for_metric(request.id):
+                raise ValueError(f"metrics: {request.id} needs weights (level {PROBED_LEVEL}), which no cell keeps")
         asked = {request.id for request in self.metrics}
         for name in (*self.tables.groups, *self.tables.pareto):
             if name not in asked:

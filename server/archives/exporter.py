@@ -23,6 +23,7 @@ from server.archives.tables import PARTS, rows
 from server.competitions import repository as competitions
 from server.config import Settings
 from server.db import Database, now
+from server.evaluations.kept_weights import weights_key
 from server.migrate import alembic_config
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard
@@ -149,6 +150,8 @@ def _keys(session: Session, storage: Storage, competition: Competition) -> Itera
     results = select(Shard.result_key).where(Shard.competition_id == competition.id, Shard.result_key.is_not(None))
     for key in dict.fromkeys(session.scalars(results.order_by(Shard.id))):  # outputs scored again have one file
         yield str(key)
+        if storage.exists(weights_key(str(key))):
+            yield weights_key(str(key))
     for visibility in Visibility:
         yield from sorted(storage.keys(split_key(competition.slug, visibility.value)))
     yield from starter_kit.stored_keys(storage, competition.slug)

@@ -26,6 +26,7 @@ from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS, sc
 from server.archives.tables import ADDED_LATER, CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
 from server.competitions import repository as competitions
 from server.db import Database, now
+from server.evaluations.kept_weights import weights_key
 from server.models.account import Account
 from server.starter_kit import service as starter_kit
 from server.storage import CHUNK as PIECE
@@ -139,7 +140,7 @@ class _Checked:
                 "evaluations",
                 str(row["evaluation_id"]),
             ]:
-                own.add(str(row["result_key"]))
+                own |= {str(row["result_key"]), weights_key(str(row["result_key"]))}
         folders = tuple(f"{split_key(self.slug, visibility.value)}/" for visibility in Visibility)
         own.update(starter_kit.possible_keys(self.slug))
         for key in self.keys():

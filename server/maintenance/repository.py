@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
+from server.evaluations.kept_weights import has_outputs_of, is_weights, weights_key
 from server.models.competition import Competition, Split
 from server.models.dataset import Dataset
 from server.models.evaluation import Shard
@@ -48,7 +49,7 @@ def is_referred_to(session: Session, key: str) -> bool:
     if prefix == "submissions":
         wanted = exists().where(Submission.content_sha256 == parts[-1], _RAN)
     elif prefix == "evaluations":
-        wanted = exists().where(Shard.result_key == key)
+        wanted = exists().where(has_outputs_of(key) if is_weights(key) else Shard.result_key == key)
     elif prefix == "datasets":
         wanted = exists().where(Dataset.sha256 == parts[-1], Dataset.deleted_at.is_(None))
     else:
@@ -75,7 +76,9 @@ def _contents(session: Session) -> set[str]:
 
 
 def _results(session: Session) -> set[str]:
-    return {key for key in session.scalars(select(Shard.result_key).where(Shard.result_key.is_not(None))) if key}
+    """Return the outputs that count, and where the weights that belong to them may lie."""
+    keys = session.scalars(select(Shard.result_key).where(Shard.result_key.is_not(None)))
+    return {name for key in keys if key for name in (key, weights_key(key))}
 
 
 def _datasets(session: Session) -> set[str]:

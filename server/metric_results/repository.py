@@ -106,6 +106,12 @@ def ask_again(session: Session, ids: Sequence[int], *, at: datetime) -> None:
         session.execute(statement)
 
 
+def postpone(session: Session, ids: Sequence[int], *, at: datetime) -> None:
+    """Let rows that wait have been asked for at a time."""
+    statement = update(MetricResult).where(MetricResult.id.in_(ids), MetricResult.computed_at.is_(None))
+    session.execute(statement.values(requested_at=at))
+
+
 def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:
     """Return computed metrics of many evaluations."""
     statement = select(MetricResult).where(

@@ -112,6 +112,11 @@ def lost(session: Session) -> Sequence[str]:
     return repository.evaluations_waiting(session, asked_before=now() - LOST_AFTER, limit=MOST_MESSAGES)
 
 
+def keep_waiting(session: Session, row_ids: Sequence[int]) -> None:
+    """Say that metrics are being computed: their message is not lost."""
+    repository.postpone(session, row_ids, at=now())
+
+
 def recompute_outdated(session: Session) -> Sequence[str]:
     """Mark values for computing again that an older version of a metric gave. Return some of their evaluations.
 

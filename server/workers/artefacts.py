@@ -20,6 +20,7 @@ SCORERS_ALONE = (
     "hidden/original/",
     "hidden/originals/outputs",
     "hidden/random/",
+    "hidden/probes",
 )
 KEPT = ("format", "competition", "visibility", "setup", "n_models", "versions", "retraining_time_s", "evaluation")
 ORIGINALS = "originals-"  # the steps that say which file holds which original model

@@ -23,7 +23,7 @@ from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState, WorkerToken
 from server.problem_details import problems
 from server.storage import Storage
-from server.workers import artefacts, http_leases, result_validation
+from server.workers import artefacts, http_leases, kept_weights, result_validation
 from server.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
 from server.workers.captured_arrays import Forms, captured_forms
 from server.workers.http_leases import Claim, Terms
@@ -183,6 +183,23 @@ async def send_result(request: Request, asked_for: AskedFor, storage: StorageDep
     return await admission.run(_take_result, asked_for, storage, data, n_forget=n_forget, captured=captured)
 
 
+@router.put(
+    SHARD + "/weights",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=[Depends(require_token_briefly)],
+    responses=problems(409, 413),
+    openapi_extra={"requestBody": {"required": True, "content": {BINARY: {"schema": {"format": "binary"}}}}},
+)
+async def send_weights(request: Request, asked_for: AskedFor, storage: StorageDep, admission: AdmissionDep) -> None:
+    """Send the weights of the first runs that the competition keeps (safetensors), before the result that names them.
+
+    They are kept if the attempt counts.
+    """
+    shard, _ = await admission.run(_shard_of_runs, asked_for)
+    data = await _received(request, most=await admission.run(kept_weights.most_bytes, storage, shard))
+    await admission.run(_take_weights, asked_for, storage, data)
+
+
 @router.post(SHARD + "/passed", responses=problems(409))
 def end_smoke_run(body: PassedIn, session: SessionDep, shard: Held) -> StepOut:
     """End a smoke run that went well."""
@@ -252,13 +269,23 @@ def _take_result(asked_for: Asked, storage: Storage, data: bytes, *, n_forget: i
     return StepOut(held=held)
 
 
+def _take_weights(asked_for: Asked, storage: Storage, data: bytes) -> None:
+    with asked_for.database.read() as session:
+        shard = asked_for.shard(session)
+        wanted = leases.is_current(session, shard)
+    if not kept_weights.n_kept(shard):
+        raise Conflict(f"The competition keeps no weights of shard {shard.shard_id}")
+    if wanted:
+        kept_weights.keep(storage, shard, data)
+
+
 async def _received(request: Request, *, most: int) -> bytes:
     """Return the body. Raises TooLarge as soon as it is."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > most:
-            raise TooLarge(f"The outputs of this shard have at most {most} bytes")
+            raise TooLarge(f"What is sent of this shard has at most {most} bytes")
     return bytes(data)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from server.config import Settings
 from server.db import Database
 from server.evaluations import leases
+from server.evaluations.kept_weights import weights_key
 from server.evaluations.leases import ClaimedShard, Failure
 from server.storage import Storage
 
@@ -26,7 +27,11 @@ class Leases(Protocol):
 
     def heartbeat(self, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool: ...
 
-    def close(self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float) -> bool: ...
+    def close(
+        self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float, weights: bytes | None = None
+    ) -> bool:
+        """Store that the shard is done. weights: of its first runs, which `result` names, where they are kept."""
+        ...
 
     def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool: ...
 
@@ -54,10 +59,14 @@ class DatabaseLeases:
                 session, shard, lease_s=self.settings.lease_s, runs_done=runs_done, wall_time_s=wall_time_s
             )
 
-    def close(self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float) -> bool:
+    def close(
+        self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float, weights: bytes | None = None
+    ) -> bool:
         key, sha256 = None, None
         if result is not None:
             key = leases.result_key(shard)
+            if weights is not None:
+                self.storage.write(weights_key(key), weights)
             sha256 = self.storage.write(key, result)
 
         def step(session: Session) -> bool:

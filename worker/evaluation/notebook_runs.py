@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -73,17 +74,19 @@ class NoMemoryLeft(InvalidSubmission):
 class NotebookOutputs:
     """The outputs of a notebook's models, by slot. A slot that comes again replaces what came before.
 
-    on_model: told after each model, with the seconds since the one before.
+    on_model: told after each model, with the seconds since the one before. n_kept: slots whose weights are kept.
     """
 
     evaluator: Evaluator | None
     on_model: Callable[[float], None]
+    n_kept: int = 0
     outputs: dict[int, RunOutputs | NonFiniteOutputs | NoMemoryLeft] = field(default_factory=dict)
     took_s: dict[int, float] = field(default_factory=dict)
+    kept: dict[int, bytes] = field(default_factory=dict)
     _since: float = field(default_factory=time.monotonic)
 
     def take(self, slot: int, weights: bytes) -> None:
-        """Evaluate one model and drop its weights."""
+        """Evaluate one model and drop its weights, unless they may be of the first runs."""
         took_s = time.monotonic() - self._since
         if self.evaluator is not None:
             try:
@@ -97,6 +100,8 @@ class NotebookOutputs:
                     "the notebook holds so much of the GPU's memory that a model it saved could not be evaluated; "
                     "call torch.cuda.empty_cache() before saving, and keep less on the GPU"
                 )
+        if slot < self.n_kept:
+            self.kept[slot] = weights
         is_new = slot not in self.took_s
         self.took_s[slot] = took_s
         if is_new:
@@ -112,3 +117,7 @@ class NotebookOutputs:
                 raise output
             found.append(output)
         return found
+
+    def kept_of(self, slots: Sequence[int]) -> list[bytes]:
+        """Return the weights of the first models that count, up to the first one that was not kept."""
+        return [self.kept[slot] for slot in takewhile(self.kept.__contains__, slots)]

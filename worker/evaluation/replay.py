@@ -74,7 +74,9 @@ class KeptHere:
     def heartbeat(self, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
         return True
 
-    def close(self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float) -> bool:
+    def close(
+        self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float, weights: bytes | None = None
+    ) -> bool:
         self.result = result
         return True
 

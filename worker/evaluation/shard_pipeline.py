@@ -1,8 +1,10 @@
-"""One shard: sandbox stream -> inference -> rows. Weights are dropped as soon as they are evaluated.
+"""One shard: sandbox stream -> inference -> rows. Weights are dropped as soon as they are evaluated,
+except those of the first runs where the competition keeps them for probes.
 
 No transaction is open while a model runs.
 """
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +36,7 @@ from worker.context import RunningContext
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, run_evaluations
 from worker.evaluation.gpu_sandbox import on_gpu
+from worker.evaluation.kept_weights import KeptWeights
 from worker.evaluation.notebook_runs import (
     SMOKE_MODELS,
     NotebookOutputs,
@@ -59,6 +62,7 @@ class Done:
     outputs: list[RunOutputs] = field(default_factory=list)
     wall_times_s: list[float] = field(default_factory=list)
     logs: list[tuple[int, str]] = field(default_factory=list)
+    kept: KeptWeights = field(default_factory=KeptWeights)
 
     @property
     def runs(self) -> int:
@@ -68,7 +72,7 @@ class Done:
     def wall_time_s(self) -> float:
         return sum(self.wall_times_s)
 
-    def arrays(self) -> ShardOutputs:
+    def arrays(self, *, weights: bytes | None) -> ShardOutputs:
         return ShardOutputs(
             confidences=np.stack([output.confidences for output in self.outputs]),
             retain_accuracy=np.array([output.retain_accuracy for output in self.outputs], dtype=np.float64),
@@ -76,6 +80,7 @@ class Done:
             class_accuracy=np.stack([output.class_accuracy for output in self.outputs]),
             wall_time_s=np.array(self.wall_times_s, dtype=np.float64),
             captured=stacked([output.captured for output in self.outputs]),
+            weights_sha256=None if weights is None else hashlib.sha256(weights).hexdigest(),
         )
 
 
@@ -130,6 +135,7 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
     data_dir = split_dir / ("sample" if sample else "visible")
     policy = _policy(context, shard, data_dir)
     evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
+    done.kept = KeptWeights(0 if sample else shard.competition.keep_weights, split_dir)
     with staged(shard, context.artefacts.package(shard), context.stage_dir) as code_dir:
         sandbox = context.sandbox(data_dir, policy)
         context.leases.note_controls(shard, {**sandbox.controls, "frames": shard.n_runs})
@@ -225,7 +231,7 @@ def _run_notebook(
         if done.runs < shard.n_runs:
             done.wall_times_s.append(took_s)
 
-    models = NotebookOutputs(evaluator, on_model=count)
+    models = NotebookOutputs(evaluator, on_model=count, n_kept=done.kept.n_kept)
     wanted = NotebookRun(shard.n_runs, models.take, stop_after=SMOKE_MODELS if evaluator is None else None)
     request = replace(_request(shard, code_dir, run=shard.first_run, seed=shard.seeds[0]), notebook=wanted)
     result = _run_one(context, context.sandbox(*key), request, heart=heart, key=key)
@@ -236,6 +242,8 @@ def _run_notebook(
         except InvalidSubmission as error:
             raise _without_outputs(error, done.runs) from error
         done.wall_times_s = [models.took_s[slot] for slot in result.chosen]
+        for run, weights in enumerate(models.kept_of(result.chosen)):
+            done.kept.add(run, weights)
 
 
 def _run_one(
@@ -265,6 +273,7 @@ def _take(
         raise RunFailed(run, result.verdict)
     if evaluations is not None:
         evaluations.add(run, result.weights, whole_numbers=whole_numbers)
+        done.kept.add(run, result.weights, whole_numbers=whole_numbers)
     prometheus.RUN_SECONDS.observe(result.wall_time_s)
     done.wall_times_s.append(result.wall_time_s)
 
@@ -287,9 +296,10 @@ def _without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
 
 
 def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
-    result = done.arrays().to_bytes() if shard.kind is ShardKind.RUNS else None
+    weights = done.kept.to_bytes()
+    result = done.arrays(weights=weights).to_bytes() if shard.kind is ShardKind.RUNS else None
     context.cooling.success()
-    closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s)
+    closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s, weights=weights)
     return "done" if closed else "lost"
 
 

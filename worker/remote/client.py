@@ -81,6 +81,10 @@ class WorkerApi:
         headers = {"Content-Type": "application/octet-stream"}
         return bool(self._call("PUT", f"{_path(shard)}/result", content=data, headers=headers).json()["held"])
 
+    def send_weights(self, shard: ClaimedShard, data: bytes) -> None:
+        """Send the weights that are kept of a shard's first runs, before the outputs that name them."""
+        self._call("PUT", f"{_path(shard)}/weights", content=data, headers={"Content-Type": "application/octet-stream"})
+
     def file(self, shard: ClaimedShard, sha256: str) -> bytes:
         """Return a file of the shard. Its hash is the caller's to compare."""
         return self._call("GET", f"{_path(shard)}/files/{sha256}").content

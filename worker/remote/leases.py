@@ -39,8 +39,12 @@ class HttpLeases:
             log.warning("lease lost", reason=error.detail)
             return False
 
-    def close(self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float) -> bool:
+    def close(
+        self, shard: ClaimedShard, result: bytes | None, logs: Logs, *, wall_time_s: float, weights: bytes | None = None
+    ) -> bool:
         try:
+            if weights is not None:
+                self.api.send_weights(shard, weights)
             if shard.kind is ShardKind.RUNS and result is not None:
                 return self.api.send_result(shard, result)
             return self.api.step(shard, "POST", "passed", body={"wall_time_s": wall_time_s, "logs": logs_as_data(logs)})

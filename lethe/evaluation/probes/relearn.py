@@ -42,7 +42,8 @@ def relearn_epochs(
 
     network: of the competition's architecture; a copy is trained. weights: its state_dict. images, labels: the forget
     set, on the network's device. original_loss: `mean_loss` of the original model on it. learning_rate: a tenth of
-    the training's is usual. seed: of the order of the batches. 0 if the loss is there from the start.
+    the training's is usual. seed: of the order of the batches and of dropout; torch's own generators stay as they are.
+    0 if the loss is there from the start.
     Source: Golatkar et al. 2020; Kurmanji et al. 2023, readout.
     """
     model = deepcopy(network)
@@ -50,10 +51,13 @@ def relearn_epochs(
     limit = (1.0 + slack) * original_loss
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     order = torch.Generator().manual_seed(seed)
-    for epoch in range(max_epochs):
-        if mean_loss(model, images, labels, batch=batch) <= limit:
-            return epoch
-        _train_once(model, optimizer, images, labels, torch.split(torch.randperm(len(labels), generator=order), batch))
+    with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):
+        torch.manual_seed(seed)
+        for epoch in range(max_epochs):
+            if mean_loss(model, images, labels, batch=batch) <= limit:
+                return epoch
+            rows = torch.randperm(len(labels), generator=order)
+            _train_once(model, optimizer, images, labels, torch.split(rows, batch))
     return max_epochs
 
 

@@ -1,4 +1,4 @@
-"""Distances between the weights of kept models, beside those that give them a scale."""
+"""Distances between the weights of kept models and of retrained ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,29 +27,20 @@ def parameter_arrays(state: State, network: nn.Module) -> dict[str, npt.NDArray[
 
 
 def weight_distances(
-    network: nn.Module,
-    *,
-    unlearned: Sequence[State],
-    retrained: Sequence[State],
-    original: Sequence[State] = (),
-    oracle: Sequence[State] = (),
+    network: nn.Module, models: Sequence[State], retrained: Sequence[State]
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return L2 distances of paired models by pair of sides, shape (k,) each.
+    """Return `weight_distance` [k] of models from the retrained ones with the same number, and their `weight_norm` [k].
 
-    unlearned, retrained: k state dicts each. original: k, or one for all; oracle: k retrained from other seeds.
-    "unlearned_retrained" says little without "original_retrained" and "retrained_oracle", which are there if given.
-    Raises InvalidMetricInput for unequal numbers of models.
+    models: as many state dicts as retrained ones, or one that stands for all.
+    Raises InvalidMetricInput for other numbers of models, and for weights that are not finite.
     """
-    sides = {"unlearned": unlearned, "retrained": retrained, "original": original, "oracle": oracle}
-    states = {side: [parameter_arrays(state, network) for state in given] for side, given in sides.items() if given}
-    if len(states.get("original", ())) == 1:
-        states["original"] *= len(retrained)
-    sizes = {side: len(given) for side, given in states.items()}
-    if len(set(sizes.values())) > 1 or not {"unlearned", "retrained"} <= set(sizes):
-        raise InvalidMetricInput(f"each side needs as many models as the retrained one, not {sizes}")
-    pairs = (("unlearned", "retrained"), ("original", "retrained"), ("retrained", "oracle"))
+    if len(models) not in (1, len(retrained)):
+        raise InvalidMetricInput(f"{len(models)} models cannot be paired with {len(retrained)} retrained ones")
+    own = [parameter_arrays(state, network) for state in models] * (len(retrained) if len(models) == 1 else 1)
+    found = [
+        weight_distance(mine, parameter_arrays(state, network)) for mine, state in zip(own, retrained, strict=True)
+    ]
     return {
-        f"{a}_{b}": np.array([weight_distance(x, y).value for x, y in zip(states[a], states[b], strict=True)])
-        for a, b in pairs
-        if a in states and b in states
+        "weight_distance": np.array([result.value for result in found]),
+        "weight_norm": np.array([result.table["norm"] for result in found]),
     }

@@ -127,7 +127,8 @@ def estimate_cost(file: CompetitionFile) -> Cost:
     """Return what both splits' preparation and a submission take at most."""
     n = file.n_models
     return Cost(
-        models=2 * (1 + 2 * n),  # on either split: the original, N retrained, N of the oracle
+        # on either split: the original, N retrained, N of the oracle, and those of the oracle that are kept once more
+        models=2 * (1 + 2 * n + min(file.report.keep_weights, n)),
         epochs=file.training.epochs,
         runs=n,
         submission_s=file.limits.wall_time_s,

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import safetensors.torch
 from typer.testing import CliRunner
 
@@ -52,3 +53,19 @@ def test_probes_give_the_metrics_of_weights(prepared: Path, tmp_path: Path) -> N
     assert relearn["table"]["unlearned"] == 0.0, "the original model knows the forget set"
     assert relearn["table"]["retrained"] > 0.0
     assert residual["value"] == found["residual_knowledge"]["original"]["value"]
+
+
+@pytest.mark.parametrize("n_models", [3, 7])
+def test_other_numbers_of_checkpoints_than_retrained_models_are_taken(
+    prepared: Path, tmp_path: Path, n_models: int
+) -> None:
+    """Metrics that need pairs say so; epsilon is of as many models as both sides have."""
+    for number in range(n_models):
+        safetensors.torch.save_file(load_original(prepared), tmp_path / f"model-{number}.safetensors")
+    words = ("--split", str(prepared), "--models", str(tmp_path), "-m", "klom", "-m", "epsilon_histogram", "-m", "f")
+    status, output = run(*words, "--json")
+    assert status == 1, "one of the metrics that were asked for cannot be computed"
+    found = json.loads(output)["metrics"]
+    assert found["klom"]["result"]["value"] == found["klom"]["original"]["value"]
+    assert found["epsilon_histogram"]["result"]["value"] == found["epsilon_histogram"]["original"]["value"] == 50.0
+    assert f"unlearned has {n_models}, retrained 5" in found["f"]["not_computed"]

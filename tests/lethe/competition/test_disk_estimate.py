@@ -20,6 +20,17 @@ def test_disk_of_a_known_network_and_dataset_is_told() -> None:
     assert found.outputs == pytest.approx(512 * runs_of[max(digits.report.capture_levels, default=0)], rel=0.01)
 
 
+def test_kept_weights_are_counted_with_splits_and_submissions() -> None:
+    digits = read_competition_file(EXAMPLES / "digits.toml").model_copy(update={"network": Network(name="resnet20")})
+    kept = digits.model_copy(update={"report": digits.report.model_copy(update={"keep_weights": 4})})
+    before, found = estimate_disk(digits), estimate_disk(kept)
+    assert (before.models, before.outputs, found.models, found.outputs) != (None,) * 4
+    assert (found.models or 0) - (before.models or 0) == 2 * 4 * NETWORK_BYTES["resnet20"], "the oracle's, twice"
+    assert (found.outputs or 0) - (before.outputs or 0) == 4 * NETWORK_BYTES["resnet20"]
+    unknown = kept.model_copy(update={"network": Network(name="mlp")})
+    assert estimate_disk(unknown).outputs is None
+
+
 def test_unknown_sizes_are_not_guessed() -> None:
     found = estimate_disk(read_competition_file(EXAMPLES / "tofu-small.toml"))
     assert (found.models, found.outputs) == (None, None)

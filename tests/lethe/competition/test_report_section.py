@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from lethe.competition.file import RunRules
 from tests.lethe.conftest import competition
 
 
@@ -41,8 +42,23 @@ def test_score_is_refused_and_its_first_factor_is_not() -> None:
     assert competition(report={"metrics": [{"id": "f", "attacks": "exact"}]}).report.capture_levels == ()
 
 
-def test_metric_that_needs_a_probe_is_refused() -> None:
-    assert "level 4" in refusal(metrics=["relearn_time"])
+@pytest.mark.parametrize("name", ["relearn_time", "residual_knowledge", "weight_distance"])
+def test_metric_that_needs_a_probe_needs_kept_weights(name: str) -> None:
+    found = refusal(metrics=["klom", name])
+    assert f"{name} needs weights of runs (level 4), and keep_weights is 0: set it to how many runs" in found
+    report = competition(report={"metrics": ["klom", name], "keep_weights": 2}).report
+    assert report.capture_levels == (), "evaluations store no more than before"
+
+
+def test_weights_are_kept_of_at_most_eight_runs() -> None:
+    assert competition(report={"keep_weights": 8}).report.metrics == ()
+    assert "less than or equal to 8" in refusal(keep_weights=9)
+    assert "greater than or equal to 0" in refusal(keep_weights=-1)
+
+
+def test_worker_is_told_of_how_many_runs_weights_are_kept() -> None:
+    assert RunRules.of(competition(report={"keep_weights": 3})).keep_weights == 3
+    assert RunRules.of(competition()).keep_weights == 0
 
 
 def test_column_must_be_a_metric_of_the_report() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.weight_distance import weight_distance
+from lethe.metrics.weight_distance import mean_weight_distance, weight_distance
 
 
 def network(seed: int) -> dict[str, np.ndarray]:
@@ -45,3 +45,32 @@ def test_network_of_zeros_has_no_unit_weights():
 def test_networks_that_do_not_match_are_refused(second, message):
     with pytest.raises(InvalidMetricInput, match=message):
         weight_distance(network(1), second)
+
+
+def flat(network: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([part.ravel() for part in network.values()])
+
+
+def test_mean_over_models_is_of_each_pairs_distances():
+    pairs = [(network(seed), network(seed + 10)) for seed in range(5)]
+    single = [weight_distance(*pair) for pair in pairs]
+    norms = [[np.linalg.norm(flat(side)) for side in sides] for sides in zip(*pairs, strict=True)]
+    found = mean_weight_distance([result.value for result in single], *norms)
+    assert found.value == pytest.approx(np.mean([result.value for result in single]))
+    for name in ("over_norm", "norm", "of_unit_weights"):
+        assert found.table[name] == pytest.approx(np.mean([result.table[name] for result in single])), name
+
+
+def test_models_beyond_the_shortest_side_do_not_count():
+    assert mean_weight_distance([1.0, 3.0], [2.0, 2.0], [2.0, 2.0, 2.0]).value == 2.0
+    assert mean_weight_distance([1.0, 3.0], [2.0, 2.0], [2.0]).value == 1.0
+
+
+def test_mean_of_zero_weights_has_no_ratio():
+    found = mean_weight_distance([1.0, 1.0], [0.0, 1.0], [1.0, 1.0])
+    assert (found.value, found.table["over_norm"], found.table["of_unit_weights"]) == (1.0, None, None)
+
+
+def test_negative_distance_is_refused():
+    with pytest.raises(InvalidMetricInput, match="weight norms must be 0 or more"):
+        mean_weight_distance([1.0], [-1.0], [1.0])

@@ -21,6 +21,7 @@ from server.archives.importer import Brought, read
 from server.archives.tables import OWN_PARTS, PEOPLE, rows
 from server.config import Settings, get_settings
 from server.db import Database
+from server.evaluations.kept_weights import is_weights, weights_key
 from server.leaderboard import service as boards
 from server.metric_results.service import hash_parameters
 from server.models.account import Account, Role
@@ -80,6 +81,7 @@ def play(server: Instance) -> None:
         for shard in session.scalars(select(Shard)).all():
             shard.result_key = f"evaluations/{shard.evaluation_id}/runs-{shard.first_run:06d}-attempt-1.safetensors"
             shard.result_sha256 = server.storage.write(shard.result_key, shard.evaluation_id.encode())
+            server.storage.write(weights_key(shard.result_key), b"weights")
             shard.attempt = 1
             session.add(ShardAttempt(shard_id=shard.id, attempt=1, worker="w", outcome="done"))
         evaluation = session.scalars(select(Evaluation.id)).first()
@@ -157,6 +159,7 @@ def test_competition_is_the_same_on_another_instance(server: Instance, archive: 
     with ZipFile(archive) as zipped:
         files = [name.removeprefix("files/") for name in zipped.namelist() if name.startswith("files/")]
     assert SPLIT_FILE in files
+    assert any(is_weights(key) for key in files)
     assert not any("other" in name for name in files)
     assert brought.files == len(files)
     for key in files:
@@ -241,11 +244,13 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
     scores = json.loads(ZipFile(archive).read("rows/public_scores.jsonl").splitlines()[0])
     foreign = json.dumps(scores | {"evaluation_id": "another"}).encode()
     another, way_out = "files/splits/other/public/manifest.json", "files/splits/digits/private/../../../x"
+    nobodys_weights = "evaluations/another/runs-000000-attempt-1-weights.safetensors"
     cases: dict[str, tuple[dict[str, bytes | None], str]] = {
         "damaged": ({f"files/{SPLIT_FILE}": b"{ }"}, f"is damaged: files/{SPLIT_FILE}"),
         "cut short": ({f"files/{SPLIT_FILE}": None}, "is incomplete"),
         "no manifest": ({MANIFEST: None}, "is incomplete"),
         "a file of another competition": ({**listed(archive, another, b"{}")}, "is no file of digits"),
+        "weights of no result": ({**listed(archive, f"files/{nobodys_weights}", b"{}")}, "is no file of digits"),
         "a way out of the storage": ({**listed(archive, way_out, b"{}")}, "is no file of digits"),
         "a forged receipt": ({**listed(archive, receipt, json.dumps(forged).encode())}, "receipt's signature"),
         "a score of another competition": (

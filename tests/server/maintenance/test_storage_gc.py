@@ -75,6 +75,42 @@ def test_delete_removes_that_and_nothing_else(database: Database, storage: Stora
     assert {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} == kept
 
 
+@pytest.mark.parametrize("result", ["-attempt-1.safetensors", "-attempt-1-0123456789abcdef.safetensors"])
+def test_weights_are_removed_with_the_outputs_that_they_belong_to(
+    database: Database, storage: Storage, *, result: str
+) -> None:
+    runs = "evaluations/e/runs-000000"
+    for number in (1, 2, 10):
+        storage.write(f"{runs}-attempt-{number}-weights.safetensors", b"123")
+    storage.write(f"{runs}{result}", b"123")
+    with database.write() as session:
+        session.query(Shard).order_by(Shard.id).first().result_key = f"{runs}{result}"  # type: ignore[union-attr]
+    removed = {key for key in found(database, storage, delete=True) if key.startswith(runs)}
+    assert removed == {f"{runs}-attempt-{number}-weights.safetensors" for number in (2, 10)}
+    with database.write() as session:
+        session.query(Shard).update({Shard.result_key: None})
+    assert f"{runs}-attempt-1-weights.safetensors" in found(database, storage, delete=True)
+
+
+def test_weights_are_looked_for_again_before_they_are_removed(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their shard ends between the list and the removal."""
+    weights = "evaluations/e/runs-000000-attempt-3-weights.safetensors"
+    storage.write(weights, b"123")
+    listing = storage_gc.find_garbage
+
+    def then_ended(session: Session, *arguments: Any, **options: Any) -> list[Garbage]:
+        found = list(listing(session, *arguments, **options))
+        with database.write() as other:
+            other.query(Shard).update({Shard.result_key: "evaluations/e/runs-000000-attempt-3.safetensors"})
+        return found
+
+    monkeypatch.setattr(storage_gc, "find_garbage", then_ended)
+    assert weights not in found(database, storage, delete=True)
+    assert storage.exists(weights)
+
+
 @pytest.mark.parametrize("how", ["a row names it", "it is written again"])
 def test_delete_looks_again_before_it_removes(
     database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, *, how: str

@@ -2,11 +2,16 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from sqlalchemy import select
 
 from lethe.competition.file import CompetitionFile
@@ -18,7 +23,8 @@ from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.evaluation.split_inputs import FILES_READ
 from lethe.preparation.prepare import prepare_split
-from server.db import Database
+from server.db import Database, now
+from server.evaluations.kept_weights import weights_key
 from server.metric_results import service
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardState
@@ -26,6 +32,7 @@ from server.models.metric_result import MetricResult
 from server.storage import Storage, split_key
 from tests.lethe.conftest import competition as competition_file
 from tests.server.evaluations.conftest import add_submission, competition, database, sent
+from worker.evaluation import metrics_job
 from worker.evaluation.metrics_job import compute_metrics
 
 __all__ = ["competition", "database", "sent"]
@@ -53,13 +60,21 @@ def returned_originals(split_dir: Path) -> ShardOutputs:
     )
 
 
-def scored_evaluation(database: Database, competition: Competition, storage: Storage, split_dir: Path) -> str:
+def scored_evaluation(
+    database: Database,
+    competition: Competition,
+    storage: Storage,
+    split_dir: Path,
+    *,
+    report: dict[str, Any] = REPORT,
+    weights: bytes | None = None,
+) -> str:
     submission = add_submission(database, competition, "ada")
     key = split_key(competition.slug, "public")
     shutil.copytree(split_dir, storage.local_folder(key), dirs_exist_ok=True)
     with database.write() as session:
         stored = session.get_one(Competition, competition.id)
-        stored.config = stored.config | {"report": REPORT}
+        stored.config = stored.config | {"report": report}
         split = session.scalars(select(Split).where(Split.visibility == Visibility.PUBLIC.value)).one()
         split.manifest_sha256 = hashlib.sha256((split_dir / "manifest.json").read_bytes()).hexdigest()
         evaluation = Evaluation(
@@ -72,7 +87,10 @@ def scored_evaluation(database: Database, competition: Competition, storage: Sto
         )
         session.add(evaluation)
         session.flush()
-        sha256 = storage.write("results/one", returned_originals(split_dir).to_bytes())
+        outputs = returned_originals(split_dir)
+        if weights is not None:
+            outputs = replace(outputs, weights_sha256=storage.write(weights_key("results/one"), weights))
+        sha256 = storage.write("results/one", outputs.to_bytes())
         session.add(
             Shard(
                 evaluation_id=evaluation.id,
@@ -155,3 +173,105 @@ def test_damaged_arrays_give_no_metric(
         compute_metrics(context, evaluation)  # type: ignore[arg-type]
     with database.read() as session:
         assert [row for row in session.scalars(select(MetricResult)) if row.computed_at] == []
+
+
+PROBED = {"keep_weights": 2, "metrics": [{"id": name} for name in ("klom", "relearn_time", "weight_distance")]}
+
+
+@pytest.fixture(scope="module")
+def probed_split_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("probed") / "public"
+    prepare_split(competition_file(report=PROBED), "public", out)
+    return out
+
+
+def kept_originals(split_dir: Path, n_models: int) -> bytes:
+    return safetensors.torch.save(
+        {name: torch.stack([tensor] * n_models) for name, tensor in load_original(split_dir).items()}
+    )
+
+
+def probed_rows(
+    database: Database, competition: Competition, tmp_path: Path, split_dir: Path, *, weights: bytes | None
+) -> dict[str, MetricResult]:
+    storage = Storage(tmp_path.as_uri())
+    evaluation = scored_evaluation(database, competition, storage, split_dir, report=PROBED, weights=weights)
+    settings = SimpleNamespace(worker_device="cpu")
+    context = SimpleNamespace(database=database, storage=storage, settings=settings)
+    assert compute_metrics(context, evaluation) == 3  # type: ignore[arg-type]
+    with database.read() as session:
+        return {row.metric_id: row for row in session.scalars(select(MetricResult))}
+
+
+@pytest.mark.parametrize("n_kept", [2, 1, 3])
+def test_probed_runs_that_are_the_original_have_its_values(
+    database: Database,
+    competition: Competition,
+    probed_split_dir: Path,
+    tmp_path: Path,
+    sent: list[str],
+    *,
+    n_kept: int,
+) -> None:
+    """Also if other numbers of runs are kept than references were probed: as many as both are compared."""
+    weights = kept_originals(probed_split_dir, n_kept)
+    rows = probed_rows(database, competition, tmp_path, probed_split_dir, weights=weights)
+    for name in ("relearn_time", "weight_distance"):
+        row = rows[name]
+        assert row.not_computed == ""
+        assert row.oracle is not None
+        assert row.oracle > 0.0
+    assert rows["relearn_time"].value == rows["relearn_time"].original == 0.0
+    if n_kept > 1:
+        assert rows["weight_distance"].value == rows["weight_distance"].original
+
+
+def test_split_without_probed_references_says_how_to_make_them(
+    database: Database, competition: Competition, split_dir: Path, tmp_path: Path, sent: list[str]
+) -> None:
+    rows = probed_rows(database, competition, tmp_path, split_dir, weights=kept_originals(split_dir, 2))
+    assert rows["klom"].value is not None
+    for name in ("relearn_time", "weight_distance"):
+        assert rows[name].value is None
+        assert "prepare the split again with `lethe competition prepare`" in rows[name].not_computed
+
+
+def test_runs_without_kept_weights_ask_for_another_evaluation(
+    database: Database, competition: Competition, probed_split_dir: Path, tmp_path: Path, sent: list[str]
+) -> None:
+    rows = probed_rows(database, competition, tmp_path, probed_split_dir, weights=None)
+    assert rows["klom"].value is not None
+    assert "evaluate the submission once more" in rows["relearn_time"].not_computed
+
+
+def test_others_are_stored_before_the_probes_and_no_message_is_sent_meanwhile(
+    database: Database,
+    competition: Competition,
+    probed_split_dir: Path,
+    tmp_path: Path,
+    sent: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, Any] = {}
+    probe = metrics_job.probed_runs
+
+    def looked_at(*arguments: Any) -> Any:
+        with database.read() as session:
+            rows = session.scalars(select(MetricResult)).all()
+            seen["computed"] = [row.metric_id for row in rows if row.computed_at]
+            seen["lost"] = service.lost(session)
+        return probe(*arguments)
+
+    monkeypatch.setattr(metrics_job, "probed_runs", looked_at)
+    monkeypatch.setattr(service, "_row", long_ago(service._row))
+    probed_rows(database, competition, tmp_path, probed_split_dir, weights=kept_originals(probed_split_dir, 2))
+    assert seen == {"computed": ["klom"], "lost": []}
+
+
+def long_ago(make: Any) -> Any:
+    def row(*arguments: Any) -> MetricResult:
+        found: MetricResult = make(*arguments)
+        found.requested_at = now() - service.LOST_AFTER - timedelta(minutes=1)
+        return found
+
+    return row

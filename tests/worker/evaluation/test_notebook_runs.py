@@ -58,3 +58,12 @@ def test_a_model_saved_again_replaces_the_one_before(split: Path) -> None:
     models.take(0, safetensors.torch.save(load_original(split)))
     expected = SplitEvaluator.load(split).evaluate_state(load_original(split))
     assert models.chosen([0])[0].confidences.tobytes() == expected.confidences.tobytes()
+
+
+def test_weights_are_kept_of_the_first_slots_as_they_were_saved_last(split: Path) -> None:
+    models = NotebookOutputs(None, on_model=lambda _: None, n_kept=2)
+    for slot, weights in ((0, b"a"), (1, b"b"), (2, b"c"), (0, b"d")):
+        models.take(slot, weights)
+    assert models.kept_of([0, 1, 2]) == [b"d", b"b"]
+    assert models.kept_of([1, 2, 0]) == [b"b"], "run 1 is of a slot that was not kept"
+    assert models.kept_of([2, 0]) == []

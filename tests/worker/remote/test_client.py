@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from server.models.evaluation import ShardKind
 from server.workers.compatibility import WorkerFacts
 from worker.remote.client import NotHeld, TokenRefused, Unreachable, WorkerApi, WorkerRefused
-from worker.remote.leases import MOST_LOG_BYTES, logs_as_data
+from worker.remote.leases import MOST_LOG_BYTES, HttpLeases, logs_as_data
 
 FACTS = WorkerFacts("w", "cpu", 1024, {"torch": "2.13.0"})
 SHARD: Any = SimpleNamespace(shard_id=7, attempt=2)
@@ -117,3 +118,18 @@ def test_logs_are_cut_to_what_a_request_may_hold() -> None:
     assert logs[-1]["run"] == 1  # the last one tells why it failed
     assert logs[-1]["text"]
     assert logs_as_data([(3, "short")]) == [{"run": 3, "text": "short"}]
+
+
+def test_weights_are_sent_before_the_result_that_names_them(serve: Callable[..., Scripted]) -> None:
+    script = serve((204, {}, b""), data(200, held=True))
+    shard: Any = SimpleNamespace(shard_id=7, attempt=2, kind=ShardKind.RUNS)
+    assert HttpLeases(make_api(script)).close(shard, b"result", (), wall_time_s=1.0, weights=b"weights")
+    sent = [(method, path.rpartition("/")[2], body) for method, path, _, body in script.asked]
+    assert sent == [("PUT", "weights", b"weights"), ("PUT", "result", b"result")]
+
+
+def test_result_is_not_sent_when_its_weights_are_refused(serve: Callable[..., Scripted]) -> None:
+    script = serve(data(404, detail="no longer held"))
+    shard: Any = SimpleNamespace(shard_id=7, attempt=2, kind=ShardKind.RUNS)
+    assert not HttpLeases(make_api(script)).close(shard, b"result", (), wall_time_s=1.0, weights=b"weights")
+    assert len(script.asked) == 1

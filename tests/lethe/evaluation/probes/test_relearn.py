@@ -44,3 +44,16 @@ def test_probe_changes_neither_network_nor_weights(forget_set):
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     epochs(net, *forget_set, 0.3)
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+
+def test_dropout_is_seeded_and_leaves_torchs_generator_alone(forget_set):
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 64), torch.nn.ReLU(), torch.nn.Dropout(0.9), torch.nn.Linear(64, 2))
+    found = set()
+    for seed in range(4):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        found.add(epochs(net, *forget_set, 0.25))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert len(found) == 1
+    assert 0 < found.pop() < 100

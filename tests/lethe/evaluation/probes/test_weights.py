@@ -22,28 +22,28 @@ def test_buffers_are_no_parameters():
 
 def test_distances_equal_those_of_the_parameter_vectors():
     first, second = network(1), network(2)
-    found = weight_distances(first, unlearned=[first.state_dict()], retrained=[second.state_dict()])
+    found = weight_distances(first, [first.state_dict()], [second.state_dict()])
     vectors = [torch.cat([p.detach().double().flatten() for p in net.parameters()]) for net in (first, second)]
-    assert found["unlearned_retrained"].tolist() == pytest.approx([float((vectors[0] - vectors[1]).norm())])
-    assert set(found) == {"unlearned_retrained"}
+    assert found["weight_distance"].tolist() == pytest.approx([float((vectors[0] - vectors[1]).norm())])
+    assert found["weight_norm"].tolist() == pytest.approx([float(vectors[0].norm())])
 
 
-def test_original_and_oracle_give_the_scale():
-    found = weight_distances(
-        network(0), unlearned=states(1, 2), retrained=states(3, 4), original=states(5), oracle=states(6, 7)
-    )
-    assert set(found) == {"unlearned_retrained", "original_retrained", "retrained_oracle"}
-    assert all(values.shape == (2,) and (values > 0).all() for values in found.values())
+def test_models_are_paired_by_number_and_one_stands_for_all():
+    pairs = weight_distances(network(0), states(1, 2), states(3, 2))["weight_distance"]
+    assert pairs[0] > 0.0
+    assert pairs[1] == 0.0
+    one = weight_distances(network(0), states(1), states(2, 3))
+    assert one["weight_distance"].shape == one["weight_norm"].shape == (2,)
 
 
 def test_half_precision_weights_are_read():
     half = {name: value.half() for name, value in states(1)[0].items()}
-    assert weight_distances(network(0), unlearned=[half], retrained=[half])["unlearned_retrained"].tolist() == [0.0]
+    assert weight_distances(network(0), [half], [half])["weight_distance"].tolist() == [0.0]
 
 
 def test_unequal_numbers_of_models_are_refused():
-    with pytest.raises(InvalidMetricInput, match="as many models"):
-        weight_distances(network(0), unlearned=states(1, 2), retrained=states(3))
+    with pytest.raises(InvalidMetricInput, match="2 models cannot be paired with 3 retrained ones"):
+        weight_distances(network(0), states(1, 2), states(3, 4, 5))
 
 
 def test_state_dict_without_a_parameter_is_refused():
