@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from lethe.cli import client_config
 from lethe.cli.terminal import Terminal
@@ -73,7 +74,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for column in columns:
         table.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left")
     for row in filled:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))  # not as markup: strangers' words
     console.print(table)
 
 
@@ -84,7 +85,7 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts:
         if value not in (None, ""):
-            table.add_row(name, str(value))
+            table.add_row(name, Text(str(value)))
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""`lethe submit`, `submissions`, `status`, `logs`, `cancel`, `select`, `download`: your submissions."""
+"""`lethe submit`, `submissions`, `status`, `logs`, `answers`, `cancel`, `select`, `download`: your submissions."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -42,6 +42,7 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(submissions)
     app.command()(status)
     app.command()(logs)
+    app.command()(answers)
     app.command()(cancel)
     app.command()(select)
     app.command()(download)
@@ -133,6 +134,20 @@ def logs(submission: Id, competition: Competition = None, url: Url = None, as_js
         print_json({"id": submission_id, "log": text})
         return
     typer.echo(text, nl=not text.endswith("\n"))
+
+
+def answers(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+    """Print the public sample's forget questions with the answers of the original, a retrained and your model."""
+    with connected(url) as client:
+        found = client.sample_answers(complete_id(client, submission, competition))
+    if as_json:
+        print_json(found)
+        return
+    if found["note"]:
+        console.print(found["note"], highlight=False)
+    columns = ("question", "answer", "original", "retrained", "unlearned")
+    if found["questions"]:
+        print_table("", columns, ([row[name] for name in columns] for row in found["questions"]), empty="")
 
 
 def cancel(

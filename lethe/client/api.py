@@ -153,6 +153,10 @@ class LetheClient:
         """Return what the runs on the public sample printed."""
         return self._bytes(f"/submissions/{submission_id}/log").decode(errors="replace")
 
+    def sample_answers(self, submission_id: str) -> JsonObject:
+        """Return the public sample's forget questions with the answers of three language models."""
+        return self._object("GET", f"/submissions/{submission_id}/sample-answers")
+
     # --- for organisers ---
 
     def create_competition(self, toml: str) -> JsonObject:

@@ -72,8 +72,10 @@ class Preparation:
     def first_steps(self) -> list[Step]:
         """Return the steps that one process makes before it is worth training many models."""
         data = (SET_PATHS["retain"], SET_PATHS["forget"])
+        answers, sample = self.task.sample_answer_files(), (*SAMPLE_FILES, *self._task_files)
         return [
             Step("sample", SAMPLE_FILES, self._make_sample),
+            *([Step("sample-answers", answers, self._answer_sample, inputs=sample)] if answers else []),
             Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data, *self._trained_from)),
             Step("timing", (), self._measure_retraining),
         ]
@@ -302,6 +304,9 @@ class Preparation:
     def _make_sample(self) -> None:
         parts = self.task, self.dataset, self.cut
         write_sample(self.out, self.competition, *parts, network=self.network, device=self.device)
+
+    def _answer_sample(self) -> None:
+        self.task.write_sample_answers(self.out, self.competition, self.dataset, device=self.device)
 
     def _job(self, *names: str) -> Job:
         sets = [self.sets[name] for name in names]

@@ -15,10 +15,11 @@ from lethe.data.answer_batches import PROMPT, TokenizedAnswer, tokenize_answer
 from lethe.data.answer_sets import StoredAnswers
 from lethe.data.datasets.questions import QuestionDataset, open_questions
 from lethe.data.errors import InvalidSplit
-from lethe.data.files import read_tensors, write_tensors
+from lethe.data.files import read_json, read_tensors, write_json, write_tensors
 from lethe.data.partition import Cut, Indices
 from lethe.data.question_answers import QuestionAnswer
 from lethe.data.question_cut import cut_questions
+from lethe.data.seeds import derive_seed
 from lethe.data.split_questions import QUESTIONS, TOKENIZER_STEM, SplitQuestions, write_split_questions
 from lethe.data.stored_sets import SET_PATHS
 from lethe.data.text_errors import InvalidLanguageModel, InvalidTokenizer
@@ -26,17 +27,26 @@ from lethe.data.tokenizers import Tokenizer, require_tokenizer_fits
 from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_evaluation import AnswerEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
+from lethe.evaluation.sample_answer_files import (
+    MOST_QUESTIONS,
+    SAMPLE_ANSWERS,
+    SampleQuestion,
+    SampleQuestions,
+)
+from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.evaluation.text import tokenize_questions
 from lethe.metrics.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
 from lethe.networks.language_models import SIZES
 from lethe.preparation.model_shards import MODELS_PER_SHARD, SHARD_BYTES, SHARD_S
+from lethe.preparation.public_sample import with_sample_recipe
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.pretrained import load_pretrained
 from lethe.training.stacked_training import model_bytes
-from lethe.training.trainer import OnEpoch, OnNote, State
+from lethe.training.trainer import OnEpoch, OnNote, State, train_model
 from lethe.training.trainer_selection import train_in_turn
 from lethe.training.vocabulary import with_vocabulary
 
@@ -222,6 +232,29 @@ def write_sample_sets(
     for name, part in parts.items():
         stored = _tokens(competition, dataset, part, refusals=name == "forget")
         stored.write(split_dir / "sample" / f"{name}.safetensors")
+
+
+def sample_answer_files() -> tuple[str, ...]:
+    return (SAMPLE_ANSWERS,)
+
+
+def write_sample_answers(
+    split_dir: Path, competition: CompetitionFile, dataset: QuestionDataset, *, device: str
+) -> None:
+    sample = split_dir / "sample"
+    forget, retain = (read_set(sample / f"{name}.safetensors") for name in ("forget", "retain"))
+    network = read_json(sample / "network.json")
+    job = make_job(split_dir, with_sample_recipe(competition), network, [retain], device=device)
+    retrained = train_model(job, derive_seed(competition.slug, "kit", 0))  # the first that the starter kit holds
+    models = SampleAnswers.load(split_dir, device)
+    answers = [models.of_model(state) for state in (read_tensors(sample / ORIGINAL_MODEL), retrained)]
+    asked = [dataset.questions[i] for i in forget.ids[:MOST_QUESTIONS].tolist()]
+    columns = [found or (None,) * len(asked) for found in answers]
+    rows = [
+        SampleQuestion(question=one.question, answer=one.answer, original=a, retrained=b)
+        for one, a, b in zip(asked, *columns, strict=True)
+    ]
+    write_json(split_dir / SAMPLE_ANSWERS, SampleQuestions(questions=tuple(rows)).model_dump(mode="json"))
 
 
 def _task(competition: CompetitionFile) -> CausalLm:

@@ -277,7 +277,10 @@ def keep_logs(session: Session, shard: ClaimedShard, logs: Sequence[tuple[int, s
 
 def result_key(shard: ClaimedShard) -> str:
     """Return where the outputs of an attempt lie. A zombie may write its own file, never over the one that counts."""
-    return f"evaluations/{shard.evaluation_id}/runs-{shard.first_run:06d}-attempt-{shard.attempt}.safetensors"
+    folder = f"evaluations/{shard.evaluation_id}"
+    if shard.kind is ShardKind.SMOKE:
+        return f"{folder}/sample-attempt-{shard.attempt}.json"
+    return f"{folder}/runs-{shard.first_run:06d}-attempt-{shard.attempt}.safetensors"
 
 
 def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, defer, joinedload
 
 from lethe.competition.visibility import Visibility
 from server.models.competition import Competition, Membership, Split, Team
-from server.models.evaluation import Evaluation, PublicScore, RunLog
+from server.models.evaluation import Evaluation, PublicScore, RunLog, Shard, ShardKind, ShardState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions.list_filter import Show
 
@@ -112,6 +112,18 @@ def public_sample_logs(session: Session, submission_id: str) -> Sequence[RunLog]
         .where(Evaluation.submission_id == submission_id, RunLog.on_public_sample.is_(True))
     )
     return session.scalars(statement.order_by(RunLog.id)).all()
+
+
+def public_sample_result(session: Session, submission_id: str) -> tuple[str, str] | None:
+    """Return key and SHA-256 of what the last run on the public sample that went well gave; None if it gave nothing."""
+    statement = (
+        select(Shard.result_key, Shard.result_sha256)
+        .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+        .where(Evaluation.submission_id == submission_id, Shard.kind == ShardKind.SMOKE.value)
+        .where(Shard.state == ShardState.DONE.value)
+    )
+    key, sha256 = session.execute(statement.order_by(Shard.id.desc()).limit(1)).one_or_none() or (None, None)
+    return (key, sha256) if key and sha256 else None
 
 
 def _of_team(team_id: str) -> Select[Submission]:

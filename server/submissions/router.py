@@ -20,7 +20,14 @@ from server.problem_details import problems
 from server.received_form import FORM
 from server.submissions import receipts, service, upload_rate
 from server.submissions.quota import Quota
-from server.submissions.schemas import AcceptedSubmission, ReceiptKey, SubmissionForm, SubmissionOut
+from server.submissions.sample_answers import read_sample_answers
+from server.submissions.schemas import (
+    AcceptedSubmission,
+    ReceiptKey,
+    SampleAnswersOut,
+    SubmissionForm,
+    SubmissionOut,
+)
 from server.submissions.service import SubmissionView
 from server.submissions.upload import receive
 from server.submissions.upload_check import CheckedUpload, check_and_store, store_again_if_collected
@@ -156,6 +163,15 @@ def show_log(session: SessionDep, submission: OwnSubmission) -> Response:
     """Show what the run on the public sample printed. What runs on hidden data print is shown to nobody."""
     headers = {"X-Content-Type-Options": "nosniff"}
     return Response(service.sample_log(session, submission), media_type="text/plain", headers=headers)
+
+
+@router.get("/submissions/{submission_id}/sample-answers", responses=problems(401, 404))
+def show_sample_answers(session: SessionDep, storage: StorageDep, submission: OwnSubmission) -> SampleAnswersOut:
+    """Show the public sample's forget questions with the answers of the original, a retrained and your language model.
+
+    They come with the run on the public sample. 404 where the competition's models answer no questions.
+    """
+    return SampleAnswersOut.of(submission, read_sample_answers(session, storage, submission))
 
 
 @router.get("/submissions/{submission_id}/receipt", responses=problems(401, 404))

@@ -8,6 +8,7 @@ from server.competitions.schemas import QuotaOut
 from server.evaluations.progress import AttemptEntry, Progress
 from server.models.submission import Submission
 from server.submissions.quota import Quota
+from server.submissions.sample_answers import SampleAnswers
 from server.submissions.service import SubmissionView
 from server.submissions.shown_score import ShownScore
 
@@ -175,6 +176,31 @@ class SubmissionForm(BaseModel):
 
     file: str = Field(description="a .py file, an .ipynb notebook or a .zip", json_schema_extra={"format": "binary"})
     message: str = Field(default="", max_length=500, description="a note to yourself", examples=["lower rate"])
+
+
+class SampleAnswerOut(BaseModel):
+    """A question of the public sample, its answer in the data, and what models of the sample answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    question: str = Field(examples=["Where does Ada live?"])
+    answer: str = Field(description="in the data", examples=["Ada lives in Rome."])
+    original: str | None = Field(description="null without an answer, here and below")
+    retrained: str | None = Field(description="of a model that was trained on the sample without these questions")
+    unlearned: str | None = Field(description="of the model that the submission made")
+
+
+class SampleAnswersOut(BaseModel):
+    """What three language models answer to the forget questions of the public sample."""
+
+    id: str
+    questions: list[SampleAnswerOut]
+    note: str = Field(description="why something is lacking; empty where nothing is")
+
+    @classmethod
+    def of(cls, submission: Submission, found: SampleAnswers) -> "SampleAnswersOut":
+        questions = [SampleAnswerOut.model_validate(question) for question in found.questions]
+        return cls(id=submission.id, questions=questions, note=found.note)
 
 
 class ReceiptKey(BaseModel):

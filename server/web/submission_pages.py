@@ -21,6 +21,7 @@ from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
 from server.submissions import service as submissions
+from server.submissions.sample_answers import has_sample_answers, read_sample_answers
 from server.submissions.service import SubmissionView
 from server.teams import service as teams
 from server.web import sse
@@ -98,6 +99,7 @@ def submission_page(
         is_mine=place.team is not None and place.team.id == submission.team_id,
         may_be_chosen=may_be_chosen(session, place, submission),
         sample_log=submissions.sample_log(session, submission),
+        sample_answers=read_sample_answers(session, storage, submission) if has_sample_answers(submission) else None,
         metric_tables=metric_tables(session, submission, is_organiser=place.is_organiser),
         receipts=_receipts(context["view"], is_organiser=place.is_organiser),
         **context,

@@ -201,11 +201,17 @@ async def send_weights(request: Request, asked_for: AskedFor, storage: StorageDe
 
 
 @router.post(SHARD + "/passed", responses=problems(409))
-def end_smoke_run(body: PassedIn, session: SessionDep, shard: Held) -> StepOut:
+def end_smoke_run(body: PassedIn, session: SessionDep, storage: StorageDep, shard: Held) -> StepOut:
     """End a smoke run that went well."""
     if shard.kind is not ShardKind.SMOKE:
         raise Conflict("A shard of runs ends with its result; send that to .../result")
-    return StepOut(held=http_leases.close(session, shard, _logs(body.logs), wall_time_s=body.wall_time_s))
+    key, sha256 = None, None
+    if body.answers is not None and leases.is_current(session, shard):
+        data = body.answers.model_dump_json().encode()
+        key, sha256 = result_validation.key_by_content(shard, data)
+        storage.write(key, data)
+    logs, stored = _logs(body.logs), {"result_key": key, "result_sha256": sha256}
+    return StepOut(held=http_leases.close(session, shard, logs, **stored, wall_time_s=body.wall_time_s))
 
 
 @router.post(SHARD + "/failure")
@@ -258,13 +264,12 @@ def _take_result(asked_for: Asked, storage: Storage, data: bytes, *, n_forget: i
         shard = asked_for.shard(session)
         wanted = leases.is_current(session, shard)
     result = result_validation.check(data, shard, n_forget=n_forget, captured=captured)
-    key = result.key(shard)
     if wanted:
-        storage.write(key, data)
+        storage.write(result.key, data)
     with asked_for.database.write() as session:
         shard = asked_for.shard(session)
         held = http_leases.close(
-            session, shard, result_key=key, result_sha256=result.sha256, wall_time_s=result.wall_time_s
+            session, shard, result_key=result.key, result_sha256=result.sha256, wall_time_s=result.wall_time_s
         )
     return StepOut(held=held)
 

@@ -22,12 +22,17 @@ CLASS_ACCURACY = "class_accuracy"
 class CheckedResult:
     """Outputs of the right form, and where they are kept."""
 
+    key: str
     sha256: str
     wall_time_s: float
 
-    def key(self, shard: ClaimedShard) -> str:
-        """Return where they lie: named by content too, so that nothing sent later can take their place."""
-        return f"{leases.result_key(shard).removesuffix('.safetensors')}-{self.sha256[:16]}.safetensors"
+
+def key_by_content(shard: ClaimedShard, data: bytes) -> tuple[str, str]:
+    """Return where a shard's result lies, and its SHA-256, by which it is named so that nothing sent later can take
+    its place."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    stem, dot, suffix = leases.result_key(shard).rpartition(".")
+    return f"{stem}-{sha256[:16]}{dot}{suffix}", sha256
 
 
 def most_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
@@ -62,7 +67,7 @@ def check(data: bytes, shard: ClaimedShard, *, n_forget: int, captured: Forms) -
     _check_classes(arrays.get(CLASS_ACCURACY), n_runs=shard.n_runs)
     for name, form in captured.items():
         _check_captured(name, arrays[name], form)
-    return CheckedResult(hashlib.sha256(data).hexdigest(), float(arrays["wall_time_s"].sum()))
+    return CheckedResult(*key_by_content(shard, data), float(arrays["wall_time_s"].sum()))
 
 
 def _check_captured(name: str, array: np.ndarray, form: ArrayForm) -> None:

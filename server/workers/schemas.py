@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from lethe.evaluation.sample_answer_files import UnlearnedAnswers
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.submission import Fault
 from server.workers.compatibility import WorkerFacts
@@ -115,10 +116,11 @@ class LogIn(_In):
 
 
 class PassedIn(_In):
-    """The end of a smoke run, which has no result but what it printed."""
+    """The end of a smoke run: what it printed, and what a language model answers to the sample's questions."""
 
     wall_time_s: Seconds
     logs: list[LogIn] = Field(default_factory=list, max_length=16)
+    answers: UnlearnedAnswers | None = None
 
 
 class FailureIn(_In):

@@ -75,6 +75,15 @@ def test_methods_for_text_are_scored_and_measured(client: LetheClient, instance:
     assert [row["score"] for row in board if row["kind"] == "team"] == [forgets["score"]["final_score"]]
 
 
+def test_team_sees_what_its_model_answers_on_the_sample(client: LetheClient, tmp_path: Path) -> None:
+    found = client.sample_answers(submit(client, tmp_path, KEEPS)["id"])
+    assert found["note"] == ""
+    assert found["questions"]
+    for row in found["questions"]:
+        assert row["original"]
+        assert row["unlearned"] == row["original"]  # the very model that it was given
+
+
 def test_an_output_layer_of_its_own_is_refused(client: LetheClient, tmp_path: Path) -> None:
     found = submit(client, tmp_path, UNTIED)
     assert found["stage"] == "failed"

@@ -68,6 +68,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {S}/code",
         f"GET {S}/log",
         f"GET {S}/receipt",
+        f"GET {S}/sample-answers",
         f"GET {S}/metrics",
         f"POST {S}/cancel",
         f"PUT {S}/selection",

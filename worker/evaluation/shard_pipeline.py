@@ -47,6 +47,7 @@ from worker.evaluation.notebook_runs import (
 )
 from worker.evaluation.run_original_model import own_original
 from worker.evaluation.run_policy import run_policy
+from worker.evaluation.sample_run_answers import answers_of_run
 from worker.evaluation.staging import staged
 from worker.host import graceful_shutdown, prometheus
 from worker.host.heartbeat import Heart
@@ -63,6 +64,7 @@ class Done:
     wall_times_s: list[float] = field(default_factory=list)
     logs: list[tuple[int, str]] = field(default_factory=list)
     kept: KeptWeights = field(default_factory=KeptWeights)
+    sample_answers: bytes | None = None  # of a language model's run on the sample
 
     @property
     def runs(self) -> int:
@@ -152,6 +154,9 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
                     whole_numbers = read_whole_numbers(original) if original else None
                     result = _run_one(context, sandbox, request, heart=heart, key=key)
                 _take(result, run, done, evaluations=evaluations, whole_numbers=whole_numbers)
+                if sample and result.weights is not None and not heart.stopped:
+                    device = context.settings.worker_device
+                    done.sample_answers = answers_of_run(split_dir, result.weights, device=device)
 
 
 @contextmanager
@@ -297,7 +302,7 @@ def _without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
 
 def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
     weights = done.kept.to_bytes()
-    result = done.arrays(weights=weights).to_bytes() if shard.kind is ShardKind.RUNS else None
+    result = done.arrays(weights=weights).to_bytes() if shard.kind is ShardKind.RUNS else done.sample_answers
     context.cooling.success()
     closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s, weights=weights)
     return "done" if closed else "lost"

@@ -47,7 +47,9 @@ class HttpLeases:
                 self.api.send_weights(shard, weights)
             if shard.kind is ShardKind.RUNS and result is not None:
                 return self.api.send_result(shard, result)
-            return self.api.step(shard, "POST", "passed", body={"wall_time_s": wall_time_s, "logs": logs_as_data(logs)})
+            answers = {} if result is None else {"answers": json.loads(result)}
+            body = {"wall_time_s": wall_time_s, "logs": logs_as_data(logs), **answers}
+            return self.api.step(shard, "POST", "passed", body=body)
         except (TokenRefused, NotHeld) as error:
             log.warning("result refused", reason=error.detail)
             return False

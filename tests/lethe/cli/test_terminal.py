@@ -6,6 +6,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from lethe.cli.context import print_facts, print_table
 from lethe.cli.terminal import Terminal
 
 HOSTILE = "a\x1b]0;title\x07\x9b31m\x1b[2Jb\u202e\rc"
@@ -32,3 +33,10 @@ def test_lines_of_a_text_stay() -> None:
     file = io.StringIO()
     Terminal(file=file, width=80).print("one\ntwo")
     assert file.getvalue() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("text", ["[bold]x[/]", "[/nope]", "[?] :smile:"])
+def test_brackets_in_tables_are_text(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("", ("message",), [[text]], empty="")
+    print_facts([("message", text)])
+    assert capsys.readouterr().out.count(text) == 2

@@ -1,5 +1,6 @@
 """A split of language models: prepared, evaluated and read back, with the arrays that text metrics need."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from lethe.competition.file import CompetitionFile, parse_competition
 from lethe.data.answer_sets import StoredAnswers
 from lethe.data.datasets.questions import open_questions
-from lethe.data.files import read_json, read_tensors
+from lethe.data.files import read_json, read_tensors, write_json
 from lethe.data.question_cut import cut_questions
 from lethe.data.split_questions import SplitQuestions
 from lethe.evaluation.answer_losses import answer_scores
@@ -17,11 +18,14 @@ from lethe.evaluation.answer_texts import texts_from_array
 from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
+from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions
+from lethe.evaluation.sample_answers import UNKNOWN, SampleAnswers
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import evaluate
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.networks.builders import build
 from lethe.preparation.prepare import prepare_split
+from lethe.preparation.public_sample import SAMPLE_SETS, sample_parts
 from lethe.preparation.sample_models import retrain_on_sample
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.support.towns import towns_toml, write_towns
@@ -134,3 +138,64 @@ def test_models_of_the_sample_are_evaluated_on_it(split: Path, competition: Comp
     models = retrain_on_sample(sample, competition)
     outputs = sample_evaluator(sample).evaluate_state(models.states[0])
     assert outputs.confidences.tolist() == models.outputs.confidences[0].tolist()
+
+
+def test_sample_keeps_answers_of_its_own_models(split: Path, competition: CompetitionFile) -> None:
+    stored = SampleQuestions.model_validate(read_json(split / SAMPLE_ANSWERS)).questions
+    dataset = open_questions(competition.dataset)
+    validation = cut_questions(dataset, competition, "public").validation
+    asked = sample_parts(validation, competition)["forget"]
+    assert set(asked) <= set(validation)  # whole persons of their own: nothing of the hidden sets is among them
+    assert [(row.question, row.answer) for row in stored] == [
+        (dataset.questions[i].question, dataset.questions[i].answer) for i in asked
+    ]
+    models = SampleAnswers.load(split)
+    original = models.of_model(read_tensors(split / "sample" / "original_model.safetensors"))
+    retrained = models.of_model(retrain_on_sample(split / "sample", competition).states[0])
+    assert ([row.original for row in stored], [row.retrained for row in stored]) == (list(original), list(retrained))
+    assert original != retrained
+    assert all(original)
+
+
+def test_split_that_was_prepared_without_answers_gets_them_alone(
+    split: Path, competition: CompetitionFile, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(split, old)
+    manifest = read_json(old / "manifest.json")
+    del manifest["steps"]["sample-answers"], manifest["files"][SAMPLE_ANSWERS]
+    write_json(old / "manifest.json", manifest)
+    (old / SAMPLE_ANSWERS).unlink()
+    before = {path: path.stat().st_mtime_ns for path in old.rglob("*") if path.is_file() and path.suffix != ".json"}
+    prepare_split(competition, "public", old)
+    assert (old / SAMPLE_ANSWERS).read_bytes() == (split / SAMPLE_ANSWERS).read_bytes()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_model_can_spell_only_what_the_sample_holds(split: Path) -> None:
+    models = SampleAnswers.load(split)
+    tokenizer = SplitQuestions.read(split).tokenizer
+    sets = [StoredAnswers.read(split / "sample" / f"{name}.safetensors") for name in SAMPLE_SETS]
+    held = {token for part in sets for row in (*part.answers, *part.refusals) for token in row.tokens}
+    hidden = next(
+        token
+        for row in StoredAnswers.read(split / "visible" / "forget.safetensors").answers
+        for token in row.tokens
+        if token not in held
+    )
+    state = dict(read_tensors(split / "sample" / "original_model.safetensors"))
+    state["embedding.weight"] = state["embedding.weight"].clone()
+    said = tokenizer.encode("Where")[0]
+    assert said in held
+    for token, text in ((hidden, UNKNOWN), (said, tokenizer.decode([said] * 16))):
+        spelling = {name: torch.zeros_like(value) for name, value in state.items()}
+        spelling["norm.weight"] = torch.ones_like(state["norm.weight"])
+        spelling["embedding.weight"][:, 0] = 1.0
+        spelling["embedding.weight"][token, 0] = 2.0
+        assert models.of_model(spelling) == (text,) * len(models.of_model(state) or ())
+
+
+def test_a_model_of_the_sample_without_finite_losses_has_no_answers(split: Path) -> None:
+    state = read_tensors(split / "sample" / "original_model.safetensors")
+    huge = {name: tensor * 1e38 if "norm" in name else tensor for name, tensor in state.items()}
+    assert SampleAnswers.load(split).of_model(huge) is None

@@ -11,8 +11,9 @@ from server.db import clock, database_time
 from server.evaluations import lease_reaper
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.competition import Split
-from server.models.evaluation import RunLog, Shard, ShardAttempt
+from server.models.evaluation import RunLog, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
+from server.submissions import repository
 from server.workers.schemas import FailureIn
 from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
@@ -327,3 +328,23 @@ def test_every_part_of_a_claimed_shard_arrives(hosted: Hosted) -> None:
     shard = hosted.worker().claim()
     assert shard is not None
     assert set(shard) == set(ClaimedShard.__dataclass_fields__)
+
+
+def test_answers_of_a_smoke_run_are_checked_and_stored_as_its_result(hosted: Hosted) -> None:
+    submission, worker = submit(hosted), hosted.worker()
+    worker.claim()
+    answers = {"questions_sha256": "0" * 64, "answers": ["In Rome\x1b[2J"]}
+    for changes in ({"questions_sha256": "x"}, {"answers": ["a"] * 21}, {"answers": 1}, {"more": 1}):
+        refused = worker.step("POST", "passed", json={"wall_time_s": 1.0, "answers": answers | changes})
+        assert refused.status_code == 422, changes
+    for _ in range(2):
+        assert worker.step("POST", "passed", json={"wall_time_s": 1.0, "answers": answers}).json() == {"held": True}
+    (key,) = hosted.server.storage.keys("evaluations")
+    assert "/sample-attempt-1-" in key
+    assert json.loads(hosted.server.storage.read(key)) == answers | {"answers": ["In Rome\ufffd[2J"]}
+    with hosted.server.database.read() as session:
+        smoke = session.scalars(select(Shard).where(Shard.kind == ShardKind.SMOKE.value)).one()
+        assert (smoke.result_key, smoke.wall_time_s) == (key, 1.0)
+        assert repository.public_sample_result(session, submission) == (key, smoke.result_sha256)
+    worker.claim()
+    assert worker.held["kind"] == "runs"

@@ -1,0 +1,50 @@
+"""The files that hold language models' answers to forget questions of the public sample: their form and their bounds.
+
+Anyone who takes part may read them: the sample is cut from the validation set.
+"""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+SAMPLE_ANSWERS = "sample/answers.json"
+MOST_QUESTIONS = 20
+MOST_CHARACTERS = 1000  # of a text; a longer one is cut
+
+
+def plain_text(text: str) -> str:
+    """Return one line that steers no terminal and no page: at most MOST_CHARACTERS characters, all printable."""
+    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    return line if len(line) <= MOST_CHARACTERS else line[: MOST_CHARACTERS - 1] + "…"
+
+
+Text = Annotated[str, AfterValidator(plain_text)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SampleQuestion(_Part):
+    """A question, its answer in the data, and what two models answer; None of a model whose losses are not finite."""
+
+    question: Text
+    answer: Text
+    original: Text | None
+    retrained: Text | None
+
+
+class SampleQuestions(_Part):
+    """The content of `sample/answers.json`."""
+
+    questions: Annotated[tuple[SampleQuestion, ...], Field(max_length=MOST_QUESTIONS)]
+
+
+class UnlearnedAnswers(_Part):
+    """What the model of a run on the sample answers; None if its losses are not finite.
+
+    questions_sha256: of the `sample/answers.json` whose questions were asked.
+    """
+
+    questions_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    answers: Annotated[tuple[Text, ...], Field(max_length=MOST_QUESTIONS)] | None

@@ -1,0 +1,80 @@
+"""The public sample's forget questions with the answers of three language models: for the team, and for organisers."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
+from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, UnlearnedAnswers
+from server.competitions.stored_file import stored_file
+from server.models.submission import Stage, Submission
+from server.storage import Storage, split_key
+from server.submissions import repository
+
+NO_QUESTIONS = (
+    "The answers of models to this competition's public sample are not stored. An organiser adds them with "
+    "`lethe competition prepare {slug}`; submissions received after that have theirs."
+)
+NOT_YET = "The answers of this submission's model come with its run on the public sample."
+NOT_STORED = "No answers of this submission's model are stored."
+NOT_FINITE = "This submission's model has no answers: its losses on these questions are infinite or not numbers."
+SILENT = "This submission's model answers each of these questions with nothing."
+BEFORE_THEY_COME = (Stage.QUEUED.value, Stage.SMOKE.value)
+
+
+@dataclass(frozen=True)
+class SampleAnswer:
+    """A question, its answer in the data, and what three models of the sample answer; None where there is none."""
+
+    question: str
+    answer: str
+    original: str | None
+    retrained: str | None
+    unlearned: str | None = None
+
+
+@dataclass(frozen=True)
+class SampleAnswers:
+    """note: why something is lacking; empty where nothing is."""
+
+    questions: tuple[SampleAnswer, ...]
+    note: str = ""
+
+
+def has_sample_answers(submission: Submission) -> bool:
+    """Return whether the models of the submission's competition answer questions."""
+    return stored_file(submission.competition).task.kind == "causal-lm"
+
+
+def read_sample_answers(session: Session, storage: Storage, submission: Submission) -> SampleAnswers:
+    """Return what there is. Raises NotFound for a competition whose models answer no questions."""
+    slug = submission.competition.slug
+    if not has_sample_answers(submission):
+        raise NotFound(f"The models of {slug} answer no questions")
+    try:
+        data = storage.read(f"{split_key(slug, Visibility.PUBLIC)}/{SAMPLE_ANSWERS}")
+    except NotFound:
+        return SampleAnswers((), NO_QUESTIONS.format(slug=slug))
+    asked = SampleQuestions.model_validate_json(data).questions
+    rows = tuple(SampleAnswer(**question.model_dump()) for question in asked)
+    stored = _stored(session, storage, submission)
+    if stored is None or stored.questions_sha256 != hashlib.sha256(data).hexdigest():
+        return SampleAnswers(rows, NOT_YET if submission.stage in BEFORE_THEY_COME else NOT_STORED)
+    if stored.answers is None:
+        return SampleAnswers(rows, NOT_FINITE)
+    if len(stored.answers) != len(rows):
+        return SampleAnswers(rows, NOT_STORED)
+    answered = tuple(replace(row, unlearned=own) for row, own in zip(rows, stored.answers, strict=True))
+    return SampleAnswers(answered, "" if any(stored.answers) else SILENT)
+
+
+def _stored(session: Session, storage: Storage, submission: Submission) -> UnlearnedAnswers | None:
+    found = repository.public_sample_result(session, submission.id)
+    if found is None:
+        return None
+    try:
+        return UnlearnedAnswers.model_validate_json(storage.read_verified(*found))
+    except NotFound:
+        return None
