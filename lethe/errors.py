@@ -3,10 +3,13 @@
 Routers turn an AppError into an RFC 9457 problem document; nothing below them knows HTTP.
 """
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from pydantic import ValidationError
+
+SHOULD = re.compile(r"^(Input|Value|Data|String|List|Tuple|Set|Dictionary) should ")
 
 
 @dataclass(frozen=True)
@@ -133,11 +136,16 @@ def list_violations(error: ValidationError) -> tuple[Violation, ...]:
     return tuple(
         Violation(
             field=".".join(str(part) for part in item["loc"]) or "file",
-            message=item["msg"].removeprefix("Value error, "),
+            message=plain_message(item["msg"]),
             value=_shown(item.get("input")),
         )
         for item in error.errors()
     )
+
+
+def plain_message(message: str) -> str:
+    """Return pydantic's message as words that follow a field's name: `must be greater than 0`."""
+    return SHOULD.sub("must ", message.removeprefix("Value error, "))
 
 
 def _shown(value: object) -> str | None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lethe.errors import AppError, HostFault, InvalidInput, Overloaded, QuotaExceeded, Violation
+from lethe.errors import AppError, HostFault, InvalidInput, Overloaded, QuotaExceeded, Violation, plain_message
 
 log = structlog.get_logger()
 
@@ -221,4 +221,4 @@ def _violation(item: Mapping[str, Any]) -> Violation:
     given = item.get("input")
     shown = None if given is None or isinstance(given, dict | list | bytes) else repr(given)[:120]
     secret = any(name in SECRET_FIELDS for name in field.split("."))
-    return Violation(field=field, message=item["msg"].removeprefix("Value error, "), value=None if secret else shown)
+    return Violation(field=field, message=plain_message(item["msg"]), value=None if secret else shown)

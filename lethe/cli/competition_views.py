@@ -84,7 +84,7 @@ def leaderboard(
         return
     extra = [column["id"] for column in board.get("columns", [])]
     rows = (_board_row(row, extra) for row in board["rows"])
-    numbers = ("score#", "of exact retraining#", *(f"{name}#" for name in extra), "entries#")
+    numbers = ("score#", "of exact\nretraining#", *(f"{name}#" for name in extra), "entries#")
     columns = ("rank#", "team", *numbers, "last", "")
     print_table(f"{board['competition']}, {board['board']}", columns, rows, empty="Nobody has a score yet.")
 

@@ -16,6 +16,7 @@ from lethe.cli.terminal import Terminal
 from lethe.client.api import ApiError, LetheClient
 from lethe.errors import InvalidInput, NotAuthenticated
 
+WHOLE = frozenset({"id", "action", "subject"})  # columns to copy from: where there is no room, others are narrowed
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Url = Annotated[
     str | None,
@@ -72,7 +73,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         return
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left")
+        name = column.rstrip("#")
+        table.add_column(name, justify="right" if column.endswith("#") else "left", no_wrap=name in WHOLE)
     for row in filled:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))  # not as markup: strangers' words
     console.print(table)

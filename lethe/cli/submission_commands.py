@@ -133,6 +133,9 @@ def logs(submission: Id, competition: Competition = None, url: Url = None, as_js
     if as_json:
         print_json({"id": submission_id, "log": text})
         return
+    if not text:
+        typer.echo("The run on the public sample has printed nothing.", err=True)
+        return
     typer.echo(text, nl=not text.endswith("\n"))
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lethe.competition.metric_requests import require_metric_fits
 from lethe.competition.read_only import Options, Weights
@@ -26,7 +26,16 @@ WEAKEST_SEED_BITS = 64
 SEED_BITS = 127  # nobody tries them all, and every database takes the number as JSON
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Setup = Literal["reuse-n-1", "reuse-n-n"]
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$", max_length=64)]
+SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$"
+
+
+def _check_slug(slug: str) -> str:
+    if not re.fullmatch(SLUG, slug):
+        raise ValueError("must be 1 to 64 lower-case letters, digits and hyphens, without a hyphen at an end")
+    return slug
+
+
+Slug = Annotated[str, AfterValidator(_check_slug), Field(json_schema_extra={"pattern": SLUG, "maxLength": 64})]
 
 
 class Metric(Section):

@@ -43,12 +43,17 @@ class LimitsChange:
         return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
 
 
+def may_change(competition: Competition) -> bool:
+    """Return whether the competition's end and limits may still be changed."""
+    return competition.state in CHANGEABLE and competition.frozen_at is None
+
+
 def extend(
     session: Session, competition: Competition, *, closes_at: datetime, actor: Account, reason: str
 ) -> Competition:
     """Set another end; a competition that has closed opens again unless its finals are frozen."""
     competition = competition_repository.locked(session, competition.id)
-    if competition.state not in CHANGEABLE or competition.frozen_at is not None:
+    if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its end can no longer be changed")
     if closes_at <= max(competition.opens_at, now()):
         allowed = "must lie in the future, after the opening"
@@ -90,7 +95,7 @@ def change_limits(
 ) -> LimitsChange:
     """Set other limits. What was accepted stays accepted; runs that have not begun get the new ones."""
     competition = competition_repository.locked(session, competition.id)
-    if competition.state not in CHANGEABLE or competition.frozen_at is not None:
+    if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its limits can no longer be changed")
     change = preview_limits(session, competition, values)
     _write_config(competition, {"limits": change.after.model_dump(mode="json")})
@@ -130,7 +135,9 @@ def archive(session: Session, competition: Competition, *, actor: Account, reaso
 
 
 def announce(session: Session, competition: Competition, *, title: str, text: str, actor: Account) -> Announcement:
-    """Publish an announcement, in Markdown."""
+    """Publish an announcement, in Markdown. Raises Conflict once the competition is archived."""
+    if competition.state == CompetitionState.ARCHIVED:
+        raise Conflict(f"{competition.slug} is archived; nothing can be announced any more")
     row = Announcement(competition_id=competition.id, author_id=actor.id, title=title, text=text)
     session.add(row)
     session.flush()

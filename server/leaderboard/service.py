@@ -133,7 +133,7 @@ def sealed(competition: Competition) -> NotRevealed:
     ends = "closed" if competition.closes_at <= now() else "closes"
     return NotRevealed(
         f"The private scores of {competition.slug} are sealed: its organisers reveal them after the close. "
-        f"The competition {ends} on {in_words(competition.closes_at)}"
+        f"The competition {ends} on {in_words(competition.closes_at)}."
     )
 
 

@@ -12,6 +12,7 @@ from server.accounts import service as accounts
 from server.accounts.secrets import digest
 from server.deps import SessionDep, SettingsDep
 from server.models.account import Account
+from server.notifications import email_queue
 from server.web.auth_pages import start_session
 from server.web.cookies import SESSION_COOKIE, Flash
 from server.web.deps import MemberDep
@@ -132,5 +133,6 @@ def _page(
         "issued": issued,
         "stays_because": stays_because,
         "email": viewer.email if email is None else email,
+        "sends_mail": email_queue.is_on(),
     }
     return page(request, "account.html", status=status, **context)

@@ -13,6 +13,7 @@ from server.accounts.client_address import get_client_address
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.models.account import Account
+from server.notifications import email_queue
 from server.web.cookies import SESSION_COOKIE, Flash, set_cookie
 from server.web.deps import ViewerDep
 from server.web.page_router import page_router
@@ -58,7 +59,7 @@ def register_page(request: Request, settings: SettingsDep, viewer: ViewerDep, ne
     if viewer:
         return redirect(request, local_path(next))
     blank: dict[str, Any] = {"name": "", "email": "", "error": None, "wrong": {}}
-    return page(request, "register.html", next=local_path(next), is_open=settings.open_registration, **blank)
+    return _register_page(request, next, is_open=settings.open_registration, **blank)
 
 
 @router.post("/register")
@@ -82,10 +83,14 @@ def register(
         wrong = {violation.field: violation.message for violation in error.violations}
         given = {"name": name, "email": email, "error": None if wrong else error, "wrong": wrong}
         status = error.status if error.status == 429 else 422
-        return page(request, "register.html", status=status, next=local_path(next), is_open=True, **given)
+        return _register_page(request, next, status=status, is_open=True, **given)
     session.flush()
     welcome = Flash("good", f"Welcome, {account.name}.")
     return start_session(request, session, account, settings=settings, to=local_path(next), flash=welcome)
+
+
+def _register_page(request: Request, to: str, **shown: Any) -> Response:
+    return page(request, "register.html", next=local_path(to), sends_mail=email_queue.is_on(), **shown)
 
 
 @router.post("/logout")

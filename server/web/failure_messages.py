@@ -19,7 +19,7 @@ ADVICE = {
     "no-entry-point": "Define a function unlearning at the top level of the file.",
     "wrong-signature": "Take the network and three loaders, in that order.",
     "syntax-error": "Fix the line; `python -m py_compile` finds such errors before you send a file.",
-    "exception": "Fix the line and submit again. The smoke run shows the full traceback.",
+    "exception": "Fix the line and submit again.",
     "wrong-weights": "Change the network's values, not its structure: names, shapes and dtypes must stay.",
     "non-finite-weights": "Lower the learning rate, or clip the gradients.",
     "half-precision-overflow": "Save the model in float32: call .float() before state_dict().",
@@ -32,6 +32,7 @@ TITLES = {
     Fault.ORGANISER.value: "The competition's data is faulty",
     Fault.HOST.value: "Platform failure",
 }
+UNLIKE_THE_SAMPLE = "The smoke run passed: hidden data differ from the public sample, for example in their size."
 NOT_YOURS = "This was not your fault and does not count. Submit it again, or ask the organisers to run it again."
 
 
@@ -72,6 +73,8 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
 
 
 def _advice(error_class: str, error: Mapping[str, Any]) -> str:
+    if error_class == "exception" and "bits" in error:
+        return f"{ADVICE[error_class]} {UNLIKE_THE_SAMPLE}"
     if error.get("withheld"):
         return "Run it on the public sample, where nothing is withheld: `lethe check FILE --log`."
     return ADVICE.get(error_class, "Read the message, and run it on the public sample.")

@@ -42,6 +42,7 @@ def own_comparison_page(
         choices=[(key, _label(view)) for key, view in views.items()],
         first=one,
         second=other,
+        offered=[*views, "", ""][:2],
         wanted=bool(first or second),
         oracle=leaderboards.get_oracle_score(split),
         paired=submissions.compare_own(session, one.submission, other.submission) if one and other else None,

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from lethe.errors import AppError, NotAuthenticated
+from lethe.errors import AppError, NotAuthenticated, NotRevealed
 from server.problem_details import as_app_error
 from server.web.compression import compressed
 from server.web.cookies import SESSION_COOKIE
@@ -77,7 +77,8 @@ def error_page(request: Request, error: AppError) -> Response:
     """Return the page that says what was wrong, and what can be done."""
     request_id = getattr(request.state, "request_id", "") if error.status >= 500 else ""
     unsent = getattr(request.state, "unsent_fields", None) if isinstance(error, StaleForm) else None
-    shown = {"error": error, "back": _came_from(request), "request_id": request_id, "unsent": unsent}
+    slug = request.path_params.get("slug", "") if isinstance(error, NotRevealed) else ""
+    shown = {"error": error, "back": _came_from(request), "request_id": request_id, "unsent": unsent, "board": slug}
     response = page(request, "error.html", status=error.status, **shown)
     response.headers.update(HEADERS)  # what failed unexpectedly is answered outside of what adds them
     return response

@@ -290,4 +290,6 @@ def _state_in_words(view: SubmissionView) -> str:
     progress, stage = view.progress, view.submission.stage
     if stage == "running" and progress:
         return f"{progress.runs_done} of {progress.runs_total} runs"
-    return f"Scored {view.score.final_score:.5f}" if view.score else stage.capitalize()
+    if view.score:
+        return f"Scored {view.score.final_score:.5f}"
+    return "Smoke run" if stage == "smoke" else stage.capitalize()

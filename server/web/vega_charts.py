@@ -181,11 +181,11 @@ def epsilons(rows: list[dict[str, Any]], *, cap: float = 50.0, bins: int = 30) -
         chart = chart.encode(color=alt.Color("models:N", title=None, sort=None, legend=alt.Legend(orient="top")))
     if not any(row["value"] >= cap for row in rows):
         return _sized(chart, height=190)
-    named = {"at": end * 1.125, "text": f"{cap:g}, the cap"}
+    named = {"at": end * 1.2, "text": f"{cap:.4g}, the cap"}
     label = (
         alt.Chart(alt.Data(values=[named]))
-        .mark_text(baseline="top", dy=4, fontSize=11)
-        .encode(x=alt.X("at:Q"), y=alt.value("height"), text="text:N")
+        .mark_text(align="right", baseline="bottom", dy=-4, fontSize=11)  # below the bar stand the axis's numbers
+        .encode(x=alt.X("at:Q"), y=alt.value(0), text="text:N")
     )
     return _sized(alt.layer(chart, label), height=190)
 
@@ -221,7 +221,7 @@ def _epsilon_bars(rows: list[dict[str, Any]], *, cap: float, bins: int) -> tuple
 
 def _epsilon_bar(models: str, place: int, *, examples: int, width: float, bins: int, cap: float) -> dict[str, Any]:
     if place == bins:  # behind a gap
-        text, low, high = f"no attack failed (the cap of {cap:g})", width * bins * 1.08, width * bins * 1.17
+        text, low, high = f"no attack failed (the cap of {cap:.4g})", width * bins * 1.08, width * bins * 1.17
     else:
         low, high = place * width, (place + 1) * width
         text = f"{low:.2f} to {high:.2f}"
@@ -281,8 +281,14 @@ def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str])
     kind = alt.Color("kind:N", title=None, sort=list(kinds), legend=alt.Legend(orient="top"))
     shape = alt.Shape("kind:N", title=None, sort=list(kinds))
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=kind, shape=shape)
-    names = base.mark_text(align="left", dx=7, dy=-5, fontSize=11, limit=110).encode(text="name:N")
-    return _sized(alt.layer(points, names), height=320)
+    middle = (min(row["x"] for row in rows) + max(row["x"] for row in rows)) / 2 if rows else 0.0
+    names = [
+        base.transform_filter(f"datum.x {side} {middle!r}")
+        .mark_text(align=align, dx=dx, dy=-5, fontSize=11, limit=110)  # towards the middle, where there is room
+        .encode(text="name:N")
+        for side, align, dx in (("<=", "left", 7), (">", "right", -7))
+    ]
+    return _sized(alt.layer(points, *names), height=320)
 
 
 def _sized(chart: Any, *, height: int) -> dict[str, Any]:

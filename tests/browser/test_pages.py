@@ -13,6 +13,25 @@ from tests.browser.walk import NO_PAGES, WALK, Visit, prepare
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 MIDDLE = {"width": 768, "height": 1024}
 
+# What lies on top of each other in a form, and tables with columns out of sight that nothing says can be moved.
+OUT_OF_PLACE = """() => {
+  const found = [];
+  for (const form of document.querySelectorAll("main form")) {
+    const parts = [...form.querySelectorAll("input:not([type=hidden]), select, textarea, button, label")]
+      .filter((part) => part.checkVisibility() && !part.closest(".unseen, .drop, .search"))
+      .map((part) => [part, part.getBoundingClientRect()]);
+    for (const [one, a] of parts) for (const [other, b] of parts) {
+      if (one === other || one.contains(other) || other.contains(one)) continue;
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (wide > 4 && high > 4) found.push(`${one.id || one.textContent} lies on ${other.id || other.name}`);
+    }
+  }
+  for (const table of document.querySelectorAll(".table-wrap:not([tabindex])"))
+    if (table.scrollWidth > table.clientWidth + 1) found.push(`columns out of sight: ${table.innerText.slice(0, 40)}`);
+  return found;
+}"""
+
 
 def test_no_page_is_left_out_of_the_walk() -> None:
     pages = {
@@ -61,6 +80,7 @@ def found_on(somebody: Person, visit: Visit, path: str) -> list[str]:
         faults += [f"{fault} ({size['width']} wide)" for fault in somebody.accessibility_faults()]
         if (width := page.evaluate("document.documentElement.scrollWidth")) > size["width"]:
             faults.append(f"scrolls sideways: {width} of {size['width']}")
+        faults += [f"{fault} ({size['width']} wide)" for fault in page.evaluate(OUT_OF_PLACE)]
     refusal = f"status of {visit.status} "  # the browser notes that the page itself is a refusal, which was meant
     return faults + [complaint for complaint in somebody.complaints if visit.status == 200 or refusal not in complaint]
 
@@ -74,6 +94,15 @@ def test_on_paper_there_is_nothing_to_press(person: Callable[..., Person]) -> No
         assert not page.locator(name).first.is_visible(), name
     assert page.locator(".board-name").first.is_visible()
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_last_entry_fits_its_column(person: Callable[..., Person]) -> None:
+    page = person(viewport={"width": 1100, "height": 800}).go("/competitions/digits/leaderboard")
+    cell = page.locator(".board-lines .board-activity").last
+    cell.evaluate("cell => { cell.textContent = '59 minutes ago'; cell.style.whiteSpace = 'nowrap'; }")
+    assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
 
 
 @pytest.mark.browser

@@ -66,18 +66,18 @@ def _checks(
     if competition.state in (S.DRAFT, S.PREPARING):
         return [
             Check("The competition file is valid", ok=True),
-            Check("The end lies in the future", ok=competition.closes_at > at),
+            Check("The end date is in the future", ok=competition.closes_at > at),
             *(_of_split(split) for split in splits if competition.state == S.PREPARING),
         ]
     if competition.state == S.READY:
         return [
             *(_of_split(split) for split in splits),
-            Check("The end lies in the future", ok=competition.closes_at > at),
+            Check("The end date is in the future", ok=competition.closes_at > at),
         ]
     if competition.state == S.OPEN:
         unfinished = dashboard.count_unfinished(session, competition)
         return [
-            Check("The end has come", ok=competition.closes_at <= at, detail="it closes by itself then"),
+            Check("The end date has passed", ok=competition.closes_at <= at, detail="it closes automatically then"),
             Check(
                 "Every submission has ended",
                 ok=not unfinished,
@@ -88,10 +88,14 @@ def _checks(
 
 
 def _of_split(split: Split) -> Check:
-    detail = split.error or (f"{split.stage}, {split.progress:.0%}" if split.state == SplitState.PREPARING else "")
+    detail = split.error or (_of_stage(split) if split.state == SplitState.PREPARING else "")
     if split.state == SplitState.PENDING:
         detail = detail or split.stage  # what a check of it waits for
     return Check(f"The {split.visibility} split is prepared", ok=split.state == SplitState.READY, detail=detail)
+
+
+def _of_stage(split: Split) -> str:
+    return f"{split.stage}, {split.progress:.0%}" if split.stage else "waiting for a worker"
 
 
 def _of_rescoring(rescoring: Rescoring) -> list[Check]:
@@ -100,7 +104,7 @@ def _of_rescoring(rescoring: Rescoring) -> list[Check]:
         Check(
             "The finals are frozen",
             ok=rescoring.is_frozen,
-            detail="" if rescoring.is_frozen else _still_in_progress(rescoring.waiting_public),
+            detail="" if rescoring.is_frozen else _still_in_progress(rescoring.waiting_public) or "within seconds",
         ),
         Check(
             "Every final has a private score",
@@ -119,4 +123,4 @@ def _of_rescoring(rescoring: Rescoring) -> list[Check]:
 
 
 def _still_in_progress(n: int) -> str:
-    return f"{n} submission{' is' if n == 1 else 's are'} still in progress"
+    return f"{n} submission{' is' if n == 1 else 's are'} still in progress" if n else ""

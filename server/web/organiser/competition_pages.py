@@ -173,6 +173,7 @@ def _state(session: Session, competition: Competition) -> dict[str, Any]:
         "steps": checklist(session, competition),
         "splits": splits,
         "shards": competitions.model_shards(session, splits),
+        "may_change": competition_edits.may_change(competition),
         "may_rewrite": replace_config.may_rewrite(competition, list(splits)),
         "stages": dashboard.count_stages(session, competition),
     }

@@ -225,7 +225,7 @@ def _limits(
         error=error,
         wrong=wrong,
         reason=reason,
-        changeable=place.competition.state in competition_edits.CHANGEABLE and place.competition.frozen_at is None,
+        changeable=competition_edits.may_change(place.competition),
     )
 
 

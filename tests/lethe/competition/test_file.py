@@ -1,4 +1,4 @@
-"""What the competition file refuses because two of its sections do not fit together."""
+"""What the competition file refuses, and the words in which it says what is allowed."""
 
 import pytest
 
@@ -46,3 +46,20 @@ def test_missing_seed_is_drawn_at_random() -> None:
     seeds = {Splits().seed for _ in range(100)}
     assert len(seeds) == 100
     assert max(seed.bit_length() for seed in seeds) > 100
+
+
+@pytest.mark.parametrize("slug", ["Two Words", "-a", "a-", "a" * 65, "a\\n", ""])
+def test_wrong_slug_is_told_what_is_allowed(slug: str) -> None:
+    text = TOML.format(setup="reuse-n-1", modes='["function"]')
+    with pytest.raises(InvalidCompetitionFile) as refused:
+        parse_competition(text.replace('"small"', f'"{slug}"'))
+    (violation,) = refused.value.violations
+    assert violation.field == "slug"
+    assert violation.message == "must be 1 to 64 lower-case letters, digits and hyphens, without a hyphen at an end"
+
+
+def test_wrong_number_is_told_its_bound() -> None:
+    text = TOML.format(setup="reuse-n-1", modes='["function"]')
+    with pytest.raises(InvalidCompetitionFile) as refused:
+        parse_competition("n_models = 1" + text)
+    assert [str(each) for each in refused.value.violations] == ["n_models: must be greater than or equal to 2 (was 1)"]

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lethe.cli import client_config
+from lethe.cli import client_config, context
 from lethe.cli.submission_commands import exit_status
 from server.competitions import service
 from server.db import now
@@ -86,6 +86,23 @@ def test_submit_sends_the_file_and_says_what_is_left(
     assert (sent["filename"], sent["message"], sent["quota"]["remaining"]) == ("mine.py", "first", 2)
     listed = answer(lethe("submissions", "--json"))
     assert [found["id"] for found in listed] == [sent["id"]]
+
+
+def test_ids_are_whole_in_a_narrow_terminal(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "-m", "a note of a good many words, which takes its room", "--json"))
+    monkeypatch.setattr(context.console, "width", 60)
+    assert sent["id"] in lethe("submissions").output
+
+
+def test_a_run_without_output_says_so(server: Instance, lethe: Run, ada: dict[str, str], code: Path) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    result = lethe("logs", sent["id"])
+    assert "has printed nothing" in result.stderr
+    assert result.stdout == ""
 
 
 def test_a_refused_file_names_its_line(server: Instance, lethe: Run, ada: dict[str, str], tmp_path: Path) -> None:

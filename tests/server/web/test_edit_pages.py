@@ -141,6 +141,17 @@ def test_pending_split_says_what_it_waits_for(server: Instance, visitor: Visitor
     assert text.count("pending another one is prepared") == 1
 
 
+def test_split_that_no_worker_has_taken_says_so(server: Instance, visitor: Visitor, draft: str) -> None:
+    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
+        for split, stage in zip(competitions.splits(session, competition), ("", "training"), strict=True):
+            split.state, split.stage, split.progress = SplitState.PREPARING.value, stage, 0.5
+    text = plain_text(visitor.get("/organise/second").text)
+    assert text.count("split is prepared waiting for a worker") == 1
+    assert text.count("split is prepared training, 50%") == 1
+
+
 @pytest.mark.parametrize(("hours", "warned"), [(-2, True), (2, False)])
 def test_draft_that_would_open_at_once_says_so(
     server: Instance, visitor: Visitor, digits: Competition, *, hours: int, warned: bool
@@ -338,6 +349,33 @@ def test_a_final_competition_is_archived_with_a_reason(server: Instance, visitor
     visitor.post("/organise/digits/move", {"act": "archive", "reason": "done"}, page="/organise/digits")
     assert "Archived" in plain_text(visitor.get("/organise/digits").text)
     assert ("competition.archived", "done") in actions(server, digits)
+
+
+def test_archived_competition_offers_no_change_and_takes_none(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    offered = ("/organise/digits/limits", "/organise/digits/words", "Announce", "Change the end")
+    page = visitor.get("/organise/digits").text
+    assert all(each in page for each in offered)
+    with server.database.write() as session:
+        competitions.of_id(session, digits.id).state = CompetitionState.ARCHIVED.value
+    page = visitor.get("/organise/digits").text
+    assert not any(each in page for each in offered)
+    fields = {"title": "News", "text": "It goes on"}
+    answer = visitor.post("/organise/digits/announce", fields, page="/organise/digits")
+    assert answer.status_code == 409
+    assert "digits is archived" in plain_text(answer.text)
+
+
+def test_end_and_limits_are_offered_only_where_they_can_change(
+    server: Instance, visitor: Visitor, digits: Competition
+) -> None:
+    with server.database.write() as session:
+        competitions.of_id(session, digits.id).state = CompetitionState.PREPARING.value
+    page = visitor.get("/organise/digits").text
+    assert "Change the end" not in page
+    assert "/organise/digits/limits" not in page
+    assert "/organise/digits/words" in page
 
 
 def test_submissions_are_found_by_what_they_are(server: Instance, visitor: Visitor, digits: Competition) -> None:

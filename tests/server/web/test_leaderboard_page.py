@@ -45,6 +45,7 @@ def test_sealed_board_says_when_it_is_revealed(server: Instance, visitor: Visito
     assert "Not revealed yet The private scores of digits are sealed:" in page
     assert "its organisers reveal them after the close" in page
     assert "closes on" in page
+    assert 'href="/competitions/digits/leaderboard"' in answer.text, "there is a way on"
 
 
 def test_ranks_scores_and_shares_are_read_in_rows(server: Instance, visitor: Visitor) -> None:

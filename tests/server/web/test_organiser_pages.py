@@ -150,6 +150,13 @@ def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Com
     assert visitor.get("/organise/second").status_code == 404
 
 
+def test_preview_warns_of_an_end_that_is_past(visitor: Visitor, digits: Competition) -> None:
+    for days, warned in ((-1, True), (1, False)):
+        times = {"opens_at": now() - timedelta(days=2), "closes_at": now() + timedelta(days=days)}
+        answer = visitor.post("/organise/new", {"text": competition_toml("second", **times), "act": "preview"})
+        assert ("Its end is past" in plain_text(answer.text)) is warned
+
+
 def test_a_draft_is_made_and_leads_to_its_control(visitor: Visitor, digits: Competition) -> None:
     answer = visitor.post("/organise/new", {"text": competition_toml("second"), "act": "create"})
     assert answer.headers["location"] == "/organise/second"
@@ -295,8 +302,8 @@ def test_a_closed_competition_says_that_it_goes_on_by_itself(server: Instance, v
     server.competition(organiser=olga, state="closed")
     visitor.log_in("olga")
     page = plain_text(visitor.get("/organise/digits").text)
-    assert "It goes on by itself. Once all of this is in order, the results can be revealed here" in page
-    assert "0 submissions are still in progress" in page
+    assert "It goes on by itself. Once every check has passed, the results can be revealed here" in page
+    assert "The finals are frozen within seconds" in page
 
 
 def test_enter_presses_nothing_destructive_in_any_form() -> None:

@@ -70,6 +70,13 @@ def test_the_list_has_pages_that_lead_to_one_another(server: Instance, ada: Visi
     assert "<title>My submissions, page 3 ·" in page
 
 
+def test_comparison_offers_the_two_newest(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    older, newer = sent(server, 0.1, 0.2)
+    page = ada.get(f"{MINE}/compare").text
+    assert re.findall(r'<option value="(\w+)" selected>', page) == [newer, older]
+
+
 def test_a_page_keeps_its_order(server: Instance, ada: Visitor) -> None:
     server.competition()
     sent(server, 0.1, None, 0.3, 0.2, 0.4)

@@ -257,6 +257,36 @@ def test_failure_shows_the_line_and_what_to_do(server: Instance, ada: Visitor) -
     assert "What to do:" in words
 
 
+def fail_on(server: Instance, log: str, **error: object) -> None:
+    """Do what a worker does whose run raised an exception after a smoke run that printed `log`."""
+    with server.database.write() as session:
+        submission = session.query(Submission).one()
+        submission.stage, submission.fault, submission.error_class = "failed", "participant", "exception"
+        submission.error = {"message": "It broke.", "exception_type": "KeyError", **error}
+        evaluation_id = session.query(Evaluation).one().id
+        session.add(RunLog(evaluation_id=evaluation_id, run=0, on_public_sample=True, text=log))
+
+
+def test_traceback_that_is_the_whole_output_is_shown_once(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    fail_on(server, "Traceback (most recent call last):\n  deep\nKeyError: 'x'\n")
+    page = ada.get(mine).text
+    assert page.count("KeyError: &#39;x&#39;") == 1
+    assert "The smoke run ended with:" in page
+    assert "The smoke run passed" not in page
+
+
+def test_failure_on_hidden_data_says_that_the_smoke_run_passed(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    mine = send(ada)
+    fail_on(server, "epoch 1\n", bits=6)
+    page = plain_text(ada.get(mine).text)
+    assert "The smoke run passed: hidden data differ from the public sample" in page
+    assert "The smoke run ended with:" not in page
+    assert "Output of the smoke run epoch 1" in page
+
+
 def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada: Visitor) -> None:
     server.competition()
     mine = send(ada)

@@ -3,11 +3,14 @@
 import re
 from datetime import timedelta
 
+import pytest
+
 from lethe.competition.visibility import Visibility
 from server.accounts import rate_limit
 from server.accounts import service as accounts
 from server.competitions import service as competitions
 from server.db import now
+from server.notifications import email_queue
 from server.teams import service as teams
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
@@ -127,6 +130,22 @@ def test_an_unknown_act_is_refused(server: Instance, visitor: Visitor) -> None:
     server.account("ada")
     visitor.log_in("ada")
     assert act(visitor, "explode") == 422
+
+
+def test_mail_that_is_never_sent_is_not_promised(
+    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, refusal = "links for a forgotten password go there", "this server sends no mail now"
+    server.account("ada")
+    for sends, said, unsaid in ((False, refusal, promise), (True, promise, refusal)):
+        monkeypatch.setattr(email_queue, "is_on", lambda sends=sends: sends)
+        visitor.client.cookies.clear()
+        pages = [visitor.get("/register").text]
+        visitor.log_in("ada")
+        pages.append(visitor.get("/account").text)
+        for page in pages:
+            assert said in page
+            assert unsaid not in page
 
 
 def test_a_token_is_shown_once_and_works(server: Instance, visitor: Visitor) -> None:
