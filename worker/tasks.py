@@ -166,7 +166,10 @@ def sweep_lost() -> None:
         split_leases.sweep(session, at, max_attempts=settings.max_attempts)
         lost_splits = split_leases.forgotten(session, at)
         model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
-        lost_metrics = [*metric_results.lost(session), *metric_results.recompute_outdated(session)]
+        lost_metrics = [
+            *metric_results.lost(session, lease_s=settings.lease_s),
+            *metric_results.recompute_outdated(session),
+        ]
     for split_id in lost_splits:
         send(PREPARE_SPLIT, split_id)
     for evaluation_id in lost_metrics:

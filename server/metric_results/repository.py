@@ -102,14 +102,22 @@ def current_evaluation(session: Session, submission_id: str, visibility: str) ->
 def ask_again(session: Session, ids: Sequence[int], *, at: datetime) -> None:
     """Mark rows as waiting."""
     if ids:
-        statement = update(MetricResult).where(MetricResult.id.in_(ids)).values(computed_at=None, requested_at=at)
+        statement = (
+            update(MetricResult).where(MetricResult.id.in_(ids)).values(computed_at=None, attempts=0, requested_at=at)
+        )
         session.execute(statement)
 
 
-def postpone(session: Session, ids: Sequence[int], *, at: datetime) -> None:
-    """Let rows that wait have been asked for at a time."""
-    statement = update(MetricResult).where(MetricResult.id.in_(ids), MetricResult.computed_at.is_(None))
-    session.execute(statement.values(requested_at=at))
+def postpone(session: Session, evaluation_id: str, *, at: datetime) -> None:
+    """Let the rows of an evaluation that wait have been asked for at a time."""
+    rows = MetricResult.evaluation_id == evaluation_id, MetricResult.computed_at.is_(None)
+    session.execute(update(MetricResult).where(*rows).values(requested_at=at))
+
+
+def count_attempt(session: Session, ids: Sequence[int]) -> None:
+    """Count one more attempt at computing rows."""
+    statement = update(MetricResult).where(MetricResult.id.in_(ids))
+    session.execute(statement.values(attempts=MetricResult.attempts + 1))
 
 
 def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:

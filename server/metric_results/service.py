@@ -30,7 +30,7 @@ from server.models.metric_result import MetricResult
 from server.models.submission import Submission
 from server.queue import COMPUTE_METRICS, send_after_commit
 
-LOST_AFTER = timedelta(minutes=10)  # a message may have been lost; computing again gives the same values
+UPGRADED_WITHIN = timedelta(minutes=10)  # until then processes of two versions may work side by side
 MOST_MESSAGES = 20
 SHOWN_DIGITS = 3
 BITS_OF_A_VALUE = 10.0  # what a value rounded to three digits can tell
@@ -55,11 +55,12 @@ class ComputedMetric(BaseModel):
 
 @dataclass(frozen=True)
 class WaitingMetric:
-    """A metric that is to be computed."""
+    """A metric that is to be computed. attempts: begun before, and ended with their worker."""
 
     row_id: int
     metric_id: str
     parameters: Mapping[str, Any]
+    attempts: int
 
 
 def request(session: Session, evaluation: Evaluation, file: CompetitionFile) -> int:
@@ -75,7 +76,7 @@ def request(session: Session, evaluation: Evaluation, file: CompetitionFile) -> 
 def waiting(session: Session, evaluation_id: str) -> list[WaitingMetric]:
     """Return what is to be computed for an evaluation."""
     rows = repository.waiting(session, evaluation_id)
-    return [WaitingMetric(row.id, row.metric_id, row.parameters) for row in rows]
+    return [WaitingMetric(row.id, row.metric_id, row.parameters, row.attempts) for row in rows]
 
 
 def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
@@ -107,14 +108,19 @@ def _count_disclosed(session: Session, evaluation_id: str, n_values: int) -> Non
         session.add(Disclosure(submission_id=evaluation.submission_id, evaluation_id=evaluation_id, bits=bits))
 
 
-def lost(session: Session) -> Sequence[str]:
-    """Return evaluations whose metrics wait for so long that their message must have been lost."""
-    return repository.evaluations_waiting(session, asked_before=now() - LOST_AFTER, limit=MOST_MESSAGES)
+def lost(session: Session, *, lease_s: float) -> Sequence[str]:
+    """Return evaluations whose metrics nobody has computed or spoken of for so long that their message must be lost."""
+    return repository.evaluations_waiting(session, asked_before=now() - timedelta(seconds=lease_s), limit=MOST_MESSAGES)
 
 
-def keep_waiting(session: Session, row_ids: Sequence[int]) -> None:
-    """Say that metrics are being computed: their message is not lost."""
-    repository.postpone(session, row_ids, at=now())
+def begin(session: Session, metrics: Sequence[WaitingMetric]) -> None:
+    """Say that metrics are computed next."""
+    repository.count_attempt(session, [each.row_id for each in metrics])
+
+
+def keep(session: Session, evaluation_id: str) -> None:
+    """Say that an evaluation's metrics are being computed: their message is not lost."""
+    repository.postpone(session, evaluation_id, at=now())
 
 
 def recompute_outdated(session: Session) -> Sequence[str]:
@@ -123,7 +129,7 @@ def recompute_outdated(session: Session) -> Sequence[str]:
     Only what has stood for a while: during an upgrade a process of the older version may write such values once more.
     """
     risen = {entry.id: entry.version for entry in metrics().values() if entry.version > 1}
-    rows = repository.outdated(session, risen, computed_before=now() - LOST_AFTER, limit=MOST_MESSAGES)
+    rows = repository.outdated(session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MOST_MESSAGES)
     repository.ask_again(session, [row.id for row in rows], at=now())
     return list(dict.fromkeys(row.evaluation_id for row in rows))
 

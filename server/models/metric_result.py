@@ -33,5 +33,6 @@ class MetricResult(Base):
     table: Mapped[dict[str, Any]] = mapped_column("details", JSON, default=dict)
     notes: Mapped[list[str]] = mapped_column(JSON, default=list)
     not_computed: Mapped[str] = mapped_column(Text, default="")
-    requested_at: Mapped[datetime] = mapped_column(default=now)
+    attempts: Mapped[int] = mapped_column(default=0, server_default="0")  # begun since it was asked for
+    requested_at: Mapped[datetime] = mapped_column(default=now)  # or, while it is being computed, last heard of
     computed_at: Mapped[datetime | None] = mapped_column(index=True)

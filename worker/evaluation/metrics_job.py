@@ -1,10 +1,13 @@
 """Metrics beside the score, from the stored arrays of an evaluation and of its split."""
 
 import math
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import structlog
+from sqlalchemy.orm import Session
 
 from lethe.competition.metric_requests import levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
@@ -26,58 +29,89 @@ from worker.host.heartbeat import Heart
 from worker.split_storage.local_splits import local_split
 
 log = structlog.get_logger()
+BEATS_OF_A_LEASE = 4
 TABLE_CELLS = 200  # of one column; longer ones are left out
 
 
 def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
-    """Compute what an evaluation still lacks and store it. Return how many metrics that were."""
+    """Compute what an evaluation still lacks and store it. Return how many metrics that were.
+
+    Each is stored as soon as it is computed, and given up after some attempts that ended with their worker: the others
+    do not wait for one that takes more memory than there is.
+    """
     with context.database.read() as session:
         asked = service.waiting(session, evaluation_id)
         if not asked:
             return 0
-        evaluation = session.get_one(Evaluation, evaluation_id)
-        split = session.get_one(Split, evaluation.split_id)
-        competition = session.get_one(Competition, split.competition_id)
-        shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS]
-        work = ScoringWork(
-            evaluation_id=evaluation_id,
-            shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
-            split_key=split_key(competition.slug, split.visibility),
-            manifest_sha256=split.manifest_sha256 or "",
-            metric=get_metric(session, evaluation),
-        )
-    outputs = [_outputs(context, shard) for shard in work.shards]
-    unlearned, split_dir = join(outputs).arrays(), local_split(context, work)
-    probed = [each for each in asked if PROBED_LEVEL in levels_for_metric(each.metric_id)]
-    inputs = split_inputs(split_dir, unlearned, scored_by=work.metric)
-    _record(context, {each.row_id: _computed(inputs, each) for each in asked if each not in probed})
-    if probed:
-        _record(context, _of_probes(context, work, outputs, probed))
+        work = _work(session, evaluation_id)
+
+    def keep() -> bool:
+        with context.database.write() as session:
+            service.keep(session, evaluation_id)
+        return True
+
+    keep()
+    with Heart(keep, every_s=context.settings.lease_s / BEATS_OF_A_LEASE):
+        hopeless = {each.row_id: _given_up(each) for each in asked if each.attempts >= context.settings.max_attempts}
+        _record(context, hopeless)
+        _compute(context, work, [each for each in asked if each.row_id not in hopeless])
     log.info("metrics computed", evaluation=evaluation_id, metrics=len(asked))
     return len(asked)
 
 
+def _work(session: Session, evaluation_id: str) -> ScoringWork:
+    evaluation = session.get_one(Evaluation, evaluation_id)
+    split = session.get_one(Split, evaluation.split_id)
+    competition = session.get_one(Competition, split.competition_id)
+    shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS]
+    return ScoringWork(
+        evaluation_id=evaluation_id,
+        shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
+        split_key=split_key(competition.slug, split.visibility),
+        manifest_sha256=split.manifest_sha256 or "",
+        metric=get_metric(session, evaluation),
+    )
+
+
+def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingMetric]) -> None:
+    @cache  # reading the arrays is part of the first metric's attempt
+    def outputs() -> list[ShardOutputs]:
+        return [_outputs(context, shard) for shard in work.shards]
+
+    @cache
+    def inputs() -> Inputs:
+        return split_inputs(local_split(context, work), join(outputs()).arrays(), scored_by=work.metric)
+
+    probed = [each for each in asked if PROBED_LEVEL in levels_for_metric(each.metric_id)]
+    for each in asked:
+        if each not in probed:
+            _begin(context, [each])
+            _record(context, {each.row_id: _computed(inputs(), each)})
+    if probed:
+        _begin(context, probed)
+        _record(context, _of_probes(context, work, outputs(), probed))
+
+
 def _of_probes(
-    context: WorkerContext, work: ScoringWork, outputs: list[ShardOutputs], asked: list[WaitingMetric]
+    context: WorkerContext, work: ScoringWork, outputs: list[ShardOutputs], asked: Sequence[WaitingMetric]
 ) -> dict[int, ComputedMetric]:
-    """Return metrics of level 4 by row. Meanwhile nobody takes their message for lost: probes may take long."""
-    row_ids = [each.row_id for each in asked]
-
-    def still_at_it() -> bool:
-        with context.database.write() as session:
-            service.keep_waiting(session, row_ids)
-        return True
-
-    still_at_it()  # others may have been computed for long
+    """Return metrics of level 4 by row."""
     try:
-        with Heart(still_at_it, every_s=service.LOST_AFTER.total_seconds() / 4):
-            arrays = probed_runs(context, work, outputs)
+        arrays = probed_runs(context, work, outputs)
     except InvalidMetricInput as error:
-        return dict.fromkeys(row_ids, ComputedMetric(metric_version=0, not_computed=str(error)))
-    probed = {"unlearned": arrays}
-    split_dir = local_split(context, work)
-    inputs = split_inputs(split_dir, join(outputs).arrays(), scored_by=work.metric, probed=probed)
+        return {each.row_id: ComputedMetric(metric_version=0, not_computed=str(error)) for each in asked}
+    unlearned, split_dir = join(outputs).arrays(), local_split(context, work)
+    inputs = split_inputs(split_dir, unlearned, scored_by=work.metric, probed={"unlearned": arrays})
     return {each.row_id: _computed(inputs, each) for each in asked}
+
+
+def _given_up(asked: WaitingMetric) -> ComputedMetric:
+    return ComputedMetric(metric_version=0, not_computed=f"{asked.attempts} attempts at it ended with their worker")
+
+
+def _begin(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> None:
+    with context.database.write() as session:
+        service.begin(session, metrics)
 
 
 def _record(context: WorkerContext, found: dict[int, ComputedMetric]) -> None:

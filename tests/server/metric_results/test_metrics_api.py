@@ -104,7 +104,7 @@ def test_values_of_an_older_version_are_computed_again(server: Instance, monkeyp
     with server.database.write() as session:
         assert service.recompute_outdated(session) == [], "an older process may still be at it"
         for row in session.scalars(select(MetricResult)):
-            row.computed_at = now() - 2 * service.LOST_AFTER
+            row.computed_at = now() - 2 * service.UPGRADED_WITHIN
     with server.database.write() as session:
         (evaluation,) = service.recompute_outdated(session)
         assert [each.metric_id for each in service.waiting(session, evaluation)] == ["klom"]

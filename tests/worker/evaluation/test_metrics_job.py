@@ -23,6 +23,7 @@ from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.evaluation.split_inputs import FILES_READ
 from lethe.preparation.prepare import prepare_split
+from server.config import Settings
 from server.db import Database, now
 from server.evaluations.kept_weights import weights_key
 from server.metric_results import service
@@ -115,7 +116,7 @@ def computed(
 ) -> dict[str, MetricResult]:
     storage = Storage(tmp_path.as_uri())
     evaluation = scored_evaluation(database, competition, storage, split_dir)
-    context = SimpleNamespace(database=database, storage=storage)
+    context = SimpleNamespace(database=database, storage=storage, settings=Settings())
     assert compute_metrics(context, evaluation) == len(ASKED)  # type: ignore[arg-type]
     assert compute_metrics(context, evaluation) == 0  # type: ignore[arg-type]
     with database.read() as session:
@@ -168,7 +169,7 @@ def test_damaged_arrays_give_no_metric(
     content = bytearray(path.read_bytes())
     content[-1] ^= 0x01
     path.write_bytes(content)
-    context = SimpleNamespace(database=database, storage=storage)
+    context = SimpleNamespace(database=database, storage=storage, settings=Settings())
     with pytest.raises((DamagedSplit, HostFault), match=f"{path.name}|results/one"):
         compute_metrics(context, evaluation)  # type: ignore[arg-type]
     with database.read() as session:
@@ -196,7 +197,7 @@ def probed_rows(
 ) -> dict[str, MetricResult]:
     storage = Storage(tmp_path.as_uri())
     evaluation = scored_evaluation(database, competition, storage, split_dir, report=PROBED, weights=weights)
-    settings = SimpleNamespace(worker_device="cpu")
+    settings = Settings()
     context = SimpleNamespace(database=database, storage=storage, settings=settings)
     assert compute_metrics(context, evaluation) == 3  # type: ignore[arg-type]
     with database.read() as session:
@@ -259,7 +260,7 @@ def test_others_are_stored_before_the_probes_and_no_message_is_sent_meanwhile(
         with database.read() as session:
             rows = session.scalars(select(MetricResult)).all()
             seen["computed"] = [row.metric_id for row in rows if row.computed_at]
-            seen["lost"] = service.lost(session)
+            seen["lost"] = service.lost(session, lease_s=60.0)
         return probe(*arguments)
 
     monkeypatch.setattr(metrics_job, "probed_runs", looked_at)
@@ -268,10 +269,43 @@ def test_others_are_stored_before_the_probes_and_no_message_is_sent_meanwhile(
     assert seen == {"computed": ["klom"], "lost": []}
 
 
+def test_metric_that_ends_its_worker_is_given_up_and_the_others_are_computed(
+    database: Database,
+    competition: Competition,
+    split_dir: Path,
+    tmp_path: Path,
+    sent: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Killed(BaseException):
+        """As a process that is ended: nothing more is done."""
+
+    def computed(inputs: Any, asked: service.WaitingMetric) -> service.ComputedMetric:
+        if asked.metric_id == "klom":
+            raise Killed
+        return compute(inputs, asked)
+
+    compute, settings = metrics_job._computed, Settings()
+    storage = Storage(tmp_path.as_uri())
+    evaluation = scored_evaluation(database, competition, storage, split_dir)
+    context: Any = SimpleNamespace(database=database, storage=storage, settings=settings)
+    monkeypatch.setattr(metrics_job, "_computed", computed)
+    for _ in range(settings.max_attempts):
+        with pytest.raises(Killed):
+            compute_metrics(context, evaluation)
+    compute_metrics(context, evaluation)
+    with database.read() as session:
+        rows = {row.metric_id: row for row in session.scalars(select(MetricResult))}
+        assert service.waiting(session, evaluation) == []
+    assert rows.pop("klom").not_computed == "3 attempts at it ended with their worker"
+    assert rows.pop("js_to_retrained").not_computed.startswith("array"), rows  # which this split does not store
+    assert [row.metric_id for row in rows.values() if row.not_computed] == []
+
+
 def long_ago(make: Any) -> Any:
     def row(*arguments: Any) -> MetricResult:
         found: MetricResult = make(*arguments)
-        found.requested_at = now() - service.LOST_AFTER - timedelta(minutes=1)
+        found.requested_at = now() - timedelta(minutes=2)
         return found
 
     return row
