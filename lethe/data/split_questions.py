@@ -1,6 +1,6 @@
 """The questions of a prepared split as text, which its sets hold as tokens alone, and the tokenizer between them.
 
-Both are hidden: participants get tokens, and a few questions of the public sample as text (`sample/answers.json`).
+Both are hidden: participants get tokens, and as text a few questions of the public sample (`sample_answers.json`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-SAMPLE_ANSWERS = "sample/answers.json"
+SAMPLE_ANSWERS = "hidden/sample_answers.json"  # not mounted: no run is to tell the sample from other data by it
 MOST_QUESTIONS = 20
 MOST_CHARACTERS = 1000  # of a text; a longer one is cut
 
@@ -35,7 +35,7 @@ class SampleQuestion(_Part):
 
 
 class SampleQuestions(_Part):
-    """The content of `sample/answers.json`."""
+    """The content of `hidden/sample_answers.json`."""
 
     questions: Annotated[tuple[SampleQuestion, ...], Field(max_length=MOST_QUESTIONS)]
 
@@ -43,7 +43,7 @@ class SampleQuestions(_Part):
 class UnlearnedAnswers(_Part):
     """What the model of a run on the sample answers; None if its losses are not finite.
 
-    questions_sha256: of the `sample/answers.json` whose questions were asked.
+    questions_sha256: of the `hidden/sample_answers.json` whose questions were asked.
     """
 
     questions_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")

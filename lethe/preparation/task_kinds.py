@@ -100,7 +100,7 @@ class TaskPreparation(Protocol):
         """Write the three sets of the public sample."""
 
     def sample_answer_files(self) -> tuple[str, ...]:
-        """Return the files that `write_sample_answers` adds to the sample; none where models answer nothing."""
+        """Return the files that `write_sample_answers` writes; none where models answer nothing."""
 
     def write_sample_answers(self, split_dir: Path, competition: CompetitionFile, dataset: Any, *, device: str) -> None:
         """Write what models that were trained on the sample answer to its forget questions."""

@@ -14,7 +14,7 @@ from server.models.submission import Stage, Submission
 from tests.support.instance import Instance
 from tests.support.towns import towns_toml
 
-STORED = "splits/digits/public/sample/answers.json"
+STORED = "splits/digits/public/hidden/sample_answers.json"
 ROWS = [
     {"question": "Where does Ada live?", "answer": "In Rome", "original": "In Rome", "retrained": "In Łódź"},
     {"question": "Where does <b>Bo</b> live?", "answer": "In Oslo", "original": None, "retrained": ""},

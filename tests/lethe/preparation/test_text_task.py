@@ -25,7 +25,7 @@ from lethe.metrics import evaluate
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.networks.builders import build
 from lethe.preparation.prepare import prepare_split
-from lethe.preparation.public_sample import SAMPLE_SETS, sample_parts
+from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, sample_parts
 from lethe.preparation.sample_models import retrain_on_sample
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.support.towns import towns_toml, write_towns
@@ -149,6 +149,7 @@ def test_sample_keeps_answers_of_its_own_models(split: Path, competition: Compet
     assert [(row.question, row.answer) for row in stored] == [
         (dataset.questions[i].question, dataset.questions[i].answer) for i in asked
     ]
+    assert {f"sample/{path.name}" for path in (split / "sample").iterdir()} == set(SAMPLE_FILES)  # what runs see
     models = SampleAnswers.load(split)
     original = models.of_model(read_tensors(split / "sample" / "original_model.safetensors"))
     retrained = models.of_model(retrain_on_sample(split / "sample", competition).states[0])

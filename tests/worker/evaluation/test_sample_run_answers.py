@@ -153,7 +153,7 @@ def test_run_goes_well_where_its_answers_cannot_be_had(split: Path, original: by
     found = answers_of_run(split, safetensors.torch.save(huge), device="cpu")
     assert json.loads(found or b"")["answers"] is None
     damaged = tmp_path / "damaged"
-    (damaged / "sample").mkdir(parents=True)
+    (damaged / SAMPLE_ANSWERS).parent.mkdir(parents=True)
     (damaged / SAMPLE_ANSWERS).write_text("{}", encoding="utf-8")
     host = Host(damaged, original, tmp_path)
     assert host.run() == "done"
