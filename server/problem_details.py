@@ -28,7 +28,7 @@ class WrongValue(BaseModel):
     """One wrong value."""
 
     field: str = Field(examples=["limits.submissions_per_day"])
-    message: str = Field(examples=["Input should be greater than or equal to 1"])
+    message: str = Field(examples=["must be greater than or equal to 1"])
     value: str | None = Field(default=None, examples=["0"])
     line: int | None = Field(default=None, description="line of the file, where there is one", examples=[12])
 

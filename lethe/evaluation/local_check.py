@@ -1,7 +1,6 @@
 """A local check of a file: checked as at upload, then run a few times on a starter kit's public sample."""
 
 import json
-import re
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -20,11 +19,10 @@ from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
 from lethe.metrics.epsilon.score import ModelOutputs
 from lethe.runtime.entry import WARNING
-from lethe.runtime.sent_names import name_as_sent
+from lethe.runtime.sent_names import log_as_sent, name_as_sent
 from lethe.submission.package import Package, load_package
 
 FEWEST_FOR_A_SCORE = 3
-STAGED_FILE = re.compile(r'File "[^"\n]*/submission\.py"')  # a lone file, where it runs
 MESSAGES = {
     "timeout": "The run took longer than one run may take.",
     "no-entry-point": "The file has no such function at its top level.",
@@ -91,8 +89,7 @@ class Checked:
         """Name the file at fault as its author knows it, in tracebacks too."""
         if self.failure is not None and self.failure.file:
             self.failure = replace(self.failure, file=name_as_sent(self.failure.file, self.filename))
-        if self.package.kind == "py":
-            self.log = STAGED_FILE.sub(lambda _: f'File "{self.filename}"', self.log)
+        self.log = log_as_sent(self.log, self.filename)
 
     def as_json(self, kit: Kit) -> dict[str, Any]:
         """Return everything as plain values."""

@@ -3,6 +3,7 @@
 import re
 
 CELL_FILE = re.compile(r"cell-0*(\d+)\.py")
+STAGED_FILE = re.compile(r'File "[^"\n]*/submission\.py"')  # a lone file, where it runs
 
 
 def name_as_sent(file: str, sent_as: str) -> str:
@@ -17,3 +18,8 @@ def name_as_sent(file: str, sent_as: str) -> str:
         cell = CELL_FILE.fullmatch(file)
         return f"{sent_as}, cell {cell[1]}" if cell else sent_as
     return file
+
+
+def log_as_sent(log: str, sent_as: str) -> str:
+    """Return what a run printed, with a lone .py file in its tracebacks under the upload's name, `sent_as`."""
+    return STAGED_FILE.sub(lambda _: f'File "{sent_as}"', log) if sent_as.endswith(".py") else log

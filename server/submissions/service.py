@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, NotFound
+from lethe.runtime.sent_names import log_as_sent
 from server.admin import audit
 from server.competitions import finals, lifecycle
 from server.competitions import repository as competition_repository
@@ -297,8 +298,9 @@ def read_code(storage: Storage, submission: Submission) -> bytes:
 
 
 def sample_log(session: Session, submission: Submission) -> str:
-    """Return what the runs on the public sample printed."""
-    return "".join(log.text for log in repository.public_sample_logs(session, submission.id))
+    """Return what the runs on the public sample printed, with the file under its author's name."""
+    log = "".join(log.text for log in repository.public_sample_logs(session, submission.id))
+    return log_as_sent(log, submission.filename)
 
 
 def _check_team(team: Team) -> None:

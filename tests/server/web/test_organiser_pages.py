@@ -152,8 +152,9 @@ def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Com
 
 def test_preview_warns_of_an_end_that_is_past(visitor: Visitor, digits: Competition) -> None:
     for days, warned in ((-1, True), (1, False)):
-        times = {"opens_at": now() - timedelta(days=2), "closes_at": now() + timedelta(days=days)}
-        answer = visitor.post("/organise/new", {"text": competition_toml("second", **times), "act": "preview"})
+        opens_at, closes_at = now() - timedelta(days=2), now() + timedelta(days=days)
+        text = competition_toml("second", opens_at=opens_at, closes_at=closes_at)
+        answer = visitor.post("/organise/new", {"text": text, "act": "preview"})
         assert ("Its end is past" in plain_text(answer.text)) is warned
 
 

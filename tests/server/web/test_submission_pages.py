@@ -269,9 +269,10 @@ def fail_on(server: Instance, log: str, **error: object) -> None:
 
 def test_traceback_that_is_the_whole_output_is_shown_once(server: Instance, ada: Visitor) -> None:
     server.competition()
-    mine = send(ada)
-    fail_on(server, "Traceback (most recent call last):\n  deep\nKeyError: 'x'\n")
+    mine = send(ada, name="theirs.py")
+    fail_on(server, "Traceback (most recent call last):\n  File \"/submission/submission.py\", line 2\nKeyError: 'x'\n")
     page = ada.get(mine).text
+    assert "File &#34;theirs.py&#34;, line 2" in page
     assert page.count("KeyError: &#39;x&#39;") == 1
     assert "The smoke run ended with:" in page
     assert "The smoke run passed" not in page
