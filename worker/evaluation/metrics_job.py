@@ -8,6 +8,7 @@ import structlog
 
 from lethe.competition.metric_requests import levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
+from lethe.errors import AppError
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
@@ -74,6 +75,11 @@ def _of_probes(
             arrays = probed_runs(context, work, outputs)
     except InvalidMetricInput as error:
         return dict.fromkeys(row_ids, ComputedMetric(metric_version=0, not_computed=str(error)))
+    except AppError:
+        raise  # the host's: tried again
+    except Exception as error:
+        log.exception("probes failed", evaluation=work.evaluation_id)
+        return dict.fromkeys(row_ids, _failed(error))
     probed = {"unlearned": arrays}
     split_dir = local_split(context, work)
     inputs = split_inputs(split_dir, join(outputs).arrays(), scored_by=work.metric, probed=probed)
@@ -96,8 +102,12 @@ def _computed(inputs: Inputs, asked: WaitingMetric) -> ComputedMetric:
         return ComputedMetric(metric_version=0, not_computed=str(error))
     except Exception as error:  # a fault of ours in one metric must not hide the others
         log.exception("metric failed", metric=asked.metric_id)
-        return ComputedMetric(metric_version=0, not_computed=f"could not be computed ({type(error).__name__})")
+        return _failed(error)
     return as_record(found)
+
+
+def _failed(error: Exception) -> ComputedMetric:
+    return ComputedMetric(metric_version=0, not_computed=f"could not be computed ({type(error).__name__})")
 
 
 def as_record(found: MetricEvaluation) -> ComputedMetric:
