@@ -58,7 +58,7 @@ SWITCHED_AFTER_S = 0.0005
 MAX_BODY_BYTES = 1 << 20  # of any request but an upload
 UPLOADS = re.compile(
     r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)|(?:/api/v1)?/datasets"
-    r"|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/result"
+    r"|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/(result|weights)"
 )
 DESCRIPTION = """\
 Lethe evaluates machine-unlearning submissions. Log in with `POST /api/v1/tokens` and send the token as

@@ -114,10 +114,10 @@ def postpone(session: Session, evaluation_id: str, *, at: datetime) -> None:
     session.execute(update(MetricResult).where(*rows).values(requested_at=at))
 
 
-def count_attempt(session: Session, ids: Sequence[int]) -> None:
-    """Count one more attempt at computing rows."""
+def count_attempts(session: Session, ids: Sequence[int], n: int) -> None:
+    """Count n attempts more, or less, at computing rows."""
     statement = update(MetricResult).where(MetricResult.id.in_(ids))
-    session.execute(statement.values(attempts=MetricResult.attempts + 1))
+    session.execute(statement.values(attempts=MetricResult.attempts + n))
 
 
 def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:

@@ -114,8 +114,13 @@ def lost(session: Session, *, lease_s: float) -> Sequence[str]:
 
 
 def begin(session: Session, metrics: Sequence[WaitingMetric]) -> None:
-    """Say that metrics are computed next."""
-    repository.count_attempt(session, [each.row_id for each in metrics])
+    """Count an attempt at metrics that are computed next."""
+    repository.count_attempts(session, [each.row_id for each in metrics], 1)
+
+
+def take_back(session: Session, metrics: Sequence[WaitingMetric]) -> None:
+    """Count an attempt no more: the host's fault ended it, and they are tried again."""
+    repository.count_attempts(session, [each.row_id for each in metrics], -1)
 
 
 def keep(session: Session, evaluation_id: str) -> None:

@@ -141,6 +141,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"PUT {HELD}/lease",
         f"PUT {HELD}/controls",
         f"PUT {HELD}/result",
+        f"PUT {HELD}/weights",
         f"POST {HELD}/passed",
         f"POST {HELD}/failure",
         f"POST {HELD}/give-back",

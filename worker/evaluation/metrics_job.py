@@ -1,7 +1,8 @@
 """Metrics beside the score, from the stored arrays of an evaluation and of its split."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.metric_requests import levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
+from lethe.errors import AppError
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
@@ -85,11 +87,13 @@ def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingM
     probed = [each for each in asked if PROBED_LEVEL in levels_for_metric(each.metric_id)]
     for each in asked:
         if each not in probed:
-            _begin(context, [each])
-            _record(context, {each.row_id: _computed(inputs(), each)})
+            with _attempt(context, [each]):
+                found = {each.row_id: _computed(inputs(), each)}
+            _record(context, found)
     if probed:
-        _begin(context, probed)
-        _record(context, _of_probes(context, work, outputs(), probed))
+        with _attempt(context, probed):
+            found = _of_probes(context, work, outputs(), probed)
+        _record(context, found)
 
 
 def _of_probes(
@@ -100,6 +104,11 @@ def _of_probes(
         arrays = probed_runs(context, work, outputs)
     except InvalidMetricInput as error:
         return {each.row_id: ComputedMetric(metric_version=0, not_computed=str(error)) for each in asked}
+    except AppError:
+        raise  # the host's: tried again
+    except Exception as error:
+        log.exception("probes failed", evaluation=work.evaluation_id)
+        return {each.row_id: _failed(error) for each in asked}
     unlearned, split_dir = join(outputs).arrays(), local_split(context, work)
     inputs = split_inputs(split_dir, unlearned, scored_by=work.metric, probed={"unlearned": arrays})
     return {each.row_id: _computed(inputs, each) for each in asked}
@@ -109,9 +118,17 @@ def _given_up(asked: WaitingMetric) -> ComputedMetric:
     return ComputedMetric(metric_version=0, not_computed=f"{asked.attempts} attempts at it ended with their worker")
 
 
-def _begin(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> None:
+@contextmanager
+def _attempt(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> Iterator[None]:
+    """Count an attempt at metrics, which stays counted only if it never comes to an end here."""
     with context.database.write() as session:
         service.begin(session, metrics)
+    try:
+        yield
+    except Exception:
+        with context.database.write() as session:
+            service.take_back(session, metrics)
+        raise
 
 
 def _record(context: WorkerContext, found: dict[int, ComputedMetric]) -> None:
@@ -130,8 +147,12 @@ def _computed(inputs: Inputs, asked: WaitingMetric) -> ComputedMetric:
         return ComputedMetric(metric_version=0, not_computed=str(error))
     except Exception as error:  # a fault of ours in one metric must not hide the others
         log.exception("metric failed", metric=asked.metric_id)
-        return ComputedMetric(metric_version=0, not_computed=f"could not be computed ({type(error).__name__})")
+        return _failed(error)
     return as_record(found)
+
+
+def _failed(error: Exception) -> ComputedMetric:
+    return ComputedMetric(metric_version=0, not_computed=f"could not be computed ({type(error).__name__})")
 
 
 def as_record(found: MetricEvaluation) -> ComputedMetric:

@@ -57,8 +57,14 @@ def relearn_epochs(
             if mean_loss(model, images, labels, batch=batch) <= limit:
                 return epoch
             rows = torch.randperm(len(labels), generator=order)
-            _train_once(model, optimizer, images, labels, torch.split(rows, batch))
+            _train_once(model, optimizer, images, labels, _batches(rows, batch))
     return max_epochs
+
+
+def _batches(rows: Tensor, batch: int) -> tuple[Tensor, ...]:
+    """Return the rows in batches; one that would be left alone goes with those before it, as batch norm needs."""
+    parts = torch.split(rows, batch)
+    return parts if len(parts) < 2 or len(parts[-1]) > 1 else (*parts[:-2], torch.cat(parts[-2:]))
 
 
 def _train_once(

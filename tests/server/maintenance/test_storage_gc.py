@@ -75,7 +75,7 @@ def test_delete_removes_that_and_nothing_else(database: Database, storage: Stora
     assert {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} == kept
 
 
-@pytest.mark.parametrize("result", ["-attempt-1.safetensors", "-attempt-1-0123456789abcdef.safetensors"])
+@pytest.mark.parametrize("result", ["-attempt-10.safetensors", "-attempt-10-0123456789abcdef.safetensors"])
 def test_weights_are_removed_with_the_outputs_that_they_belong_to(
     database: Database, storage: Storage, *, result: str
 ) -> None:
@@ -85,11 +85,12 @@ def test_weights_are_removed_with_the_outputs_that_they_belong_to(
     storage.write(f"{runs}{result}", b"123")
     with database.write() as session:
         session.query(Shard).order_by(Shard.id).first().result_key = f"{runs}{result}"  # type: ignore[union-attr]
-    removed = {key for key in found(database, storage, delete=True) if key.startswith(runs)}
-    assert removed == {f"{runs}-attempt-{number}-weights.safetensors" for number in (2, 10)}
+    garbage = {f"{runs}-attempt-{number}-weights.safetensors" for number in (1, 2)}
+    for delete in (False, True):
+        assert {key for key in found(database, storage, delete=delete) if key.startswith(runs)} == garbage
     with database.write() as session:
         session.query(Shard).update({Shard.result_key: None})
-    assert f"{runs}-attempt-1-weights.safetensors" in found(database, storage, delete=True)
+    assert f"{runs}-attempt-10-weights.safetensors" in found(database, storage, delete=True)
 
 
 def test_weights_are_looked_for_again_before_they_are_removed(

@@ -23,7 +23,9 @@ FILES = {
     "hidden/test.safetensors": b"test set",
     "hidden/retrained/models-00000.safetensors": b"retrained models",
     "hidden/retrained/outputs.safetensors": b"retrained outputs",
+    "hidden/oracle/models-00000.safetensors": b"oracle models",
     "hidden/oracle/outputs.safetensors": b"oracle outputs",
+    "hidden/probes.safetensors": b"probed references",
     "hidden/originals/models-00000.safetensors": b"original models",
     "hidden/originals/outputs.safetensors": b"outputs of the original models",
 }

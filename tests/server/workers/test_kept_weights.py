@@ -71,12 +71,17 @@ def test_weights_of_another_form_are_refused_and_the_shard_stays(hosted: Hosted,
     assert worker.finish().json() == {"held": True}
 
 
-def test_too_large_weights_are_refused(hosted: Hosted) -> None:
+def test_weights_may_be_as_large_as_the_models_and_no_larger(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ORIGINAL, "layer.weight", np.zeros((1000, 500), np.float32))
     keep(hosted, N_KEPT)
     submit(hosted)
     worker = hosted.worker()
     to_runs(worker)
-    assert worker.step("PUT", "weights", content=bytes(2 << 20)).status_code == 413
+    refused = worker.step("PUT", "weights", content=bytes(len(save(ORIGINAL)) + (1 << 20) + 1))
+    assert refused.status_code == 413
+    assert "What is sent of this shard has at most" in refused.json()["detail"]
+    sent = worker.step("PUT", "weights", content=weights())
+    assert sent.status_code == 204, "2 MB, more than other requests may have"
 
 
 def test_competition_that_keeps_no_weights_takes_none(hosted: Hosted) -> None:

@@ -245,6 +245,32 @@ def test_runs_without_kept_weights_ask_for_another_evaluation(
     assert "evaluate the submission once more" in rows["relearn_time"].not_computed
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no memory"), HostFault("no storage")])
+def test_probes_that_fail_are_a_sentence_unless_the_host_is_at_fault(
+    database: Database,
+    competition: Competition,
+    probed_split_dir: Path,
+    tmp_path: Path,
+    sent: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    error: Exception,
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(metrics_job, "probed_runs", fail)
+    if isinstance(error, HostFault):
+        with pytest.raises(HostFault):
+            probed_rows(database, competition, tmp_path, probed_split_dir, weights=None)
+        with database.read() as session:
+            assert {row.attempts for row in session.scalars(select(MetricResult)) if not row.computed_at} == {0}
+        return
+    rows = probed_rows(database, competition, tmp_path, probed_split_dir, weights=None)
+    assert rows["relearn_time"].not_computed == "could not be computed (RuntimeError)"
+    assert rows["klom"].value is not None
+
+
 def test_others_are_stored_before_the_probes_and_no_message_is_sent_meanwhile(
     database: Database,
     competition: Competition,

@@ -57,3 +57,10 @@ def test_dropout_is_seeded_and_leaves_torchs_generator_alone(forget_set):
         assert torch.equal(torch.get_rng_state(), before)
     assert len(found) == 1
     assert 0 < found.pop() < 100
+
+
+def test_batch_norm_never_sees_an_example_alone(forget_set):
+    images, labels = (part[:65] for part in forget_set)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+    assert 0 < epochs(net, images, labels, 0.2) < 100
