@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL_INCHES = (6.0, 4.2)
+N_COLOURS = 10  # that are easily told apart; further methods have other signs
+METHOD_SIGNS = ("o", "^", "D", "v")
+SMALLEST_SIGN = 14.0  # square points
 Content = Mapping[str, Any]
 
 
@@ -119,13 +122,14 @@ def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: st
     of_method: dict[str, list[str]] = {}
     for method in content["methods"]:
         of_method.setdefault(method["id"] or method["name"], []).append(method["name"])
-    for method_id, names in of_method.items():
+    for number, (method_id, names) in enumerate(of_method.items()):
         by_epochs = list(view.by_epochs(method_id).values())
-        _trajectory(axes, view, by_epochs or names, label=method_id)
-    for name in (ORACLE, ORIGINAL):
-        _trajectory(axes, view, [name], label=name, sign="s")
+        sign = METHOD_SIGNS[number // N_COLOURS % len(METHOD_SIGNS)]
+        _trajectory(axes, view, by_epochs or names, label=method_id, sign=sign, colour=f"C{number % N_COLOURS}")
+    for name, sign in ((ORACLE, "*"), (ORIGINAL, "X")):
+        _trajectory(axes, view, [name], label=name, sign=sign, colour="black")
     axes.axhline(np.log10(0.05), color="0.6", linewidth=0.8, linestyle="--")
-    axes.set_xlabel("model utility")
+    axes.set_xlabel("model utility; larger signs: more epochs")
     axes.set_ylabel("forget quality, log10 p; dashed: p = 0.05")
     if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize=6)
@@ -133,14 +137,14 @@ def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: st
         axes.text(0.5, 0.5, "no forget quality is stored", ha="center", transform=axes.transAxes)
 
 
-def _trajectory(axes: "Axes", view: CellView, names: Sequence[str], *, label: str, sign: str = "o") -> None:
+def _trajectory(axes: "Axes", view: CellView, names: Sequence[str], *, label: str, sign: str, colour: str) -> None:
     points = [(view.utility(name), view.value(name, "forget_quality")) for name in names]
     known = [(x, y) for x, y in points if x is not None and y is not None]
     if known:
         x, y = zip(*known, strict=True)
-        sizes = 12.0 * np.arange(1, len(known) + 1)
-        line = axes.plot(x, y, "-", linewidth=1, alpha=0.6)[0]
-        axes.scatter(x, y, s=sizes, marker=sign, color=line.get_color(), label=label)
+        axes.plot(x, y, "-", linewidth=1, alpha=0.6, color=colour)
+        sizes = SMALLEST_SIGN * np.arange(1, len(known) + 1)
+        axes.scatter(x, y, s=sizes, marker=sign, color=colour, label=label)
 
 
 KINDS: dict[str, Callable[["Axes", Content, BenchmarkResults, str], None]] = {

@@ -104,6 +104,15 @@ def test_the_figure_joins_the_epochs_of_a_method():
     }  # fmt: skip
 
 
+def test_no_two_of_many_methods_look_alike_in_the_figure():
+    names = [f"own {number}" for number in range(23)]
+    content = results() | {"methods": METHODS + [{"name": name, "id": None, "constants": {}} for name in names]}
+    content["cells"]["tofu"]["rows"] |= {name: {"values": _values(0.1, 0.3, whole=False)} for name in names}
+    drawn = draw(content, "utility").axes[0].collections
+    looks = [(tuple(each.get_facecolor()[0]), each.get_paths()[0].vertices.tobytes()) for each in drawn]
+    assert len(set(looks)) == len(drawn) == 29
+
+
 def test_the_figure_is_for_language_models_alone():
     assert "utility" in fitting_kinds(results())
     assert "utility" not in fitting_kinds(results(text=False))
