@@ -1,5 +1,6 @@
 """The steps of a split whose competition keeps weights for probes: what level 4 compares with."""
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,10 +10,12 @@ from lethe.device.memory import memory_given_back
 from lethe.evaluation.inference import load_original
 from lethe.evaluation.model_outputs import PROBED_REFERENCES, write_probed_references
 from lethe.evaluation.probes.split_probes import FILES_READ, VERSION, SplitProbes, first_models, probed_references
-from lethe.preparation.step_cache import Step
+from lethe.preparation.step_cache import Progress, Step
 
 if TYPE_CHECKING:
     from lethe.preparation.preparation import Preparation
+
+STAGE = "probing references"
 
 
 def probe_steps(preparation: "Preparation") -> list[Step]:
@@ -29,7 +32,11 @@ def probe_steps(preparation: "Preparation") -> list[Step]:
     retrained = [plan.checkpoint_path("retrained", shard) for shard in shards]
 
     def probe() -> None:
-        folder = preparation.out
+        folder, done = preparation.out, count(1)
+
+        def tell() -> None:
+            preparation.progress(Progress(STAGE, next(done), 2 * n_models + 1))
+
         with memory_given_back(torch.device(preparation.device)):
             probes = SplitProbes.read(
                 folder, trained_at=preparation.competition.training.learning_rate, device=preparation.device
@@ -39,6 +46,7 @@ def probe_steps(preparation: "Preparation") -> list[Step]:
                 retrained=first_models((folder / path for path in retrained), n_models),
                 oracle=first_models([folder / oracle], n_models),
                 original=load_original(folder),
+                on_model=tell,
             )
         write_probed_references(folder, sides)
 
@@ -55,6 +63,6 @@ def probe_steps(preparation: "Preparation") -> list[Step]:
             (PROBED_REFERENCES,),
             probe,
             inputs=(*FILES_READ, oracle, *retrained),
-            stage="probing references",
+            stage=STAGE,
         ),
     ]

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from lethe.device.memory import memory_given_back
-from lethe.errors import NotFound
+from lethe.errors import HostFault, NotFound
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import PROBED_REFERENCES, read_probed_references
 from lethe.evaluation.probes.split_probes import SplitProbes, first_models, model_files
@@ -17,6 +17,7 @@ from server.models.evaluation import Shard
 from worker.context import WorkerContext
 from worker.evaluation.kept_weights import State, read_kept_weights
 from worker.evaluation.scoring_job import ScoringWork
+from worker.host import graceful_shutdown
 from worker.split_storage.local_splits import local_file, local_split
 
 PREPARE = "keep weights in [report] (`keep_weights`), prepare the split again with `lethe competition prepare`"
@@ -37,7 +38,15 @@ def probed_runs(context: WorkerContext, work: ScoringWork, outputs: Sequence[Sha
     files = (local_file(context, work, name) for name in model_files(manifest, "retrained"))
     device = context.settings.worker_device
     with memory_given_back(torch.device(device)):
-        return SplitProbes.load(split_dir, device=device).arrays(states, first_models(files, len(states)))
+        return SplitProbes.load(split_dir, device=device).arrays(
+            states, first_models(files, len(states)), on_model=_leave_if_asked
+        )
+
+
+def _leave_if_asked() -> None:
+    """Let a worker stop between two models: what waits is computed by another."""
+    if graceful_shutdown.is_over():
+        raise HostFault("the worker stops; the probes begin again elsewhere")
 
 
 def _kept(context: WorkerContext, shards: Sequence[tuple[Shard, ShardOutputs]]) -> list[State]:

@@ -1,6 +1,6 @@
 """The arrays of capture level 4: the probes on some unlearned models, and on the references that a split stores."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,17 +65,23 @@ class SplitProbes:
             original_loss = mean_loss(net, images, labels)
         return cls(net, images, labels, original_loss, RELEARNING_SHARE * trained_at)
 
-    def arrays(self, models: Sequence[State], retrained: Sequence[State]) -> Arrays:
+    def arrays(
+        self, models: Sequence[State], retrained: Sequence[State], *, on_model: Callable[[], None] = lambda: None
+    ) -> Arrays:
         """Return `relearn_epochs` [k], `perturbed_accuracy` [k, D, S], `weight_distance` and `weight_norm` [k].
 
         models: k state dicts, or one that stands for as many as there are retrained ones (the original model), whose
-        first two arrays are then of one model. retrained: state dicts, model i to compare model i with.
+        first two arrays are then of one model. retrained: state dicts, model i to compare model i with. on_model: told
+        of each model that is probed.
         Raises InvalidMetricInput for other numbers of models, and for weights that are not finite.
         """
         with _repeatable(self.images.device):
             distances = weight_distances(self.network, models, retrained)
-            epochs = [self._epochs(state) for state in models]
-            accuracies = [self._accuracy(state) for state in models]
+            epochs, accuracies = [], []
+            for state in models:
+                epochs.append(self._epochs(state))
+                accuracies.append(self._accuracy(state))
+                on_model()
         return {"relearn_epochs": np.array(epochs), "perturbed_accuracy": np.stack(accuracies)} | distances
 
     def _epochs(self, state: State) -> int:
@@ -94,12 +100,18 @@ class SplitProbes:
 
 
 def probed_references(
-    probes: SplitProbes, *, retrained: Sequence[State], oracle: Sequence[State], original: State
+    probes: SplitProbes,
+    *,
+    retrained: Sequence[State],
+    oracle: Sequence[State],
+    original: State,
+    on_model: Callable[[], None] = lambda: None,
 ) -> dict[str, Arrays]:
-    """Return the arrays of level 4 of the references by side, and of the split."""
-    found = {"retrained": probes.arrays(retrained, retrained), "original": probes.arrays([original], retrained)}
+    """Return the arrays of level 4 of the references by side, and of the split. on_model: told of each model."""
+    sides = {"retrained": (retrained, retrained), "original": ([original], retrained)}
     if oracle:
-        found["oracle"] = probes.arrays(oracle, retrained[: len(oracle)])
+        sides["oracle"] = oracle, retrained[: len(oracle)]
+    found = {side: probes.arrays(*models, on_model=on_model) for side, models in sides.items()}
     return found | {"shared": {"perturbation_radii": np.array(RADII)}}
 
 

@@ -18,6 +18,7 @@ from lethe.evaluation.probes.split_probes import probed_split, stored_models
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Side
 from lethe.preparation.prepare import prepare_split
+from lethe.preparation.step_cache import Progress
 from tests.lethe.conftest import competition
 
 K = 2
@@ -73,6 +74,10 @@ def test_references_are_forgotten_when_no_weights_are_kept(tmp_path: Path) -> No
 
 
 def test_more_weights_than_models_are_as_many_as_there_are(tmp_path: Path) -> None:
-    manifest = prepare_split(competition(n_models=3, report={"keep_weights": 8}), "public", tmp_path)
+    told: list[Progress] = []
+    asked = competition(n_models=3, report={"keep_weights": 8})
+    manifest = prepare_split(asked, "public", tmp_path, progress=told.append)
+    probed = [(each.done, each.total) for each in told if each.stage == "probing references"]
+    assert probed == [*((number, 7) for number in range(1, 8)), (1, 1)], "3 retrained, 3 of the oracle, the original"
     assert {*OUTPUT_PATHS.values()} - {OUTPUT_PATHS["originals"]} | {ORIGINAL_OUTPUTS} <= set(manifest.files)
     assert read_probed_references(tmp_path)["oracle"]["relearn_epochs"].shape == (3,)

@@ -176,7 +176,10 @@ def test_damaged_arrays_give_no_metric(
         assert [row for row in session.scalars(select(MetricResult)) if row.computed_at] == []
 
 
-PROBED = {"keep_weights": 2, "metrics": [{"id": name} for name in ("klom", "relearn_time", "weight_distance")]}
+PROBED: dict[str, Any] = {
+    "keep_weights": 2,
+    "metrics": [{"id": name} for name in ("klom", "relearn_time", "weight_distance")],
+}
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +190,12 @@ def probed_split_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kept_originals(split_dir: Path, n_models: int) -> bytes:
-    return safetensors.torch.save(
-        {name: torch.stack([tensor] * n_models) for name, tensor in load_original(split_dir).items()}
-    )
+    """Return the original model as often as references are probed, then models of zeros."""
+    weights = {
+        name: torch.stack([tensor if number < PROBED["keep_weights"] else 0 * tensor for number in range(n_models)])
+        for name, tensor in load_original(split_dir).items()
+    }
+    return safetensors.torch.save(weights)
 
 
 def probed_rows(
@@ -269,6 +275,22 @@ def test_probes_that_fail_are_a_sentence_unless_the_host_is_at_fault(
     rows = probed_rows(database, competition, tmp_path, probed_split_dir, weights=None)
     assert rows["relearn_time"].not_computed == "could not be computed (RuntimeError)"
     assert rows["klom"].value is not None
+
+
+def test_probes_end_with_their_worker_and_wait_for_another(
+    database: Database,
+    competition: Competition,
+    probed_split_dir: Path,
+    tmp_path: Path,
+    sent: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("worker.evaluation.probed_runs.graceful_shutdown.is_over", lambda: True)
+    with pytest.raises(HostFault, match="the worker stops"):
+        probed_rows(database, competition, tmp_path, probed_split_dir, weights=kept_originals(probed_split_dir, 2))
+    with database.read() as session:
+        rows = session.scalars(select(MetricResult)).all()
+    assert {row.metric_id for row in rows if row.computed_at is None} == {"relearn_time", "weight_distance"}
 
 
 def test_others_are_stored_before_the_probes_and_no_message_is_sent_meanwhile(
