@@ -75,7 +75,10 @@ class Host:
         self.beats += 1
         return True
 
-    def _close(self, _shard: object, result: bytes | None, _logs: object, *, wall_time_s: float) -> bool:
+    def _close(
+        self, _shard: object, result: bytes | None, _logs: object, *, wall_time_s: float, weights: bytes | None
+    ) -> bool:
+        assert weights is None
         self.closed.append((result, wall_time_s))
         return True
 
