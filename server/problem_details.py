@@ -9,12 +9,22 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm.exc import StaleDataError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lethe.errors import AppError, HostFault, InvalidInput, Overloaded, QuotaExceeded, Violation, plain_message
+from lethe.errors import (
+    AppError,
+    Conflict,
+    HostFault,
+    InvalidInput,
+    Overloaded,
+    QuotaExceeded,
+    Violation,
+    plain_message,
+)
 
 log = structlog.get_logger()
 
@@ -92,6 +102,8 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(OperationalError, _database_away)
     app.add_exception_handler(PoolTimeout, _database_away)
+    app.add_exception_handler(IntegrityError, _changed_meanwhile)
+    app.add_exception_handler(StaleDataError, _changed_meanwhile)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(UnicodeEncodeError, _unstorable)
@@ -141,6 +153,11 @@ async def _wrong_request(request: Request, error: Exception) -> Response:
 async def _database_away(request: Request, error: Exception) -> Response:
     log.error("database does not answer", error=str(error))
     return respond(request, as_app_error(error))
+
+
+async def _changed_meanwhile(request: Request, error: Exception) -> Response:
+    log.warning("somebody was quicker", error=str(error))
+    return respond(request, Conflict("Somebody else changed the same at this moment; look again, and try again"))
 
 
 async def _client_gone(_: Request, __: Exception) -> Response:
