@@ -1,5 +1,6 @@
 """Errors as problem documents (RFC 9457): what was wrong, which value, what is allowed."""
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_FAULT_S = 5
+FULL = (errno.ENOSPC, errno.EDQUOT)
 CLIENT_GONE = 499  # as nginx logs it
 SECRET_FIELDS = ("password", "old", "new", "token")
 
@@ -108,6 +110,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(UnicodeEncodeError, _unstorable)
     app.add_exception_handler(OverflowError, _unstorable)
+    app.add_exception_handler(OSError, _full_or_unexpected)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -179,6 +182,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return _document(
         request, status=status, slug=slug, title=title, detail=detail, headers=getattr(error, "headers", None) or {}
     )
+
+
+async def _full_or_unexpected(request: Request, error: Exception) -> Response:
+    if getattr(error, "errno", None) not in FULL:
+        return await _unexpected(request, error)
+    return await _app_error(request, HostFault("A disk of the server is full; what you sent was not kept"))
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
