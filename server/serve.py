@@ -13,13 +13,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_WITHIN_S = 10.0
 MOST_HEAD_BYTES = 32 << 10  # of a request's address and headers; and of what follows a piece of a body unread
-SILENT_S = 30.0  # between two pieces of a body
+SILENT_S = 30.0  # between two pieces of a body, or in which nothing of an answer is taken
 CHECKED_EVERY_S = 5.0
 TOO_LONG = "The request's head is too long."
 
 
 class ImpatientHttp(HttpToolsProtocol):
-    """Ends a connection whose request does not come: the first by its opening, each by its head, or silent in its body.
+    """Ends a connection whose request does not come: the first by its opening, each by its head, or silent in its body;
+    and one that does not take its answers.
 
     uvicorn itself waits for ever for what has begun, and only ends connections that wait for a further request. Nor
     does it limit a head: its parser keeps any number of bytes until a header is whole, and copies them for each piece.
@@ -27,11 +28,14 @@ class ImpatientHttp(HttpToolsProtocol):
 
     _ends_at: float | None = None
     _unread = 0  # bytes since the last head or piece of a body was whole
+    _untaken = 0  # bytes of answers when it was last looked
+    _taken_at = 0.0
     _check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._ends_at = self.loop.time() + HEAD_WITHIN_S
+        self._taken_at = self.loop.time()
+        self._ends_at = self._taken_at + HEAD_WITHIN_S
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -63,12 +67,26 @@ class ImpatientHttp(HttpToolsProtocol):
         self._ends_at, self._unread = None, 0
         super().on_message_complete()
 
+    def resume_writing(self) -> None:
+        self._taken_at = self.loop.time()
+        super().resume_writing()
+
     def _look(self) -> None:
         """End the connection if its time is over. One timer for all its requests, since most are quick."""
         if self._ends_at is not None and self.loop.time() > self._ends_at and not self._is_paused():
-            self.transport.close()
+            self.transport.close()  # once its answers are taken
+        if self._is_stuck():
+            self.transport.abort()
             return
         self._check = self.loop.call_later(CHECKED_EVERY_S, self._look)
+
+    def _is_stuck(self) -> bool:
+        """Return whether nothing of what waits to be sent was taken for long: it would lie in memory for ever."""
+        now, left = self.loop.time(), self.transport.get_write_buffer_size()
+        if left == 0 or left < self._untaken:
+            self._taken_at = now
+        self._untaken = left
+        return now - self._taken_at > SILENT_S
 
     def _is_paused(self) -> bool:
         """Return whether it is we who do not read, since the application has not taken what came."""

@@ -29,6 +29,9 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.is_over
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         pass
 

@@ -12,6 +12,7 @@ from subprocess import Popen
 
 import pytest
 
+import server
 from tests.support.instance import Instance
 
 # The process's own limits, shorter: nobody waits half a minute for a test.
@@ -57,6 +58,7 @@ def ended_after_s(port: int, begun: bytes, dribble: bytes = b"") -> float:
     return 99.0
 
 
+VEGA = Path(server.__file__).parent / "static" / "vendor" / "vega" / "vega.min.js"
 HEAD = b"POST /api/v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n"
 
 
@@ -77,3 +79,18 @@ def test_connection_that_is_used_is_kept(port: int) -> None:
                 answer += part
             assert answer.startswith(b"HTTP/1.1 200 OK")
             time.sleep(0.8)
+
+
+def test_connection_that_takes_no_answers_is_ended(port: int) -> None:
+    asked = 40
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", port))
+        connection.sendall(b"GET /static/0/vendor/vega/vega.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * asked)
+        time.sleep(4)
+        connection.settimeout(60)
+        got = 0
+        with suppress(ConnectionError):
+            while part := connection.recv(1 << 20):
+                got += len(part)
+    assert got < asked * VEGA.stat().st_size
