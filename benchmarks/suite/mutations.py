@@ -52,6 +52,7 @@ RULES = {
             "tests/server/competitions",
             "tests/server/test_sealed.py",
             "tests/server/rejudging",
+            "tests/server/admin/test_moderation.py",
             "tests/server/leaderboard/test_ladder.py",
         ),
     ),
