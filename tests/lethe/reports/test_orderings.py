@@ -213,3 +213,23 @@ def test_a_benchmark_without_the_data_is_told_what_is_missing():
         found = check(content, rule.id, rule.statement)
         assert [each.holds for each in found] == [None]
         assert found[0].numbers == f"not in this benchmark: needs {rule.needs}"
+
+
+def with_klom(metric="klom", *, uncounted=0, f=(0.0, 0.1, 0.2, 0.3)):
+    names = ("finetune", "cfw", "msg", "prmq")
+    rows = {name: {"f": value, metric: 9.0 - 10 * value} for name, value in zip(names, f, strict=True)}
+    made = cell(rows | {ORIGINAL: {metric: 9.0}, ORACLE: {metric: 1.0}})
+    made["rows"][ORIGINAL] |= {"tables": {metric: {"uncounted": uncounted}}, "epsilon": [1.0] * 10}
+    return results([method(name) for name in names], one=made)
+
+
+@pytest.mark.parametrize(
+    ("metric", "uncounted", "holds"), [("klom", 5, True), ("klom", 6, None), ("klom_closed", 0, True)]
+)
+def test_klom_is_not_compared_where_it_leaves_out_the_original(metric, uncounted, holds):
+    found = check(with_klom(metric, uncounted=uncounted), "E-27")
+    assert {each.holds for each in found} == {holds}
+
+
+def test_klom_is_not_ranked_against_an_f_that_is_always_the_same():
+    assert decided(check(with_klom(f=(0.1, 0.1, 0.1, 0.1)), "E-27", "Spearman")) is None
