@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from pydantic import ValidationError
 
+MOST_NAMED = 100  # wrong values of one file or form: somebody may write any number
 SHOULD = re.compile(r"^(Input|Value|Data|String|List|Tuple|Set|Dictionary) should ")
 
 
@@ -85,11 +86,15 @@ class InvalidInput(AppError):
 
     @classmethod
     def from_violations(cls, violations: tuple[Violation, ...], *, source: str) -> Self:
-        """Return the error of a file or a form, called `source`, that has these wrong values."""
+        """Return the error of a file or a form, called `source`, that has these wrong values; the first are named."""
         if len(violations) == 1:
             return cls(f"{source}: {violations[0]}", violations=violations)
-        lines = "".join(f"\n  {violation}" for violation in violations)
-        return cls(f"{source}:{lines}", violations=violations, summary=f"{source}: {len(violations)} wrong values")
+        summary, named = f"{source}: {len(violations)} wrong values", violations[:MOST_NAMED]
+        lines = "".join(f"\n  {violation}" for violation in named)
+        if len(named) < len(violations):
+            summary += f", of which the first {MOST_NAMED} are named"
+            lines += f"\n  and {len(violations) - MOST_NAMED} more"
+        return cls(f"{source}:{lines}", violations=named, summary=summary)
 
     @classmethod
     def from_validation(cls, error: ValidationError, *, source: str) -> Self:

@@ -24,7 +24,7 @@ from server.dashboard import router as dashboard
 from server.datasets.router import router as datasets_router
 from server.leaderboard.router import router as leaderboard_router
 from server.metric_results.router import router as metric_results_router
-from server.middleware import BodyLimit, RequestIds
+from server.middleware import BodyLimit, PlainHeaders, RequestIds
 from server.notifications.webhooks_router import router as webhooks_router
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.http import Measured
@@ -56,6 +56,11 @@ VERSION = "0.1.0"
 COLLECTED_AFTER = (10_000, 20, 50)  # objects more than before, then collections of each younger generation
 SWITCHED_AFTER_S = 0.0005
 MAX_BODY_BYTES = 1 << 20  # of any request but an upload
+MAX_SHORT_BYTES = 32 << 10  # of what anybody may send: to name each wrong value of a megabyte takes a second
+SHORT = re.compile(
+    r"(?:/api/v1)?/(?:accounts?|tokens|me|login|logout|register|forgot|reset|submissions)(?:/.*)?"
+    r"|(?:/api/v1)?/competitions/[^/]+/(?:teams?|invitations)(?:/.*)?"
+)
 UPLOADS = re.compile(
     r"(?:/api/v1)?/competitions/[^/]+/(?:submissions|submit)|(?:/api/v1)?/datasets"
     r"|/api/v1/worker/[^/]+/shards/[0-9]+/[0-9]+/(result|weights)"
@@ -85,7 +90,8 @@ def create_app() -> FastAPI:
     add_handlers(app)
     app.state.error_page = error_page
     app.add_middleware(KeptPages)
-    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, uploads=UPLOADS)
+    app.add_middleware(PlainHeaders)
+    app.add_middleware(BodyLimit, limits=((UPLOADS, None), (SHORT, MAX_SHORT_BYTES)), others=MAX_BODY_BYTES)
     add_security_headers(app)
     telemetry.trace_requests(app)
     app.add_middleware(RequestIds)

@@ -1,8 +1,10 @@
-"""What is done to every request: one id in its log lines, its answer and its problem document; a limit on its body."""
+"""What is done to every request: one id in its log lines, its answer and its problem document; a limit on its body;
+headers that would cost much to read, or break what reads them, are left out."""
 
 import re
 import secrets
 import time
+from collections.abc import Sequence
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,6 +15,8 @@ log = structlog.get_logger()
 
 HEADER = "X-Request-ID"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{8,64}")
+OUR_COOKIES = b"lethe_"  # begins all their names
+CHARSET = re.compile(rb";\s*charset\b[^;]*", re.IGNORECASE)
 UNLOGGED = ("/healthz", "/readyz", "/metrics", "/static/")
 
 
@@ -53,19 +57,46 @@ class RequestIds:
         )
 
 
-class BodyLimit:
-    """ASGI middleware. Refuses a body beyond `max_bytes`, announced or not; uploads have limits of their own.
+class PlainHeaders:
+    """ASGI middleware. Hands on our own cookies only, and lets no form name an encoding: all are UTF-8.
 
+    Python takes the square of a quoted cookie's length in time, and as much of a text's in punycode; other encodings
+    of its own raise errors that nobody expects, or give characters that are no text.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["headers"] = [(name, _plain(name, value)) for name, value in scope["headers"]]
+        await self.app(scope, receive, send)
+
+
+def _plain(name: bytes, value: bytes) -> bytes:
+    if name == b"cookie":
+        cookies = (cookie.strip() for cookie in value.split(b";"))
+        return b"; ".join(one for one in cookies if one.startswith(OUR_COOKIES) and b"\\" not in one)
+    if name == b"content-type":
+        return CHARSET.sub(b"", value)
+    return value
+
+
+class BodyLimit:
+    """ASGI middleware. Refuses a body beyond its path's limit in bytes, announced or not.
+
+    limits: the first whose pattern is the whole path; None where the route has one of its own.
     Not FastAPI's `max_body_size`: it answers in plain text, and our errors are problem documents.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, uploads: re.Pattern[str]) -> None:
+    def __init__(self, app: ASGIApp, *, limits: Sequence[tuple[re.Pattern[str], int | None]], others: int) -> None:
         self.app = app
-        self.max_bytes = max_bytes
-        self.uploads = uploads
+        self.limits = limits
+        self.others = others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self.uploads.fullmatch(scope["path"]):
+        limit = self._limit(scope["path"]) if scope["type"] == "http" else None
+        if limit is None:
             await self.app(scope, receive, send)
             return
         received = 0
@@ -73,12 +104,15 @@ class BodyLimit:
         async def receive_capped() -> Message:
             nonlocal received
             announced = Headers(scope=scope).get("content-length", "0")
-            if announced.isdecimal() and int(announced) > self.max_bytes:
-                raise HTTPException(413, f"A request has at most {self.max_bytes} bytes, this one has {announced}")
+            if announced.isdecimal() and int(announced) > limit:
+                raise HTTPException(413, f"This request has at most {limit} bytes, and it has {announced}")
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.max_bytes:
-                raise HTTPException(413, f"A request has at most {self.max_bytes} bytes")
+            if received > limit:
+                raise HTTPException(413, f"This request has at most {limit} bytes")
             return message
 
         await self.app(scope, receive_capped, send)
+
+    def _limit(self, path: str) -> int | None:
+        return next((limit for pattern, limit in self.limits if pattern.fullmatch(path)), self.others)

@@ -1,5 +1,6 @@
 """Errors as problem documents (RFC 9457): what was wrong, which value, what is allowed."""
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,17 +10,28 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm.exc import StaleDataError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lethe.errors import AppError, HostFault, InvalidInput, Overloaded, QuotaExceeded, Violation, plain_message
+from lethe.errors import (
+    AppError,
+    Conflict,
+    HostFault,
+    InvalidInput,
+    Overloaded,
+    QuotaExceeded,
+    Violation,
+    plain_message,
+)
 
 log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_FAULT_S = 5
+FULL = (errno.ENOSPC, errno.EDQUOT)
 CLIENT_GONE = 499  # as nginx logs it
 SECRET_FIELDS = ("password", "old", "new", "token")
 
@@ -92,10 +104,13 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(OperationalError, _database_away)
     app.add_exception_handler(PoolTimeout, _database_away)
+    app.add_exception_handler(IntegrityError, _changed_meanwhile)
+    app.add_exception_handler(StaleDataError, _changed_meanwhile)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(UnicodeEncodeError, _unstorable)
     app.add_exception_handler(OverflowError, _unstorable)
+    app.add_exception_handler(OSError, _full_or_unexpected)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -143,6 +158,11 @@ async def _database_away(request: Request, error: Exception) -> Response:
     return respond(request, as_app_error(error))
 
 
+async def _changed_meanwhile(request: Request, error: Exception) -> Response:
+    log.warning("somebody was quicker", error=str(error))
+    return respond(request, Conflict("Somebody else changed the same at this moment; look again, and try again"))
+
+
 async def _client_gone(_: Request, __: Exception) -> Response:
     return Response(status_code=CLIENT_GONE)  # for the log: nobody reads it
 
@@ -162,6 +182,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return _document(
         request, status=status, slug=slug, title=title, detail=detail, headers=getattr(error, "headers", None) or {}
     )
+
+
+async def _full_or_unexpected(request: Request, error: Exception) -> Response:
+    if getattr(error, "errno", None) not in FULL:
+        return await _unexpected(request, error)
+    return await _app_error(request, HostFault("A disk of the server is full; what you sent was not kept"))
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

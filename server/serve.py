@@ -12,17 +12,21 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_WITHIN_S = 10.0
+MOST_HEAD_BYTES = 32 << 10  # of a request's address and headers; and of what follows a piece of a body unread
 SILENT_S = 30.0  # between two pieces of a body
 CHECKED_EVERY_S = 5.0
+TOO_LONG = "The request's head is too long."
 
 
 class ImpatientHttp(HttpToolsProtocol):
     """Ends a connection whose request does not come: the first by its opening, each by its head, or silent in its body.
 
-    uvicorn itself waits for ever for what has begun, and only ends connections that wait for a further request.
+    uvicorn itself waits for ever for what has begun, and only ends connections that wait for a further request. Nor
+    does it limit a head: its parser keeps any number of bytes until a header is whole, and copies them for each piece.
     """
 
     _ends_at: float | None = None
+    _unread = 0  # bytes since the last head or piece of a body was whole
     _check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -35,20 +39,28 @@ class ImpatientHttp(HttpToolsProtocol):
             self._check.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(TOO_LONG)
+
     def on_message_begin(self) -> None:
         self._ends_at = self.loop.time() + HEAD_WITHIN_S
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._ends_at = self.loop.time() + SILENT_S
+        self._ends_at, self._unread = self.loop.time() + SILENT_S, 0
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MOST_HEAD_BYTES:
+            raise ValueError(TOO_LONG)  # what the parser's caller answers with 400
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._ends_at = self.loop.time() + SILENT_S
+        self._ends_at, self._unread = self.loop.time() + SILENT_S, 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._ends_at = None
+        self._ends_at, self._unread = None, 0
         super().on_message_complete()
 
     def _look(self) -> None:

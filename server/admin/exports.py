@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from enum import StrEnum
 from tempfile import TemporaryFile
@@ -41,10 +42,12 @@ MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application
 def spooled(session: Session, competition: Competition, table: Table, form: Format) -> Iterator[bytes]:
     """Return an export piece by piece. It is on this host's disk by then: a slow reader holds no connection."""
     rows = export_rows(session, competition, table)
-    file = TemporaryFile()  # noqa: SIM115 (closed when it was read, or by nobody's reading it)
-    for line in as_csv(rows) if form is Format.CSV else as_jsonl(rows):
-        file.write(line.encode())
-    file.seek(0)
+    with ExitStack() as stack:
+        file = stack.enter_context(TemporaryFile())
+        for line in as_csv(rows) if form is Format.CSV else as_jsonl(rows):
+            file.write(line.encode())
+        file.seek(0)
+        stack.pop_all()  # closed when it was read, or by nobody's reading it
     return _pieces(file)
 
 

@@ -12,8 +12,6 @@ from server.competitions import repository, stalled_preparations
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
 
-PREFIX = "deleted-"  # begins the slug that a deleted draft leaves behind
-
 
 def delete_draft(session: Session, competition: Competition, *, actor: Account) -> None:
     """Delete a draft: its slug is free, its file and its secrets are gone, nobody organises it. Raises Conflict."""
@@ -23,7 +21,7 @@ def delete_draft(session: Session, competition: Competition, *, actor: Account) 
     audit.record(session, actor, "competition.deleted", competition=competition, subject=competition.slug)
     empty = CompetitionFile.model_validate(
         {
-            "slug": f"{PREFIX}{competition.id}",
+            "slug": f"{repository.DELETED}{competition.id}",
             "title": "Deleted draft",
             "opens_at": datetime(2000, 1, 1, tzinfo=UTC),
             "closes_at": datetime(2000, 1, 2, tzinfo=UTC),

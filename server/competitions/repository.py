@@ -7,9 +7,12 @@ from sqlalchemy import and_, delete, or_, select
 from sqlalchemy.orm import Session, defer
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split
 from server.models.model_shard import ModelShard
+
+DELETED = "deleted-"  # begins the slug that a deleted draft leaves behind
 
 
 def by_slug(session: Session, slug: str) -> Competition | None:
@@ -27,9 +30,15 @@ def everything(session: Session) -> Sequence[Competition]:
 
 
 def locked(session: Session, competition_id: str) -> Competition:
-    """Return the competition as it is now, its row locked until the transaction ends."""
+    """Return the competition as it is now, its row locked until the transaction ends.
+
+    Raises NotFound for a draft that was deleted meanwhile: its row stays, and nothing is done with it any more.
+    """
     statement = select(Competition).where(Competition.id == competition_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    competition = session.scalars(statement.execution_options(populate_existing=True)).one()
+    if competition.state == CompetitionState.DRAFT and competition.slug.startswith(DELETED):
+        raise NotFound("The draft was deleted")
+    return competition
 
 
 def held(session: Session, competition_id: str) -> Competition:

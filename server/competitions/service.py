@@ -66,7 +66,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     file = read_file(text, source=source)
     check_trust(file, organiser)
     datasets.check_usable(session, file, actor=organiser)
-    if file.slug.startswith("deleted-"):
+    if file.slug.startswith(repository.DELETED):
         raise InvalidCompetitionFile("slug is reserved", violations=(Violation("slug", "is reserved", file.slug),))
     competition = Competition(
         slug=file.slug,

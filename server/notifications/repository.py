@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from server.conditional_update import changes_one_row
 from server.models.account import Account
-from server.models.competition import CompetitionOrganiser, Membership
+from server.models.competition import Competition, CompetitionOrganiser, Membership
 from server.models.notification import Delivery, DeliveryState, QueuedEmail, Webhook
 
 Outgoing = Delivery | QueuedEmail
@@ -47,6 +47,11 @@ def end(session: Session, table: type[Outgoing], row_id: str, *, state: Delivery
 
 def note_error(session: Session, table: type[Outgoing], row_id: str, error: str) -> None:
     session.execute(update(table).where(table.id == row_id).values(error=error))
+
+
+def lock_competition(session: Session, competition_id: str) -> None:
+    """Wait until nobody else adds a webhook to the competition; then nobody does until the transaction ends."""
+    session.execute(select(Competition.id).where(Competition.id == competition_id).with_for_update())
 
 
 def webhooks(session: Session, competition_id: str) -> Sequence[Webhook]:

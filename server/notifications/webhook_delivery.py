@@ -25,6 +25,8 @@ from server.notifications import outbox, repository, webhooks
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
 AT_ONCE = 20
+UNICAST = ipaddress.ip_network("2000::/3")  # all that is given to hosts of the internet
+TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # the addresses of IPv4 where a network has none of its own
 
 
 class Refused(Exception):
@@ -110,7 +112,21 @@ async def _public_address(host: str, port: int, *, allow_private: bool) -> str:
     """Return the address to connect to. Raises Refused unless every address of the host is public."""
     known = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     found = {str(info[4][0]) for info in known}
-    private = [address for address in found if not ipaddress.ip_address(address).is_global]
+    private = [address for address in found if not _is_public(address)]
     if private and not allow_private:
         raise Refused(f"{host} is not a public address")
     return min(found)
+
+
+def _is_public(address: str) -> bool:
+    """Return whether an address is one host's of the public internet, also where it stands for one of IPv4.
+
+    Python calls whatever is not reserved for something else global: groups of hosts, and networks given up long ago.
+    """
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed in TRANSLATED:
+            return _is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+        if parsed not in UNICAST or parsed.sixtofour or parsed.teredo:
+            return False
+    return parsed.is_global and not parsed.is_multicast

@@ -49,6 +49,7 @@ def create(
 ) -> NewWebhook:
     """Send these events to `url` from now on. Raises InvalidInput or Conflict."""
     _check(url, events)
+    repository.lock_competition(session, competition.id)
     if len(repository.webhooks(session, competition.id)) >= MOST_WEBHOOKS:
         raise Conflict(f"A competition has at most {MOST_WEBHOOKS} webhooks; remove one first")
     row = Webhook(competition_id=competition.id, url=url, events=sorted(set(events)), created_by=actor.id)

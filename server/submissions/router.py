@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response, status
+from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotAuthenticated
@@ -89,7 +90,7 @@ async def submit(
     file = stored_file(competition)
     upload = await receive(request, limit_mib=file.limits.upload_mib)
     checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
-    view, quota = await admission.run(_take, database, competition, account, checked)
+    view, quota = await admission.run(_take, database, competition, credentials, checked)
     await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())
     response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
@@ -200,17 +201,23 @@ def show_receipt_key(settings: SettingsDep) -> ReceiptKey:
 def _admit(database: Database, credentials: Credentials, slug: str) -> tuple[Account, Competition]:
     """Return who sends to what, before anything of the body is read."""
     with database.read() as session:
-        token = identify(session, credentials)
-        if token is None:
-            raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
-        competition = competitions.get(session, slug, account=token.account)
-        service.check_may_submit(session, competition, token.account, at=now())
-        return token.account, competition
+        account = _sender(session, credentials)
+        competition = competitions.get(session, slug, account=account)
+        service.check_may_submit(session, competition, account, at=now())
+        return account, competition
 
 
 def _take(
-    database: Database, competition: Competition, account: Account, checked: CheckedUpload
+    database: Database, competition: Competition, credentials: Credentials, checked: CheckedUpload
 ) -> tuple[SubmissionView, Quota]:
     with database.write() as session:
+        account = _sender(session, credentials)  # who may have been banned, or have gone, while the file came
         view = service.accept(session, competition, account, checked)
         return view, service.get_quota(session, competition, account, at=checked.upload.received_at)
+
+
+def _sender(session: Session, credentials: Credentials) -> Account:
+    token = identify(session, credentials)
+    if token is None:
+        raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
+    return token.account

@@ -32,11 +32,11 @@ async def _upload(form: FormData, *, limit_mib: int, received_at: datetime) -> U
     if file.size is not None and file.size > limit_mib << 20:
         raise get_too_large(WHAT, limit_mib)
     return Upload(
-        filename=_base_name(file.filename or ""), data=await file.read(), message=message, received_at=received_at
+        filename=base_name(file.filename or ""), data=await file.read(), message=message, received_at=received_at
     )
 
 
-def _base_name(filename: str) -> str:
+def base_name(filename: str) -> str:
     """Return the last component of what a client calls its file, without what a terminal or header would obey."""
     base = filename.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(c if c.isprintable() and c != '"' else "_" for c in base)[-FILENAME_LENGTH:] or "unnamed"

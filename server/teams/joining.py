@@ -39,6 +39,7 @@ class IssuedInvitation:
 
 def invite(session: Session, team: Team, *, actor: Account, name: str | None = None) -> IssuedInvitation:
     """Invite the person called `name`, or whoever holds the link that is returned. For the leader."""
+    team = repository.locked(session, team.id)  # counted by one after the other
     check_leader(team, actor)
     competition = competitions.of_id(session, team.competition_id)
     check_may_grow(competition, at=now())

@@ -57,7 +57,8 @@ def agree(session: Session, competition: Competition, request_id: str, *, actor:
     for team_id in sorted((request.team_id, request.into_id)):  # in one order, so that two merges cannot block
         repository.locked(session, team_id)
     team, into = _team(session, request.team_id), _team(session, request.into_id)
-    if into.competition_id != competition.id:
+    is_gone = team.merged_into_id or into.merged_into_id  # by a merge that had the locks before
+    if is_gone or into.competition_id != competition.id:
         raise NotFound(UNKNOWN)
     check_leader(into, actor)
     check_may_grow(competition, at=now())

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from lethe.errors import NotFound
 from server.accounts.look_alikes import get_shape, look_alike_key, shape_of
 from server.models.account import Account
 from server.models.competition import Membership, Team
@@ -24,9 +25,15 @@ def by_id(session: Session, team_id: str) -> Team | None:
 
 
 def locked(session: Session, team_id: str) -> Team:
-    """Return the team as it is now, its row locked until the transaction ends (SQLite: the complete database is)."""
+    """Return the team as it is now, its row locked until the transaction ends (SQLite: the complete database is).
+
+    Raises NotFound if its last member has left it meanwhile.
+    """
     statement = select(Team).where(Team.id == team_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    team = session.scalar(statement.execution_options(populate_existing=True))
+    if team is None:
+        raise NotFound("There is no such team any more")
+    return team
 
 
 def teams_like(session: Session, *, competition_id: str, name_keys: Collection[str]) -> Sequence[str]:

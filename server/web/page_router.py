@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -86,7 +86,7 @@ def error_page(request: Request, error: AppError) -> Response:
 
 def _came_from(request: Request) -> str:
     """Return the page of this server whose form or link led here; empty if there is none, or it is this one."""
-    came_from = urlsplit(request.headers.get("referer", ""))
+    came_from = _referer(request)
     is_ours = came_from.netloc == request.url.netloc and came_from.path != request.url.path
     return local_path(came_from._replace(scheme="", netloc="").geturl(), default="") if is_ours else ""
 
@@ -100,6 +100,13 @@ def to_login(request: Request) -> Response:
 
 
 def _form_page(request: Request) -> str:
-    came_from = urlsplit(request.headers.get("referer", ""))
+    came_from = _referer(request)
     is_ours = came_from.netloc == request.url.netloc
     return local_path(came_from._replace(scheme="", netloc="").geturl(), default="/") if is_ours else "/"
+
+
+def _referer(request: Request) -> SplitResult:
+    try:
+        return urlsplit(request.headers.get("referer", ""))
+    except ValueError:  # no address, whoever wrote it
+        return urlsplit("")

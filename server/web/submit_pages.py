@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fastapi import Request, Response
+from sqlalchemy.orm import Session
 from starlette.datastructures import FormData, UploadFile
 
 from lethe.competition.file import CompetitionFile
@@ -29,7 +30,7 @@ from server.models.competition import Competition, CompetitionState
 from server.received_form import OVERHEAD_BYTES, get_too_large
 from server.submissions import service as submissions
 from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES, WHAT
+from server.submissions.upload import MAX_REQUEST_BYTES, WHAT, base_name
 from server.submissions.upload_check import (
     MESSAGE_LENGTH,
     CheckedUpload,
@@ -96,9 +97,9 @@ async def submit(
         check_token(request, given)
         upload = _form_upload(sent, limit_mib=file.limits.upload_mib)
         checked = await check_and_store(storage, upload, account_id=viewer.id, modes=file.submissions.modes)
-        submission_id = await admission.run(_accept, database, slug=slug, viewer=viewer, checked=checked)
+        submission_id = await admission.run(_accept, database, request, slug=slug, checked=checked)
         await admission.long_work(store_again_if_collected, storage, checked)
-    except Overloaded:
+    except (NotAuthenticated, Overloaded):
         raise
     except AppError as error:
         return await admission.run(_refused, request, database, slug=slug, viewer=viewer, sent=sent, error=error)
@@ -108,12 +109,17 @@ async def submit(
 def _admit(database: Database, slug: str, request: Request) -> tuple[Account, CompetitionFile]:
     """Return who sends, and to what, before anything of the body is read."""
     with database.read() as session:
-        viewer = sessions.find(session, request.cookies.get(SESSION_COOKIE, ""))
-        if viewer is None:
-            raise NotAuthenticated("Log in to send a submission")
+        viewer = _sender(session, request)
         request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
         competition = competitions.get(session, slug, account=viewer)
         return viewer, stored_file(competition)
+
+
+def _sender(session: Session, request: Request) -> Account:
+    viewer = sessions.find(session, request.cookies.get(SESSION_COOKIE, ""))
+    if viewer is None:
+        raise NotAuthenticated("Log in to send a submission")
+    return viewer
 
 
 def _check_announced(request: Request, *, limit_mib: int) -> None:
@@ -127,7 +133,7 @@ async def _read(form: FormData) -> Sent:
     message, code = (_text(form, name) for name in ("message", "code"))
     received = None
     if isinstance(file, UploadFile) and file.filename:
-        received = Upload(filename=file.filename, data=await file.read(), message=message, received_at=now())
+        received = Upload(filename=base_name(file.filename), data=await file.read(), message=message, received_at=now())
     return Sent(received, code, message)
 
 
@@ -136,9 +142,10 @@ def _text(form: FormData, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _accept(database: Database, *, slug: str, viewer: Account, checked: CheckedUpload) -> str:
+def _accept(database: Database, request: Request, *, slug: str, checked: CheckedUpload) -> str:
     """Queue the submission. Return its id."""
     with database.write() as session:
+        viewer = _sender(session, request)  # who may have been banned, or have gone, while the file came
         competition = competitions.get(session, slug, account=viewer)
         return submissions.accept(session, competition, viewer, checked).submission.id
 

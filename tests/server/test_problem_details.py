@@ -1,12 +1,13 @@
 """An error says everything once: in its detail if it is one thing, else in the list beside a summary."""
 
+import re
 from typing import Any
 
 import pytest
 
 from lethe.client.api import ApiError
 from lethe.competition.file import parse_competition
-from lethe.errors import InvalidCompetitionFile
+from lethe.errors import MOST_NAMED, InvalidCompetitionFile
 from tests.support.instance import Instance, competition_toml
 
 ONE = {"submissions_per_day": "-1"}
@@ -46,3 +47,18 @@ def test_error_of_the_library_tells_all_by_itself() -> None:
         parse_competition(competition_toml(limits=SEVERAL), source="x.toml")
     assert str(raised.value).startswith("x.toml:\n  limits.")
     assert str(raised.value).count("(was -") == 2
+
+
+def test_any_number_of_wrong_values_makes_a_short_answer(server: Instance) -> None:
+    wrong = "".join(f"a{number} = 1\n" for number in range(5000))
+    headers = server.organiser()
+    asked = [
+        lambda: server.client.post("/api/v1/competitions", headers=headers, content=competition_toml(extra=wrong)),
+        lambda: server.client.post("/api/v1/accounts", json={f"a{number}": 1 for number in range(2000)}),
+    ]
+    for ask in asked:
+        problem = ask().json()
+        assert len(problem["errors"]) == MOST_NAMED
+        assert re.search(r"[25]0\d\d wrong values, of which the first 100 are named$", problem["detail"])
+    with pytest.raises(InvalidCompetitionFile, match=r"and 4900 more$"):
+        parse_competition(competition_toml(extra=wrong), source="x.toml")

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.competitions import split_leases
 from server.competitions.replace_config import may_rewrite
@@ -138,3 +139,14 @@ def test_worker_that_stops_costs_a_preparation_no_attempt(both: Instance, works:
         with both.database.write() as session:
             assert split_leases.hand_over(session, work)
         work = lose(both, work)
+
+
+def test_draft_deleted_at_the_same_moment_is_not_prepared(
+    both: Instance, headers: dict[str, str], olga: Account
+) -> None:
+    assert both.client.post("/api/v1/competitions", headers=headers, content=competition_toml()).status_code == 201
+    with both.database.read() as session:
+        found = competitions.get(session, "digits", account=olga)  # as a request does that comes a moment before
+    assert both.client.delete(PATH, headers=headers).status_code == 204
+    with both.database.write() as session, pytest.raises(NotFound):
+        competitions.prepare(session, found, actor=olga)

@@ -1,5 +1,6 @@
 """Webhooks: stored with the act, signed, retried, and never sent into the server's own network."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -192,6 +193,32 @@ def test_the_servers_own_network_is_not_spoken_to(server: Instance, receiver: Re
     server.client.post(f"{BASE}/close", headers=olga)
     assert deliver(server, allow_private=False) == 0
     assert receiver.received == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "2130706433",
+        "0x7f.1",
+        "127.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::a00:1",
+        "2002:7f00:1::1",
+        "::127.0.0.1",
+        "fec0::1",
+        "224.0.0.1",
+        "ff0e::1",
+        "fe80::1",
+    ],
+)
+def test_no_way_of_writing_an_address_leads_into_the_servers_own_network(host: str) -> None:
+    with pytest.raises(webhook_delivery.Refused):
+        asyncio.run(webhook_delivery._public_address(host, 80, allow_private=False))
+
+
+@pytest.mark.parametrize("host", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
+def test_public_addresses_are_spoken_to(host: str) -> None:
+    assert asyncio.run(webhook_delivery._public_address(host, 80, allow_private=False)) == host
 
 
 def test_removed_webhook_is_told_nothing(server: Instance, receiver: Receiver) -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from lethe.client import receipts
 from lethe.competition.visibility import Visibility
@@ -44,6 +45,22 @@ def test_an_uploaded_file_is_queued_and_shown(server: Instance, ada: Visitor) ->
     assert "Queued" in page
     assert "0 of 4 runs" in page
     assert "first try" in ada.get(MINE).text
+
+
+def test_name_of_a_file_holds_nothing_that_a_terminal_obeys(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    body = b'--b\r\nContent-Disposition: form-data; name="csrf_token"\r\n\r\n%b\r\n' % ada.token(SUBMIT).encode()
+    name = "../a\x1b[31m\u202e\x00b.py".encode()
+    body += b'--b\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n%b\r\n--b--\r\n' % (
+        name,
+        GOOD_CODE,
+    )
+    answer = ada.client.post(
+        SUBMIT, content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}, follow_redirects=False
+    )
+    assert answer.status_code == 303, plain_text(answer.text)
+    with server.database.read() as session:
+        assert session.scalars(select(Submission.filename)).one() == "a_[31m__b.py"
 
 
 def test_pasted_code_is_taken_like_a_file(server: Instance, ada: Visitor) -> None:

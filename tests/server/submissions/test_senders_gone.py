@@ -1,0 +1,45 @@
+"""Who may no longer send when the file has come, sends nothing."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from server.accounts import deletion
+from server.accounts import service as accounts
+from server.models.competition import Team
+from server.models.submission import Submission
+from server.submissions.upload_check import check_and_store
+from tests.support.instance import GOOD_CODE, PASSWORD, Instance
+from tests.support.web import Visitor
+
+PLACES = ("server.submissions.router", "server.web.submit_pages")
+
+
+@pytest.mark.parametrize("act", ["banned", "deleted"])
+@pytest.mark.parametrize("place", PLACES)
+def test_file_of_an_account_that_went_meanwhile_is_not_taken(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, act: str, place: str
+) -> None:
+    async def check_slowly(*arguments: Any, **options: Any) -> Any:
+        with server.database.write() as session:
+            account = accounts.find(session, "ada")
+            if act == "banned":
+                accounts.disable(session, account, actor=None, reason="cheated")
+            else:
+                deletion.delete(session, account, password=PASSWORD)
+        return await check_and_store(*arguments, **options)
+
+    server.competition()
+    monkeypatch.setattr(f"{place}.check_and_store", check_slowly)
+    if place == PLACES[0]:
+        assert server.submit(server.participant("ada")).status_code == 401
+    else:
+        server.account("ada")
+        visitor = Visitor(server)
+        visitor.log_in("ada")
+        answer = visitor.post("/competitions/digits/submit", files={"file": ("mine.py", GOOD_CODE)})
+        assert answer.headers["location"].startswith("/login")
+    with server.database.read() as session:
+        for table in (Submission, Team):
+            assert session.scalar(select(func.count()).select_from(table)) == 0

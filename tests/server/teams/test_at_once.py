@@ -1,0 +1,87 @@
+"""Two people change one team at the same moment: one of them is told so, and nothing is half done."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.accounts import service as accounts
+from server.competitions import service as competitions
+from server.models.competition import Competition
+from server.teams import joining, merging
+from tests.server.teams.test_joining_and_merging import BASE, call, lead, link
+from tests.support.instance import Instance
+
+BEHIND_S = 0.3  # in which the request comes to where the other holds it up
+
+
+def answer_behind(server: Instance, act: Callable[[Session, Competition], object], request: Callable[[], Any]) -> Any:
+    """Return the answer to a request that comes while `act` is done and not yet committed."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(request()))
+    with server.database.write() as session:
+        act(session, competitions.get(session, "digits", account=None))
+        session.flush()
+        thread.start()
+        time.sleep(BEHIND_S)
+        assert not answers, "nothing held it up"
+    thread.join()
+    return answers[0]
+
+
+def test_leaving_twice_at_once(both: Instance) -> None:
+    both.competition()
+    ada = lead(both, "ada", "Us")
+    answer = answer_behind(
+        both,
+        lambda session, competition: joining.leave(session, competition, accounts.find(session, "ada")),
+        lambda: call(both, ada, "POST", "/team/leave"),
+    )
+    assert answer.status_code == 404
+
+
+def test_joining_two_teams_at_once(both: Instance) -> None:
+    both.competition()
+    here, there = link(both, lead(both, "ada", "Here")), link(both, lead(both, "eve", "There"))
+    bob = both.participant("bob")
+    answer = answer_behind(
+        both,
+        lambda session, competition: joining.accept_link(
+            session, competition, here, account=accounts.find(session, "bob")
+        ),
+        lambda: call(both, bob, "POST", "/team/join", token=there),
+    )
+    assert answer.status_code == 409
+    assert call(both, bob, "GET", "/team").json()["members"] == ["ada", "bob"]
+
+
+def test_two_teams_that_merge_into_each_other_at_once(both: Instance) -> None:
+    both.competition()
+    ada, eve = lead(both, "ada", "Here"), lead(both, "eve", "There")
+    to_there = call(both, ada, "POST", "/team/merges", team="There").json()["id"]
+    to_here = call(both, eve, "POST", "/team/merges", team="Here").json()["id"]
+    answer = answer_behind(
+        both,
+        lambda session, competition: merging.agree(session, competition, to_there, actor=accounts.find(session, "eve")),
+        lambda: call(both, ada, "POST", f"/team/merges/{to_here}/agree"),
+    )
+    assert answer.status_code == 404
+    assert call(both, ada, "GET", "/team").json()["name"] == "There"
+    assert call(both, eve, "GET", "/team").json()["members"] == ["ada", "eve"]
+
+
+def test_invitations_at_once_keep_to_their_number(both: Instance) -> None:
+    both.competition()
+    ada = lead(both, "ada", "Us")
+
+    def invite_all(session: Session, competition: Competition) -> None:
+        actor = accounts.find(session, "ada")
+        team = joining.service.own_team(session, competition, actor)
+        for _ in range(joining.MOST_OPEN):
+            joining.invite(session, team, actor=actor)
+
+    answer = answer_behind(both, invite_all, lambda: call(both, ada, "POST", "/team/invitations"))
+    assert answer.status_code == 409
+    assert len(both.client.get(f"{BASE}/team/invitations", headers=ada).json()) == joining.MOST_OPEN
