@@ -18,15 +18,17 @@ STARTED = b"+"  # begins a child's first line, with its number: from here on, it
 
 @dataclass(frozen=True)
 class TaskLimits:
-    """What one task may take. file_bytes: the longest file that it writes."""
+    """What one task may take. file_bytes: the longest file that it writes. answer_bytes: what a text may become."""
 
     cpu_s: int = CPU_S
     wall_s: float = WALL_S
     file_bytes: int = 0
+    answer_bytes: int = 16 << 20
 
 
 _OF_DATASETS = TaskLimits(cpu_s=180, wall_s=900.0)  # gigabytes are unpacked
 _OF_TASK = {
+    "render_markdown": TaskLimits(answer_bytes=2 << 20),  # a link that is named once and meant often grows without end
     "check_dataset": _OF_DATASETS,
     "unpack_dataset": TaskLimits(_OF_DATASETS.cpu_s, _OF_DATASETS.wall_s, file_bytes=16 << 30),
 }

@@ -81,8 +81,13 @@ def _answer(connection: socket.socket, *files: IO[bytes]) -> None:
             os._exit(1)  # as if the kernel had ended it
         except Exception as error:
             reply = {"fault": type(error).__name__}
-        stream.write(json.dumps(reply).encode())
+        stream.write(_encoded(reply, most=get_limits(header["task"]).answer_bytes))
     signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _encoded(reply: dict[str, Any], *, most: int) -> bytes:
+    answer = json.dumps(reply).encode()
+    return answer if len(answer) <= most else json.dumps({"fault": "what becomes of it is too long"}).encode()
 
 
 def _refusal(error: AppError) -> dict[str, Any]:

@@ -238,6 +238,11 @@ def test_hostile_markdown_is_shown_as_written() -> None:
     assert markdown("[" * 200_000 + "<") == Markup("<pre>" + "[" * 200_000 + "&lt;</pre>")
 
 
+def test_markdown_that_grows_without_end_is_shown_as_written() -> None:
+    growing = "[a]: http://x/" + "b" * 5000 + "\n\n" + "[a] " * 5000  # 25 MB of HTML
+    assert markdown(growing) == Markup("<pre>{}</pre>").format(growing)
+
+
 def test_child_that_had_much_to_do_reads_no_other_text() -> None:
     busy = GOOD_CODE + b"f()\n" * 30_000
     first = {_make_reader(busy) for _ in range(6)}
