@@ -7,6 +7,7 @@ fault is a claim about the participant's own run, and its weights are checked ag
 import errno
 import importlib.util
 import inspect
+import os
 import random
 import sys
 import traceback
@@ -67,6 +68,9 @@ class Task:
     device: str
 
 
+# Read by torch at each call. A run may load whatever it wrote or brought along, as torch had it before 2.6; there is no
+# compiler, so torch.compile returns what it is given.
+TORCH_ENVIRONMENT = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TORCHDYNAMO_DISABLE": "1"}
 WARNING = "lethe: warning:"  # begins a line of the output that the local check shows
 
 
@@ -91,6 +95,7 @@ class RunFault(Exception):
 def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     """Call the participant's function on the original model and return its weights' bytes in the frame's order."""
     seed_everything(task.seed)
+    os.environ.update(TORCH_ENVIRONMENT)
     torch.set_num_threads(task.threads)
     net = preloaded.network.to(task.device)
     found = load_function(task)

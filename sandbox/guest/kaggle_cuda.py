@@ -7,6 +7,7 @@ every call on its way in; questions about the GPU get the answers of one that is
 import os
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any, Self
 
 import torch
@@ -63,6 +64,12 @@ def _answer_questions() -> None:
         "memory_reserved": 0,
         "max_memory_reserved": 0,
         "mem_get_info": (1 << 34, 1 << 34),
+        "get_device_properties": SimpleNamespace(
+            name="CPU in place of a GPU", major=8, minor=0, total_memory=1 << 34, multi_processor_count=1
+        ),
+        "memory_summary": "",
+        "memory_stats": {},
+        "utilization": 0,
         "is_bf16_supported": True,
         "is_current_stream_capturing": False,
         "_lazy_init": None,
