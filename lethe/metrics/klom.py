@@ -51,7 +51,9 @@ def klom_result(divergence: Float64, *, uncounted: int = 0) -> MetricResult:
     """
     known = np.sort(divergence[~np.isnan(divergence)])
     lost = divergence.size - known.size
-    notes = (f"{lost} examples have no divergence: their retrained margins are all outside the bins",) if lost else ()
+    notes: tuple[str, ...] = ()
+    if lost:
+        notes += (f"{lost} examples have no divergence: their retrained margins are all outside the bins",)
     if uncounted:
         notes += (
             f"in {uncounted} of {divergence.size} examples every unlearned margin is the greatest of all, which the "

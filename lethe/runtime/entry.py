@@ -7,7 +7,6 @@ fault is a claim about the participant's own run, and its weights are checked ag
 import errno
 import importlib.util
 import inspect
-import os
 import random
 import sys
 import traceback
@@ -21,6 +20,7 @@ from torch import nn
 
 from lethe.runtime import (
     data_loaders,
+    earlier_torch,
     notebook_shell,  # noqa: F401 - a notebook's cells import it, where this package is hidden and only what is loaded found
 )
 from lethe.runtime.class_weights import ClassWeights
@@ -50,6 +50,9 @@ _PHRASES = (
     ("can't allocate memory", "out-of-memory"),
     ("CUDA error: out of memory", "out-of-memory"),  # the driver's own words; torch's allocator has a class for it
     ("can't start new thread", "process-limit"),
+    *(
+        (phrase, "disk-limit") for phrase in ("StreamWriter failed writing", "iostream error", "unexpected pos ")
+    ),  # full
 )
 
 
@@ -68,9 +71,6 @@ class Task:
     device: str
 
 
-# Read by torch at each call. A run may load whatever it wrote or brought along, as torch had it before 2.6; there is no
-# compiler, so torch.compile returns what it is given.
-TORCH_ENVIRONMENT = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TORCHDYNAMO_DISABLE": "1"}
 WARNING = "lethe: warning:"  # begins a line of the output that the local check shows
 
 
@@ -95,7 +95,7 @@ class RunFault(Exception):
 def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     """Call the participant's function on the original model and return its weights' bytes in the frame's order."""
     seed_everything(task.seed)
-    os.environ.update(TORCH_ENVIRONMENT)
+    earlier_torch.install()
     torch.set_num_threads(task.threads)
     net = preloaded.network.to(task.device)
     found = load_function(task)
@@ -114,9 +114,18 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     if returned is not None and not isinstance(returned, nn.Module):
         kind = type(returned).__name__
         print(f"{WARNING} {task.function} returned a {kind}; only None or a network count, so `net` is taken.")
-    model = returned if isinstance(returned, nn.Module) else net
-    state = model.state_dict()
+    state = _state_of(returned if isinstance(returned, nn.Module) else net, preloaded.layout)
     return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]
+
+
+def _state_of(model: nn.Module, layout: WeightsLayout) -> Mapping[str, Any]:
+    """Return the network's state, without what DataParallel and the like put around it."""
+    state = model.state_dict()
+    while not any(slot.name in state for slot in layout.tensors) and isinstance(
+        inner := getattr(model, "module", None), nn.Module
+    ):
+        model, state = inner, inner.state_dict()
+    return state
 
 
 def _of_classes(counts: Mapping[str, int]) -> dict[str, Any]:

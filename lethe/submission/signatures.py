@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lethe.submission.own_loop import dotted
+from lethe.submission.statement_reads import names_bound
 
 POSITIONAL = 4
 MOST_FOLLOWED = 8  # names, from one that stands for another
@@ -69,8 +70,10 @@ def find_callable(
     bound = _last(node for node in statements if name in _names_given(node))
     if isinstance(bound, Function):
         return Entry(name, known_extras(bound, signature=signature))
+    looked_up = Lookup(trees, signature, imported, follow - 1)
+    if bound is None and (entry := _star_import(statements, name, looked_up)):
+        return entry
     if bound is not None and not isinstance(bound, ast.ClassDef):
-        looked_up = Lookup(trees, signature, imported, follow - 1)
         return Entry(name, _extras_of_bound(bound, name, looked_up) if follow > 0 else ())
     classes = [node for node in statements if isinstance(node, ast.ClassDef) and _method(node, METHOD)]
     named = [node for node in classes if node.name == name]
@@ -144,13 +147,20 @@ def _definition(name: str, trees: Sequence[ast.Module]) -> ast.stmt | None:
 
 
 def _names_given(node: ast.stmt) -> Iterable[str]:
-    """Names that a statement gives a value, as far as an entry point is concerned."""
-    if isinstance(node, Function | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.ImportFrom):
-        return [alias.asname or alias.name for alias in node.names]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    """Names that a statement gives a value, as far as an entry point is concerned: a module is none."""
+    return () if isinstance(node, ast.Import) else names_bound(node)
+
+
+def _star_import(statements: Sequence[ast.stmt], name: str, at: Lookup) -> Entry | None:
+    """Return what the last `from … import *` of the package's own files brings under this name, if one does."""
+    stars = (node for node in statements if isinstance(node, ast.ImportFrom) and node.names[0].name == "*")
+    for node in reversed(list(stars)):
+        if at.follow > 0 and (found := at.imported(node)):
+            trees, imported = found
+            entry = find_callable(trees, name, signature=at.signature, imported=imported, follow=at.follow)
+            if entry and entry.name == name:
+                return entry
+    return None
 
 
 def top_level(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -6,6 +6,7 @@ every call on its way in; questions about the GPU get the answers of one that is
 
 import os
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any, Self
@@ -48,6 +49,8 @@ def install() -> None:
     _wrap_load()
     _wrap_modules()
     _wrap_mixed_precision()
+    _wrap_generators()
+    _wrap_threads()
     CudaOnCpu().__enter__()  # type: ignore[no-untyped-call]  # stays on until the process ends
 
 
@@ -133,6 +136,34 @@ class _Stream:
 
     def __exit__(self, *_arguments: object) -> None:
         return None
+
+
+def _wrap_generators() -> None:
+    real, set_type = torch.Generator, torch.set_default_tensor_type
+
+    class AnyGenerator(type(real)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: object) -> bool:
+            return type.__instancecheck__(real, value)
+
+    class Generator(real, metaclass=AnyGenerator):  # type: ignore[valid-type,misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return real(on_cpu(device))
+
+    def setting(kind: Any) -> None:
+        set_type(kind.replace("torch.cuda.", "torch.") if isinstance(kind, str) else kind)
+
+    torch.Generator, torch.set_default_tensor_type = Generator, setting  # type: ignore[misc]
+
+
+def _wrap_threads() -> None:
+    """Modes of torch belong to one thread: each that is started gets this one, too."""
+    run = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def running(self: threading.Thread) -> None:
+        with CudaOnCpu():
+            run(self)
+
+    threading.Thread._bootstrap_inner = running  # type: ignore[attr-defined]
 
 
 def _constant(answer: Any) -> Any:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from lethe.runtime import notebook_shell
-from lethe.runtime.entry import TORCH_ENVIRONMENT, Preloaded, Task, seed_everything
+from lethe.runtime import earlier_torch, notebook_shell
+from lethe.runtime.entry import Preloaded, Task, seed_everything
 from sandbox.guest import kaggle_cuda
 from sandbox.guest.harness import flush_output, report_fault
 from sandbox.guest.notebook.files import CheckpointTaker, EnoughModels, Watch, free_room, hook_torch
@@ -53,7 +53,8 @@ def _prepare(task: Task, preloaded: Preloaded, taker: CheckpointTaker, watch: Wa
         _tell("[lethe] the network expects images * input_scale + input_shift of network.json: apply them")
     if map_cuda:
         kaggle_cuda.install()
-    os.environ.update(TORCH_ENVIRONMENT, LETHE_RUNS=str(taker.wanted))
+    earlier_torch.install()
+    os.environ["LETHE_RUNS"] = str(taker.wanted)
     seed_everything(task.seed)
     watch.start()
 

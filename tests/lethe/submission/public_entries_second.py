@@ -68,6 +68,18 @@ COMPILED = PublicEntry(
     ],
     5.0,
 )
+PARALLEL = PublicEntry(
+    "a network in DataParallel, returned so",
+    [
+        "import torch\nfrom torch import nn\nfrom torch.optim.lr_scheduler import ReduceLROnPlateau",
+        f"def unlearning({FOUR}):\n    sgd = torch.optim.SGD(net.parameters(), lr=4.0)\n"
+        "    ReduceLROnPlateau(sgd, 'min', patience=0, verbose=True).step(1.0)\n"
+        + WRITE.format(value="sgd.param_groups[0]['lr']")
+        + "    return nn.DataParallel(net)",
+        LOOP,
+    ],
+    4.0,
+)
 AWAITED = PublicEntry(
     "cells that await, with the loop in a coroutine",
     [
