@@ -287,7 +287,8 @@ def _difference(detail: Any, context: Context) -> str:
         return f" It lacks {name!r}."
     if kind in {"shape", "dtype"}:
         vocabulary = " The vocabulary must not change." if kind == "shape" and name == EMBEDDING else ""
-        return f" {name!r} has another {kind}.{vocabulary}"
+        cast = " Call net.float() at the end if you have cast it." if kind == "dtype" else ""
+        return f" {name!r} has another {kind}.{vocabulary}{cast}"
     return ""
 
 

@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 KEPT_PER_SECOND_OF_COST = 20.0
 LONGEST_S = 10.0
-COSTLY_S = 0.15
+COSTLY_S = 0.02  # what a reader who has to wait for it would notice
 MAX_KEYS = 256
 
 T = TypeVar("T")

@@ -48,7 +48,13 @@ RULES = {
     ),
     "finals": Rule(
         ("server/competitions/finals.py", "server/competitions/lifecycle.py"),
-        ("tests/server/competitions", "tests/server/test_sealed.py", "tests/server/rejudging"),
+        (
+            "tests/server/competitions",
+            "tests/server/test_sealed.py",
+            "tests/server/rejudging",
+            "tests/server/admin/test_moderation.py",
+            "tests/server/leaderboard/test_ladder.py",
+        ),
     ),
     "sealed scores": Rule(
         ("server/leaderboard/service.py", "server/leaderboard/ladder.py", "server/leaderboard/ranking.py"),

@@ -1,6 +1,6 @@
 """Time and bytes of every page with 5,000 teams and 100,000 submissions in PostgreSQL.
 
-`python -m benchmarks.web.measure [--teams N --submissions N --times N --json FILE]`
+`python -m benchmarks.web.measure [--teams N --submissions N --times N --page NAME --json FILE]`
 """
 
 import argparse
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--submissions", type=int, default=100_000)
     parser.add_argument("--times", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=5.0, help="how long requests a second are counted")
+    parser.add_argument("--page", action="append", help="measure only pages of this name; may be repeated")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lethe-web-") as folder, postgres() as url:
@@ -52,7 +53,9 @@ def main() -> None:
         print(f"seeded {options.teams} teams, {options.submissions} submissions in {time.perf_counter() - began:.0f} s")
         cookies = {name: session_cookie(database, name) for name in (made.participant, made.organiser)}
         with web_server(url, home) as (port, pid):
-            found = asyncio.run(measure(port, made, cookies, pid=pid, times=options.times, seconds=options.seconds))
+            pages = [one for one in count_pages(made, cookies) if one[0] in (options.page or [one[0]])]
+            board = f"/competitions/{made.slug}/leaderboard"
+            found = asyncio.run(measure(port, pages, board, pid=pid, times=options.times, seconds=options.seconds))
         database.dispose()
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
@@ -94,11 +97,11 @@ def count_pages(made: Seeded, cookies: dict[str, str]) -> list[tuple[str, str, s
 
 
 async def measure(
-    port: int, made: Seeded, cookies: dict[str, str], *, pid: int, times: int, seconds: float
+    port: int, pages: list[tuple[str, str, str]], board: str, *, pid: int, times: int, seconds: float
 ) -> dict[str, object]:
     rows = []
     print(f"{'page':<28}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}{'bytes':>9}")
-    for name, path, cookie in count_pages(made, cookies):
+    for name, path, cookie in pages:
         await one_by_one(port, path, times=WARM_UP, cookie=cookie)
         before = cpu_seconds(pid)
         answers = await one_by_one(port, path, times=times, cookie=cookie)
@@ -107,7 +110,6 @@ async def measure(
         rows.append(row)
         late = "  over the limit" if float(str(row["p99_ms"])) > LIMIT_MS else ""
         print(f"{name:<28}{row['p50_ms']:>9}{row['p99_ms']:>9}{row['cpu_ms']:>9}{row['bytes']:>9}{late}")
-    board = f"/competitions/{made.slug}/leaderboard"
     hello = await per_second(port, "/hello", seconds=seconds)
     leaderboard = await per_second(port, board, seconds=seconds)
     print(f"hello {hello:.0f}/s, leaderboard {leaderboard:.0f}/s, ratio {leaderboard / hello:.2f}")

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from lethe.benchmark.kept_weights import probed_runs
 from lethe.benchmark.method_runs import stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import Json, Unit
 from lethe.competition.file import CompetitionFile
 from lethe.competition.file import Metric as ScoreDefinition
+from lethe.competition.metric_requests import levels_for_metric
 from lethe.competition.report_section import MetricRequest
+from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import AppError
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.split_inputs import reference_inputs, split_inputs
@@ -30,13 +33,20 @@ def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Pa
     missing = missing_metrics(plan, unit)
     outputs = stored_outputs(unit)
     if missing and outputs is not None:
+        probed = {"unlearned": probed_runs(unit, split_dir)} if _ask_for_weights(missing, cell) else None
         _compute(
             missing,
             cell,
             unit,
-            split_inputs(split_dir, outputs.arrays(), scored_by=cell.competition.metric),
+            split_inputs(split_dir, outputs.arrays(), scored_by=cell.competition.metric, probed=probed),
             Side.UNLEARNED,
         )
+
+
+def _ask_for_weights(requests: Iterable[MetricRequest], cell: CellPlan) -> bool:
+    """Return whether the cell keeps weights and one of the metrics needs them."""
+    ids = [request.id for request in requests if request.id not in SCORES]
+    return cell.competition.report.keep_weights > 0 and any(PROBED_LEVEL in levels_for_metric(name) for name in ids)
 
 
 def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Path) -> None:

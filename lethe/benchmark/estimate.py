@@ -101,7 +101,8 @@ def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
     model_s = training_seconds(description, competition.training, n_images=n_train, device=device)
     per_run = run_bytes(competition, n_train=n_train, n_images=n_images, n_classes=int(description["n_classes"]))
     network_bytes = sum(value.nbytes for value in build(description).state_dict().values())
-    stored = (runs + models) * per_run + (n_models + 1) * network_bytes
+    kept = min(competition.report.keep_weights, n_models) * (len(plan.methods) + 1)  # of the oracle too
+    stored = (runs + models) * per_run + (n_models + 1 + kept) * network_bytes
     return CellEstimate(cell.name, models, runs, models * model_s, runs * (RUN_S + RUN_SHARE * model_s), stored)
 
 

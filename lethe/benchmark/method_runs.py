@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from lethe.benchmark.kept_weights import keep_weights
 from lethe.benchmark.plan import CellPlan, MethodPlan
 from lethe.benchmark.store import Unit
 from lethe.competition.file import CompetitionFile
@@ -121,7 +122,7 @@ def _run_parts(missing: range, runs: MethodRuns, place: RunPlace, unit: Unit, *,
     for run in missing:
         if until is not None and time.monotonic() >= until:
             break
-        done = _one_run(run, runs, place, evaluator)
+        done = _one_run(run, runs, place, evaluator, unit)
         if isinstance(done, Failure):
             _fail(unit, done, run=run)
             break
@@ -140,7 +141,7 @@ class _Done:
     evaluation_s: float
 
 
-def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator) -> _Done | Failure:
+def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator, unit: Unit) -> _Done | Failure:
     with _own_original(place, run, stage=runs.stage) as original:
         numbers = None if original is None else read_whole_numbers(original)
         end = runs.run(run, seed=run, original=original)
@@ -151,6 +152,8 @@ def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator) 
             outputs = evaluator.evaluate(end.weights, whole_numbers=numbers)
         except NonFiniteOutputs as error:
             return Failure(error.slug, error.detail)
+        if run < place.competition.report.keep_weights:
+            keep_weights(unit, run, end.weights, split_dir=place.split_dir, whole_numbers=numbers)
         return _Done(outputs, end.wall_time_s, time.monotonic() - started)
 
 

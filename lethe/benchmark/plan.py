@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lethe.competition.file import CompetitionFile
 from lethe.competition.metric_requests import lacking_for_metric
 from lethe.competition.report_section import MOST_CAPTURE
-from lethe.competition.task import LEVELS, Kind
+from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
 from lethe.methods.rendering import render, set_constants
@@ -147,7 +147,8 @@ def _report(file: BenchmarkFile, given: object) -> dict[str, Any]:
     asked = [request for request in file.metrics if request.id not in SCORES]
     metrics = [request.model_dump() for request in asked if not lacking_for_metric(request.id, kind)]
     levels = [level for level in file.capture_levels if level in LEVELS[kind] and level <= MOST_CAPTURE]
-    return {"metrics": metrics} | ({"capture": max(levels)} if levels else {})
+    kept = {"keep_weights": file.keep_weights} if file.keep_weights and PROBED_LEVEL in LEVELS[kind] else {}
+    return {"metrics": metrics} | ({"capture": max(levels)} if levels else {}) | kept
 
 
 def with_recipe(training: Mapping[str, Any], recipe: str) -> dict[str, Any]:
@@ -166,9 +167,11 @@ def with_recipe(training: Mapping[str, Any], recipe: str) -> dict[str, Any]:
 
 
 def cell_key(competition: CompetitionFile) -> str:
-    """Return the key of a cell: of its recipe, setup and capture levels, whatever the competition is called."""
+    """Return the key of a cell: of its recipe, setup and what is stored, whatever the competition is called."""
     parts = competition.model_dump(mode="json", include={"n_models", "dataset", "network", "training", "splits"})
     parts |= {"setup": competition.metric.setup, "capture": list(competition.report.capture_levels)}
+    if competition.report.keep_weights:
+        parts |= {"keep_weights": competition.report.keep_weights}
     return content_key(parts)
 
 

@@ -14,7 +14,7 @@ Source: Izzo et al. 2021, Koh and Liang 2017; program of Jia et al. 2023 (WoodFi
 Budget: 1 epoch over both sets and SAMPLES single-example backward passes.
 Deterministic: no
 Differences: WoodFisher's own recursion applies the current inverse to each new gradient; the program keeps one vector
-    o instead, which is cheap and only an approximation of it.
+    o instead, which is cheap and only an approximation of it. The program takes 1000 examples; SAMPLES bounds the cost.
 Needs: forget images, forget labels
 """
 

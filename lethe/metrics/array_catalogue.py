@@ -48,13 +48,17 @@ AXES = {
 
 @dataclass(frozen=True)
 class StoredArray:
-    """name: the key in files. axes: names of its axes, the first "N" where there is a row per model."""
+    """name: the key in files. axes: names of its axes, the first "N" where there is a row per model.
+
+    of_runs: only unlearning has it; no trained model does.
+    """
 
     name: str
     axes: tuple[str, ...]
     level: CaptureLevel
     description: str
     shared: bool = False
+    of_runs: bool = False
 
     @property
     def shape(self) -> str:
@@ -79,8 +83,10 @@ class StoredArray:
         )
 
 
-def _array(name: str, axes: str, level: CaptureLevel, description: str, *, shared: bool = False) -> StoredArray:
-    return StoredArray(name, tuple(axes.split()), level, description, shared)
+def _array(
+    name: str, axes: str, level: CaptureLevel, description: str, *, shared: bool = False, of_runs: bool = False
+) -> StoredArray:
+    return StoredArray(name, tuple(axes.split()), level, description, shared, of_runs)
 
 
 _CONFIDENCES, _LOSSES, _LOGITS = CaptureLevel.CONFIDENCES, CaptureLevel.LOSSES, CaptureLevel.LOGITS
@@ -90,7 +96,7 @@ _STORED = (
     _array("confidences", "N S", _CONFIDENCES, "log(p / (1 - p)) of the true class, on the forget set"),
     _array("retain_accuracy", "N", _CONFIDENCES, "accuracy on the retain set, in [0, 1]"),
     _array("test_accuracy", "N", _CONFIDENCES, "accuracy on the test set, in [0, 1]"),
-    _array("wall_time_s", "N", _CONFIDENCES, "time of the run, in seconds"),
+    _array("wall_time_s", "N", _CONFIDENCES, "time of the run, in seconds", of_runs=True),
     _array("epsilon", "S", _CONFIDENCES, "epsilon of every forget example, in nats, as the score computes it"),
     _array("forget_correct", "N S", _LOSSES, "whether the forget example is classified correctly"),
     _array("forget_loss", "N S", _LOSSES, "cross-entropy of the forget examples, in nats"),

@@ -166,6 +166,10 @@ class Inputs:
     def _missing(self, side: Side, name: str) -> MissingArray:
         known = DERIVED.get(name) or ARRAYS.get(name)
         level = int(known.level) if known else 0
+        if side in (Side.ORACLE, Side.ORIGINAL) and name in ARRAYS and ARRAYS[name].of_runs:
+            how = "only unlearning runs have it"
+            message = f"the {side} models have no `{name}`: {how}"
+            return MissingArray(message, side=side.value, array=name, level=level, how=how)
         if side != Side.SHARED and side not in self._stored:
             how = f"give the arrays of the {side} models"
         else:

@@ -32,7 +32,8 @@ def klom(
     Raises InvalidMetricInput for different examples.
     Source: Georgiev et al. 2024, appendix E.1.
     """
-    return klom_result(binned_divergence(*_margins(unlearned, retrained), bins=bins, clip=clip, floor=floor))
+    u, r = _margins(unlearned, retrained)
+    return klom_result(binned_divergence(u, r, bins=bins, clip=clip, floor=floor), uncounted=_uncounted(u, r, clip))
 
 
 def klom_closed(
@@ -43,14 +44,24 @@ def klom_closed(
     return klom_result(binned_divergence(u, r, bins=bins, clip=clip, floor=floor, closed=True))
 
 
-def klom_result(divergence: Float64) -> MetricResult:
-    """Return the percentile of the divergences, with mean and median in the table."""
+def klom_result(divergence: Float64, *, uncounted: int = 0) -> MetricResult:
+    """Return the percentile of the divergences, with mean and median in the table.
+
+    uncounted: examples in which no unlearned margin is in a bin.
+    """
     known = np.sort(divergence[~np.isnan(divergence)])
     lost = divergence.size - known.size
-    notes = (f"{lost} examples have no divergence: their retrained margins are all outside the bins",) if lost else ()
+    notes: tuple[str, ...] = ()
+    if lost:
+        notes += (f"{lost} examples have no divergence: their retrained margins are all outside the bins",)
+    if uncounted:
+        notes += (
+            f"in {uncounted} of {divergence.size} examples every unlearned margin is the greatest of all, which the "
+            "published bins leave out; what is left says nothing (klom_closed counts them)",
+        )
     if not known.size:
         return MetricResult(float("nan"), per_example=divergence, notes=notes)
-    table = {"mean": float(known.mean()), "median": float(np.median(known)), "undefined": lost}
+    table = {"mean": float(known.mean()), "median": float(np.median(known)), "undefined": lost, "uncounted": uncounted}
     return MetricResult(float(np.percentile(known, SHOWN_PERCENTILE)), per_example=divergence, table=table, notes=notes)
 
 
@@ -80,6 +91,13 @@ def binned_divergence(
         q = q / q.sum(axis=1, keepdims=True)
     divergence = rel_entr(p, q).sum(axis=1)
     return np.where(low == high, 0.0, divergence)
+
+
+def _uncounted(u: Float64, r: Float64, clip: float) -> int:
+    """Return in how many examples all unlearned margins are the pooled maximum, and retrained ones are not."""
+    least, greatest = np.clip(u.min(axis=0), -clip, clip), np.clip(r.max(axis=0), -clip, clip)
+    below = np.clip(r.min(axis=0), -clip, clip) < least
+    return int(((np.clip(u.max(axis=0), -clip, clip) == least) & (greatest <= least) & below).sum())
 
 
 def _shares(counts: Int64) -> Float64:

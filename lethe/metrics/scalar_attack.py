@@ -84,19 +84,21 @@ def split_accuracies(
     """Return the held-out accuracy of every model and split, shape (n_models, n_splits).
 
     values: shape (n_models, n_examples). labels: shape (n_examples,), 0 or 1. train, held: positions of the examples,
-    shapes (n_splits, n_train) and (n_splits, n_held).
+    shapes (n_splits, n_train) and (n_splits, n_held). "lbfgs" computes with float32 values in float32, as scikit-learn.
     """
-    numbers = np.ascontiguousarray(values, np.float64)
     if solver == "lbfgs":
-        member = np.asarray(labels) == 1
+        member, given = np.asarray(labels) == 1, np.asarray(values)
+        published = _published_in_float32 if given.dtype == np.float32 else _published
         with one_blas_thread():
-            return np.array([_published(row, member, train, held) for row in numbers])
+            return np.array([published(row, member, train, held) for row in given])
+    numbers = np.ascontiguousarray(values, np.float64)
     membership = np.ascontiguousarray(labels, np.float64)
     splits = np.ascontiguousarray(train), np.ascontiguousarray(held)
     return np.concatenate(in_threads(lambda part: _fit_all(numbers[part], membership, *splits), slices(len(numbers))))
 
 
-def _published(values: Float64, member: Bool, train: Int64, held: Int64) -> list[float]:
+def _published(given: npt.NDArray[Any], member: Bool, train: Int64, held: Int64) -> list[float]:
+    values = np.ascontiguousarray(given, np.float64)
     if values.min() == values.max():
         return [NO_SKILL] * len(train)
     fits = [fit_lbfgs(values[rows], member[rows]) for rows in train]
@@ -104,6 +106,15 @@ def _published(values: Float64, member: Bool, train: Int64, held: Int64) -> list
         float(np.mean((slope * values[rows] + intercept > 0) == member[rows]))
         for (slope, intercept), rows in zip(fits, held, strict=True)
     ]
+
+
+def _published_in_float32(values: npt.NDArray[np.float32], member: Bool, train: Int64, held: Int64) -> list[float]:
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  slow to import, needed here alone
+
+    if values.min() == values.max():
+        return [NO_SKILL] * len(train)
+    fits = [LogisticRegression().fit(values[rows, None], member[rows]) for rows in train]
+    return [float(fit.score(values[rows, None], member[rows])) for fit, rows in zip(fits, held, strict=True)]
 
 
 def fit_lbfgs(values: Float64, member: Bool) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from lethe.benchmark.results import RETAIN_UTILITY
 from lethe.methods.catalogue import method_info
+from lethe.metrics.epsilon.attacks.family import EPSILON_CAP
 
 ORACLE, ORIGINAL = "exact retraining", "original model"
 Z_95 = 1.959964
@@ -62,6 +63,10 @@ class CellView:
         """Return the number of forget examples, 0 where no row has epsilon."""
         rows = self.content["cells"][self.name]["rows"].values()
         return next((len(row["epsilon"]) for row in rows if row.get("epsilon")), 0)
+
+    def epsilon_cap(self) -> float:
+        """Return the epsilon of an example that an attack tells apart without error."""
+        return float((self.settings("metric")["metric"] or {}).get("epsilon_cap", EPSILON_CAP))
 
     def value(self, name: str | None, metric: str) -> float | None:
         """Return a metric of a method or reference, None where it has none."""

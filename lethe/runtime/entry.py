@@ -20,6 +20,7 @@ from torch import nn
 
 from lethe.runtime import (
     data_loaders,
+    earlier_torch,
     notebook_shell,  # noqa: F401 - a notebook's cells import it, where this package is hidden and only what is loaded found
 )
 from lethe.runtime.class_weights import ClassWeights
@@ -49,6 +50,9 @@ _PHRASES = (
     ("can't allocate memory", "out-of-memory"),
     ("CUDA error: out of memory", "out-of-memory"),  # the driver's own words; torch's allocator has a class for it
     ("can't start new thread", "process-limit"),
+    *(
+        (phrase, "disk-limit") for phrase in ("StreamWriter failed writing", "iostream error", "unexpected pos ")
+    ),  # full
 )
 
 
@@ -91,6 +95,7 @@ class RunFault(Exception):
 def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     """Call the participant's function on the original model and return its weights' bytes in the frame's order."""
     seed_everything(task.seed)
+    earlier_torch.install()
     torch.set_num_threads(task.threads)
     net = preloaded.network.to(task.device)
     found = load_function(task)
@@ -109,9 +114,18 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     if returned is not None and not isinstance(returned, nn.Module):
         kind = type(returned).__name__
         print(f"{WARNING} {task.function} returned a {kind}; only None or a network count, so `net` is taken.")
-    model = returned if isinstance(returned, nn.Module) else net
-    state = model.state_dict()
+    state = _state_of(returned if isinstance(returned, nn.Module) else net, preloaded.layout)
     return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]
+
+
+def _state_of(model: nn.Module, layout: WeightsLayout) -> Mapping[str, Any]:
+    """Return the network's state, without what DataParallel and the like put around it."""
+    state = model.state_dict()
+    while not any(slot.name in state for slot in layout.tensors) and isinstance(
+        inner := getattr(model, "module", None), nn.Module
+    ):
+        model, state = inner, inner.state_dict()
+    return state
 
 
 def _of_classes(counts: Mapping[str, int]) -> dict[str, Any]:

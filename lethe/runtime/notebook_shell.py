@@ -1,7 +1,9 @@
 """What a notebook expects around it: get_ipython(), display, a few modules, a shell, the folder that it works in."""
 
+import ast
 import contextlib
 import importlib
+import inspect
 import os
 import shlex
 import subprocess
@@ -93,13 +95,22 @@ class Shell:
         return self.run_line_magic(name, line)
 
     def run_code(self, code: str) -> None:
-        exec(compile(code, "<cell>", "exec"), self.user_ns)  # noqa: S102 - a notebook's own code, in its own sandbox
+        run_cell(code, "<cell>", self.user_ns)
 
     def _run_file(self, line: str) -> None:
         words = shlex.split(line)
         path = Path(words[0])
         sys.argv = words
-        exec(compile(path.read_bytes(), str(path), "exec"), self.user_ns)  # noqa: S102 - as above
+        run_cell(path.read_bytes(), str(path), self.user_ns)
+
+
+def run_cell(code: str | bytes, filename: str, namespace: dict[str, Any]) -> None:
+    """Run a cell in the notebook's namespace; as in a notebook, it may hold `await`."""
+    compiled = compile(code, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    running = eval(compiled, namespace)  # noqa: S307 - a notebook's own code, in its own sandbox
+    if compiled.co_flags & inspect.CO_COROUTINE:
+        asyncio = importlib.import_module("asyncio")  # only notebooks that wait pay for it
+        asyncio.run(running)
 
 
 def report(text: str) -> None:

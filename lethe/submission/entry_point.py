@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission import notebook
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
+from lethe.submission.batch_style import Style, sample_style
+from lethe.submission.cell_bodies import with_bodies_parsed
 from lethe.submission.imported_files import imported_files
 from lethe.submission.left_out import LeftOut
 from lethe.submission.notebook import LOOP_HINT, Mode
@@ -22,10 +24,8 @@ from lethe.submission.signatures import (
     Entry,
     Imported,
     NotCallable,
-    Style,
     find_callable,
     from_elsewhere,
-    sample_style,
 )
 
 FUNCTION = "unlearning"
@@ -98,7 +98,10 @@ def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) 
     """Return the entry point of a notebook's code cells. Raises InvalidSubmission naming cell and line."""
     if mode == "notebook":
         return EntryPoint(file=notebook.ENTRY_FILE, mode="notebook")
-    trees = [_parsed(f"cell {number}", cell.encode(), shown_as) for number, cell in enumerate(cells, start=1)]
+    trees = [
+        with_bodies_parsed(_parsed(f"cell {number}", cell.encode(), shown_as))
+        for number, cell in enumerate(cells, start=1)
+    ]
     starts = [0, *accumulate(cell.count("\n") + 1 for cell in cells[:-1])]
     for tree, start in zip(trees, starts, strict=True):
         ast.increment_lineno(tree, start)

@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
+from lethe.submission.cell_bodies import parse_cell, with_cell_bodies
 from lethe.submission.ipython_magics import is_python, to_python
-from lethe.submission.notebook_slicing import LoopSetsValues, Sliced, without_own_loop
+from lethe.submission.loop_work import LoopIsNeeded
+from lethe.submission.notebook_slicing import Sliced, without_own_loop
 from lethe.submission.parsing import parse_python
 
 Mode = Literal["function", "notebook"]
@@ -24,7 +26,7 @@ MAX_LINES = 50_000
 ENTRY_FILE = "notebook.py"
 # No \s, which would run over all the empty lines that follow, from each of them again.
 MODE_COMMENT = re.compile(r"^[ \t]*#[ \t]*lethe:[ \t]*mode[ \t]*=[ \t]*[\"']?(\w+)[\"']?[ \t]*$", re.MULTILINE)
-INPUT_FOLDER = "/kaggle/"
+INPUT_FOLDER = re.compile(r"/kaggle/|\.\./input/")  # the second from /kaggle/working
 SHELL_CALL = re.compile(r"^[^#\n]*\bget_ipython\(\)", re.MULTILINE)
 LOOP_HINT = "Its own loop is run only in competitions that allow the mode notebook"
 
@@ -34,12 +36,13 @@ import sys as _sys
 from pathlib import Path as _Path
 
 from lethe.runtime.notebook_shell import install as _install
+from lethe.runtime.notebook_shell import run_cell as _run_cell
 
 _sys.modules["__main__"] = _sys.modules[__name__]
 __name__ = "__main__"
 _install(globals())
 for _cell in sorted(_Path(__file__).parent.glob("cell-*.py")):
-    exec(compile(_cell.read_bytes(), str(_cell), "exec"), globals())
+    _run_cell(_cell.read_bytes(), str(_cell), globals())
 '''
 
 
@@ -67,7 +70,7 @@ def sliced_for(cells: Sequence[str], function: str, *, shown_as: str) -> Sliced:
     """Return the cells without the notebook's own loop. Raises InvalidSubmission where it cannot be told apart."""
     try:
         return without_own_loop(cells, function)
-    except LoopSetsValues as error:
+    except LoopIsNeeded as error:
         where = f"{shown_as}, cell {error.place.cell}" if len(cells) > 1 else shown_as
         raise _refused(where, f"{error}. {LOOP_HINT}", line=error.place.first_line) from error
 
@@ -86,7 +89,7 @@ def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
 
 def saves_checkpoints(cells: Sequence[str]) -> bool:
     """Return whether the code itself writes models, as a notebook with a loop of its own does."""
-    return any(_saves(node) for cell in cells for node in ast.walk(parse_python(cell)))
+    return any(_saves(node) for cell in cells for node in ast.walk(parse_cell(cell)))
 
 
 def cell_of_export(data: bytes) -> str | None:
@@ -100,10 +103,10 @@ def cell_of_export(data: bytes) -> str | None:
         if not is_python(text):
             text = to_python(text)
             return text if is_python(text) else None
-        is_export = bool(SHELL_CALL.search(text)) or (INPUT_FOLDER in text and saves_checkpoints([text]))
+        is_export = bool(SHELL_CALL.search(text)) or (bool(INPUT_FOLDER.search(text)) and saves_checkpoints([text]))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return text if is_export else None
+    return with_cell_bodies(text) if is_export else None
 
 
 def _saves(node: ast.AST) -> bool:

@@ -6,19 +6,23 @@ or a kept statement reads depends on it. Where the loop itself sets such a value
 What is left out is blanked, line by line, so that line numbers stay what they are. Nothing is run here.
 """
 
+import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TypeVar
 
 from lethe.submission.blanked_lines import without_statements
+from lethe.submission.hidden_reads import finds_by_name, reads_files, writes_files
 from lethe.submission.left_out import LeftOut
+from lethe.submission.loop_arguments import Bound, bound_arguments
+from lethe.submission.loop_work import LoopIsNeeded, calls_of, check_loop_work, loop_scopes
 from lethe.submission.notebook_statements import Import, Statement, Statements, read_statements
 from lethe.submission.own_loop import QUIET_LIBRARIES, SAVE, Reason, flagged_definitions, imported_libraries
 from lethe.submission.own_statements import own_statements
 from lethe.submission.possible_changes import PossibleChanges
-from lethe.submission.statement_changes import ANYTHING
+from lethe.submission.statement_changes import ANYTHING, executed_nodes
 from lethe.submission.statement_reads import Definition
 
 PASSES = 5  # each keeps more than the one before; a notebook settles after two or three
@@ -32,28 +36,23 @@ DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "get_ipython",
 
 @dataclass(frozen=True)
 class Sliced:
-    """The cells with what is left out blanked, and a list of it."""
+    """The cells with what is left out blanked, a list of it, and what its author should know."""
 
     cells: list[str]
     left_out: tuple[LeftOut, ...]
-
-
-class LoopSetsValues(Exception):
-    """The function needs what the loop sets. place: the loop's lines."""
-
-    def __init__(self, message: str, place: LeftOut) -> None:
-        super().__init__(message)
-        self.place = place
+    notes: tuple[str, ...] = ()
 
 
 def without_own_loop(cells: Sequence[str], function: str) -> Sliced:
-    """Return the cells without the competition's own loop. All must be Python. Raises LoopSetsValues."""
+    """Return the cells without the competition's own loop. All must be Python. Raises LoopIsNeeded."""
     statements = read_statements(cells, function)
-    reasons = _Slicing(statements, function).left_out()
+    slicing = _Slicing(statements, function)
+    reasons = slicing.left_out()
     dropped = [statements.all[number] for number in sorted(reasons)]
     kept = [statement for number, statement in enumerate(statements.all) if number not in reasons]
     found = [LeftOut(s.cell, *s.lines, str(reasons[n])) for n, s in zip(sorted(reasons), dropped, strict=True)]
-    return Sliced(without_statements(cells, dropped, kept), _joined(found))
+    sliced = Sliced(without_statements(cells, dropped, kept), _joined(found))
+    return slicing.with_arguments(sliced)
 
 
 def _joined(found: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
@@ -77,9 +76,11 @@ class _Slicing:
 
     def __init__(self, statements: Statements, function: str) -> None:
         self._statements, self._function = statements, function
-        self._own = own_statements(statements, function)
+        own = own_statements(statements, function)
+        self._own, self._runners, self._aliases = own.reasons, own.runners, own.aliases
         runs = [number for number, reason in self._own.items() if reason is Reason.RUNS]
         self._called_at = self._find_loop(runs)
+        self._bound = self._look_at_the_loop()
         self._users = _users(statements.later)
         numbered = list(enumerate(statements.all))
         self._binders = _users({number: found.binds for number, found in numbered})
@@ -99,7 +100,9 @@ class _Slicing:
             }
         )
         self._may_change_in = _users(possible.changed_inside)
-        self._function_reads_files = possible.reads_files(function)
+        inside = possible.of_function(function)
+        self._function_reads_files = reads_files(inside)
+        self._function_finds_by_name = finds_by_name(inside)
 
     def left_out(self) -> dict[int, str]:
         """Return the places of what is left out, and why."""
@@ -126,6 +129,37 @@ class _Slicing:
         bound = [n for n, found in enumerate(self._statements.all) if self._function in found.binds]
         return savers[-1] if savers and all(n < savers[-1] for n in bound) else end
 
+    def _look_at_the_loop(self) -> Bound:
+        """Return what the loop passes to the function. Raises LoopIsNeeded if it does more to models than that."""
+        if self._called_at >= len(self._statements.all):
+            return Bound()
+        loop = self._statements.all[self._called_at]
+        scopes = loop_scopes(loop, self._statements, aliases=self._aliases, runners=self._runners)
+        calls: list[ast.Call] = []
+        for scope in scopes:
+            check_loop_work(scope, self._statements, function=self._function, aliases=self._aliases, cell=loop.cell)
+            calls += calls_of(ast.walk(scope), self._aliases)
+        return bound_arguments(
+            calls,
+            self._statements.definitions.get(self._function, ()),
+            function=self._function,
+            scopes=scopes,
+            cell=loop.cell,
+        )
+
+    def with_arguments(self, sliced: Sliced) -> Sliced:
+        """Return the cells with the arguments bound, in the loop's first line, that the loop passes to the function."""
+        if not self._bound.text:
+            return sliced
+        loop = self._statements.all[self._called_at]
+        lines = sliced.cells[loop.cell - 1].split("\n")
+        first = loop.lines[0] - 1
+        lines[first] = "; ".join(part for part in (lines[first].rstrip("; "), self._bound.line(self._function)) if part)
+        cells = [*sliced.cells]
+        cells[loop.cell - 1] = "\n".join(lines)
+        note = f"{self._function} is called with {self._bound.text}, as in the notebook's loop"
+        return replace(sliced, cells=cells, notes=(note,))
+
     def _saves(self, statement: Statement) -> bool:
         if SAVE in statement.calls.names:
             return True
@@ -142,17 +176,32 @@ class _Slicing:
         return frozenset(found)
 
     def _noticed(self, dropped: Mapping[int, str]) -> set[int]:
-        """Return what changes more than the notebook's names: settings of libraries, files that the function reads."""
-        candidates = [n for n in dropped if n < self._called_at and n not in self._of_the_loop]
+        """Return what changes more than the notebook's names: settings of libraries; all where names cannot be told."""
         return {
             number
-            for number in candidates
-            if self._own.get(number) in (None, Reason.READS, Reason.LOADS)
-            and (
-                self._possible.sets_more_than_names(self._statements.all[number])
-                or (self._function_reads_files and self._possible.writes_files(self._statements.all[number]))
-            )
+            for number in self._doubtful(dropped)
+            if self._function_finds_by_name or self._possible.sets_more_than_names(self._statements.all[number])
         }
+
+    def _doubtful(self, dropped: Iterable[int]) -> list[int]:
+        """Return what is left out only because of the competition's data."""
+        return [
+            number
+            for number in dropped
+            if number < self._called_at
+            and number not in self._of_the_loop
+            and self._own.get(number) in (None, Reason.READS, Reason.LOADS)
+        ]
+
+    def _written(self, dropped: Mapping[int, str], needed: set[int]) -> set[int]:
+        """Return what writes files, if the function or a statement that is kept reads any."""
+        kept = [n for n, found in enumerate(self._statements.all) if n not in dropped or n in needed]
+        nodes = (self._statements.all[number].node for number in kept)
+        if not self._function_reads_files and not any(
+            reads_files(executed_nodes(node)) for node in nodes if not isinstance(node, Definition | Import)
+        ):
+            return set()
+        return {n for n in self._doubtful(dropped) if writes_files(executed_nodes(self._statements.all[n].node))}
 
     def _dropped(self, kept: set[int]) -> dict[int, str]:
         """Return the competition's own statements and those that use what they make, but for those to keep."""
@@ -183,11 +232,12 @@ class _Slicing:
                 waiting += (user for user in self._users.get(name, ()) if user not in missing)
 
     def _needed(self, dropped: Mapping[int, str]) -> set[int]:
-        """Return which of these must be kept after all. Raises LoopSetsValues if one of them is the loop.
+        """Return which of these must be kept after all. Raises LoopIsNeeded if one of them is the loop.
 
         A name is needed as it is before some place; places go down, so each name is looked at once.
         """
-        waiting: list[tuple[int, str]] = [(-self._called_at - 1, self._function)]
+        names = {self._function, *self._bound.reads}
+        waiting: list[tuple[int, str]] = [(-self._called_at - 1, name) for name in names]
         later = self._possible.later
         for number, statement in enumerate(self._statements.all):
             if number not in dropped and not isinstance(statement.node, Import):
@@ -207,7 +257,7 @@ class _Slicing:
                     needed.add(number)
                     for read in self._statements.all[number].reads:
                         heappush(waiting, (-number, read))
-        return needed
+        return needed | self._written(dropped, needed)
 
     def _makers(self, name: str, budget: list[int]) -> Iterator[int]:
         """Yield the places of what binds or changes a name, by itself or through the functions that it calls.
@@ -238,11 +288,12 @@ class _Slicing:
                 yield from self._mentions.get(user, ())
 
     def _check_not_the_loop(self, number: int, name: str) -> None:
-        if self._own.get(number) is not Reason.RUNS:
-            return
         statement = self._statements.all[number]
+        called = {call.partition(".")[0] for call in statement.calls.names}
+        if self._own.get(number) is not Reason.RUNS or not called & self._runners:  # only handed over
+            return
         place = LeftOut(statement.cell, *statement.lines, f"sets or changes {name!r}")
-        raise LoopSetsValues(
+        raise LoopIsNeeded(
             f"the lines to {place.last_line} call {self._function}, which here each run does by itself, and also "
             f"set or change {name[:NAME_LENGTH]!r}, which {self._function} or what it uses reads; set it before them",
             place,

@@ -2,13 +2,13 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lethe.submission.cell_bodies import parse_cell
 from lethe.submission.name_groups import NameGroups
-from lethe.submission.own_loop import SAVE, Calls, find_calls
-from lethe.submission.parsing import parse_python
+from lethe.submission.own_loop import SAVE, Calls, find_calls, imported_libraries
 from lethe.submission.statement_changes import aliases, changed_parameters, changed_roots, executed_nodes
 from lethe.submission.statement_reads import (
     Definition,
@@ -63,18 +63,19 @@ class Statements:
 
 def split_statements(cells: Sequence[str]) -> list[Statement]:
     """Return the statements of cells that are all Python, each looked at by itself."""
-    nodes = [(number, node) for number, text in enumerate(cells, start=1) for node in parse_python(text).body]
+    nodes = [(number, node) for number, text in enumerate(cells, start=1) for node in parse_cell(text).body]
     return [_statement(cell, node, {}, frozenset()) for cell, node in nodes]
 
 
 def read_statements(cells: Sequence[str], function: str) -> Statements:
     """Return the statements of cells that are all Python. What `function` does when it is called counts as nothing."""
-    nodes = [(number, node) for number, text in enumerate(cells, start=1) for node in parse_python(text).body]
+    nodes = [(number, node) for number, text in enumerate(cells, start=1) for node in parse_cell(text).body]
     definitions: dict[str, list[ast.stmt]] = defaultdict(list)
     for _cell, node in nodes:
         if isinstance(node, Definition):
             definitions[node.name].append(node)
-    modules = frozenset(name for _cell, node in nodes if isinstance(node, Import) for name in names_bound(node))
+    imports = (found for _cell, node in nodes for found in executed_nodes(node) if isinstance(found, Import))
+    modules = frozenset(name for found in imports for name in names_bound(found))  # those in try and if included
     changers = {
         name: _union(changed_parameters(node, modules) for node in found if isinstance(node, Function))
         for name, found in definitions.items()
@@ -131,11 +132,23 @@ def _without(group: list[str], modules: frozenset[str]) -> list[str]:
     return [name for name in group if name not in modules]
 
 
+def imported_names(statements: Statements, libraries: Collection[str]) -> Iterator[str]:
+    """Yield the names that imports of nothing but these libraries bind."""
+    for node in (found.node for found in statements.all):
+        if isinstance(node, ast.ImportFrom) and set(imported_libraries(node)) <= set(libraries):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                library = alias.name.partition(".")[0]
+                if library in libraries:
+                    yield alias.asname or library
+
+
 def reached_definitions(sources: Sequence[str], function: str) -> list[ast.stmt]:
     """Return the functions and classes that `function` may use, itself included, of sources that are all Python."""
     definitions = defaultdict(list)
     for source in sources:
-        for node in parse_python(source).body:
+        for node in parse_cell(source).body:
             for name in names_bound(node):
                 definitions[name].append(node)
     reached: dict[int, ast.stmt] = {}

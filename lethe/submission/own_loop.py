@@ -46,7 +46,7 @@ DATA_CALL = re.compile(r"^(DataLoader|ImageFolder|read_csv|\w+_(data)?(loaders?|
 SHELLS = re.compile(r"^(os\.(system|popen)|subprocess\.\w+|get_ipython\.(system|getoutput|run_line_magic))$")
 NETWORK_COMMAND = re.compile(r"(^|[;&|]\s*)(sudo\s+)?(pip3?|conda|mamba|apt(-get)?|wget|curl|gdown|kaggle|git)\b")
 PIP_MODULE = re.compile(r"-m\s+pip\b")
-ARCHIVE_COMMAND = re.compile(r"(^|[;&|]\s*)(zip|7z|tar)\b|submission\.zip")
+ARCHIVE_COMMAND = re.compile(r"(^|[;&|]\s*)(zip\b|7z\s+a\b|tar\s+(--create\b|-?\w*c))|submission\.zip")
 EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 QUESTION = re.compile(
     r"^(torch|os\.environ|os\.getenv|shutil\.which|len|str|bool|int|any|all)\b|\.(get|lower|startswith)$"

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from lethe.submission.notebook_statements import Import, Statement, Statements
 from lethe.submission.own_loop import (
@@ -19,17 +20,34 @@ from lethe.submission.statement_reads import Definition
 KIT = "kit"  # the starter kit's package
 
 
-def own_statements(statements: Statements, function: str) -> dict[int, Reason]:
+@dataclass(frozen=True)
+class OwnStatements:
+    """reasons: by place, why a statement is the competition's own. aliases: the function's names.
+
+    runners: the aliases, and the functions and classes that call one of them.
+    """
+
+    reasons: dict[int, Reason]
+    aliases: frozenset[str]
+    runners: frozenset[str]
+
+
+def own_statements(statements: Statements, function: str) -> OwnStatements:
     """Return the statements that are the competition's own by what they do themselves."""
-    flagged = _flagged(statements, function)
-    return {
-        number: reason
-        for number, statement in enumerate(statements.all)
-        if not isinstance(statement.node, Definition | Import) and (reason := _reason(statement, flagged, function))
-    }
+    aliases = _aliases(statements, function)
+    flagged = _flagged(statements, function, aliases)
+    return OwnStatements(
+        {
+            number: reason
+            for number, statement in enumerate(statements.all)
+            if not isinstance(statement.node, Definition | Import) and (reason := _reason(statement, flagged, function))
+        },
+        aliases,
+        frozenset(name for name, reason in flagged.items() if reason is Reason.RUNS),
+    )
 
 
-def _flagged(statements: Statements, function: str) -> dict[str, Reason]:
+def _flagged(statements: Statements, function: str, aliases: Collection[str]) -> dict[str, Reason]:
     """Return the functions and classes, and other names for the function, that do what is the competition's own."""
     marked: dict[str, Reason] = {}
     for statement in statements.all:
@@ -43,12 +61,16 @@ def _flagged(statements: Statements, function: str) -> dict[str, Reason]:
         elif reason in (Reason.READS, Reason.LOADS):
             marked[name] = reason
     marked.pop(function, None)
-    runs = {function}
-    for statement in statements.all:
-        if isinstance(statement.node, ast.Assign) and statement.reads & runs and not _calls(statement, runs):
-            runs |= statement.binds
     by_others = flagged_definitions(statements.later, marked)
-    return by_others | flagged_definitions(statements.later, dict.fromkeys(runs, Reason.RUNS))
+    return by_others | flagged_definitions(statements.later, dict.fromkeys(aliases, Reason.RUNS))
+
+
+def _aliases(statements: Statements, function: str) -> frozenset[str]:
+    found = {function}
+    for statement in statements.all:
+        if isinstance(statement.node, ast.Assign) and statement.reads & found and not _calls(statement, found):
+            found |= statement.binds
+    return frozenset(found)
 
 
 def _calls(statement: Statement, names: Collection[str]) -> bool:

@@ -95,7 +95,7 @@ def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: 
         return Package(kind, notebook.list_files(cells), entry_point)
     sliced = notebook.sliced_for(cells, entry_point.function, shown_as=filename)
     left_out = sliced.left_out if kind == "ipynb" else tuple(replace(part, cell=0) for part in sliced.left_out)
-    return Package(kind, notebook.list_files(sliced.cells), replace(entry_point, left_out=left_out))
+    return Package(kind, notebook.list_files(sliced.cells), replace(entry_point, left_out=left_out, notes=sliced.notes))
 
 
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from lethe.submission.name_groups import NameGroups
-from lethe.submission.notebook_statements import Import, Statement, Statements
-from lethe.submission.own_loop import QUIET_LIBRARIES, dotted, imported_libraries
+from lethe.submission.notebook_statements import Import, Statement, Statements, imported_names
+from lethe.submission.own_loop import QUIET_LIBRARIES, dotted
 from lethe.submission.statement_changes import BUILTINS, changed_roots, executed_nodes, is_backend_switch
 from lethe.submission.statement_reads import Definition, Function, own_nodes
 
@@ -38,14 +38,12 @@ SETTINGS = re.compile(
     r"|(np|numpy)\.(seterr|set_printoptions)|setattr|delattr)$"
 )
 READING_SETTINGS = frozenset({"os.environ.get", "os.environ.items", "os.environ.keys", "sys.path.index"})
-WRITES = re.compile(
-    r"(^|\.)(dump|save|savez|savez_compressed|save_file|to_csv|to_json|to_pickle|to_parquet|write|write_text"
-    r"|write_bytes|writelines)$"
-)
-FILE_READS = re.compile(r"(^|\.)(open|load|load_file|loadtxt|read_\w+|read|fromfile)$")
 PLAIN_TYPES = frozenset({"int", "float", "str", "bool"})
+STATELESS = re.compile(r"(Loss|Softmax|ReLU|Identity|Flatten)$|(^|\.)Compose$|transforms")
+# Libraries whose functions are called without a look at their value only for what they do to their arguments.
+CHANGING_LIBRARIES = frozenset({"numpy", "random", "scipy", "sklearn", "torch", "torchvision"})
 MOST_CALLS = 3  # of functions that return what another one returns
-NESTED = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+NESTED = ast.Lambda | Definition
 
 
 class PossibleChanges:
@@ -56,13 +54,9 @@ class PossibleChanges:
         self._statements = statements
         before = [statement for number, statement in enumerate(statements.all) if number not in loop]
         self.later = _with_carriers(statements, before)
-        self._quiet = frozenset(
-            name
-            for found in statements.all
-            if isinstance(found.node, Import) and QUIET_LIBRARIES.issuperset(imported_libraries(found.node))
-            for name in found.binds
-        )
+        self._quiet = frozenset(imported_names(statements, QUIET_LIBRARIES))
         self._foreign = statements.modules - self._quiet
+        self._changing = frozenset(imported_names(statements, CHANGING_LIBRARIES))
         self._plain_attributes = _plain_attributes(statements)
         self._methods = {
             item.name
@@ -72,11 +66,13 @@ class PossibleChanges:
             if isinstance(node, ast.ClassDef) and isinstance(item, ast.FunctionDef)
         }
         self._known_functions = frozenset({*BUILTINS, *statements.definitions, *self._quiet, *self._library_objects()})
-        bound = {name for found in statements.all for name in found.binds}
+        bound = frozenset().union(*(found.binds for found in statements.all))
         plain = (name for name, found in statements.definitions.items() if not any(map(_has_attributes, found)))
         self._unchanging = frozenset({*plain, *self._quiet, *(BUILTINS - bound), *_immutable_names(statements)})
         self.groups = NameGroups(
-            group for found in before for group in map(self._may_alias, self._stored(found.node)) if group
+            [name for name in group if name not in self._unchanging]
+            for found in before
+            for group in self._stored(found.node)
         )
         self.changed_inside = {
             name: frozenset(self._changed(node for top in found for node in ast.walk(top)))
@@ -103,23 +99,18 @@ class PossibleChanges:
         effects = (node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
         return any(dotted(call.func).partition(".")[0] in self._foreign for call in effects)
 
-    def reads_files(self, function: str) -> bool:
-        """Return whether the function, or what it uses, reads files."""
+    def of_function(self, function: str) -> list[ast.AST]:
+        """Return what lies in the function, and in what it uses."""
+        found: list[ast.AST] = []
+        deferred = self._deferred()
         seen, waiting = {function}, [function]
         while waiting:
             name = waiting.pop()
-            calls = (node for top in self._deferred().get(name, ()) for node in ast.walk(top))
-            if any(isinstance(node, ast.Call) and FILE_READS.search(dotted(node.func)) for node in calls):
-                return True
+            found += (node for top in deferred.get(name, ()) for node in ast.walk(top))
             new = self.later.get(name, frozenset()) - seen
             seen |= new
             waiting += new
-        return False
-
-    @staticmethod
-    def writes_files(statement: Statement) -> bool:
-        """Return whether it writes a file."""
-        return any(WRITES.search(name) for name in statement.calls.names)
+        return found
 
     def _deferred(self) -> dict[str, list[ast.stmt]]:
         """Return, by name, definitions and the statements that bind lambdas or hold definitions."""
@@ -132,8 +123,20 @@ class PossibleChanges:
 
     def _changed(self, nodes: Iterable[ast.AST]) -> Iterator[str]:
         found = list(nodes)
+        # A function that is handed over may be called there.
+        found += [
+            inner
+            for node in found
+            if isinstance(node, ast.Call)
+            for argument in ast.iter_child_nodes(node)
+            if isinstance(part := getattr(argument, "value", argument), ast.Lambda)
+            for inner in ast.walk(part.body)
+        ]
         yield from changed_roots(found, {}, self._quiet)
         for node in found:
+            effect = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(effect, ast.Call) and dotted(effect.func).partition(".")[0] in self._changing:
+                yield from self._loaded(ast.walk(effect))
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Call)
@@ -169,14 +172,14 @@ class PossibleChanges:
         return True
 
     def _library_objects(self) -> Iterator[str]:
-        """Yield names that are only bound to what a library makes, such as a loss or a network."""
+        """Yield names that are only bound to what a library makes, and that calling does not change, such as a loss."""
         binders = _binders(self._statements.all)
         for name, bound in binders.items():
-            if all(isinstance(found.node, ast.Assign) and self._is_of_a_library(found.node.value) for found in bound):
+            values = [found.node.value for found in bound if isinstance(found.node, ast.Assign)]
+            makers = [dotted(value.func) for value in values if isinstance(value, ast.Call)]
+            known = [maker for maker in makers if maker.partition(".")[0] in self._quiet and STATELESS.search(maker)]
+            if len(known) == len(bound):
                 yield name
-
-    def _is_of_a_library(self, value: ast.expr) -> bool:
-        return isinstance(value, ast.Call) and dotted(value.func).partition(".")[0] in self._quiet
 
     def _roots(self, node: ast.expr, looked_into: frozenset[str] = frozenset()) -> Iterator[str]:
         """Yield what an expression may be a part of: also the globals that a called function may return."""
@@ -219,9 +222,6 @@ class PossibleChanges:
         for node in nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in self._quiet:
                 yield node.id
-
-    def _may_alias(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name not in self._unchanging]
 
     def _stored(self, node: ast.stmt) -> Iterator[list[str]]:
         """Yield groups of names of which one may hold the other after the statement."""

@@ -3,17 +3,19 @@
 import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+
+from lethe.submission.own_loop import dotted
+from lethe.submission.statement_reads import names_bound
 
 POSITIONAL = 4
 MOST_FOLLOWED = 8  # names, from one that stands for another
 METHOD = "run"
 KNOWN_EXTRAS = frozenset({"class_counts", "class_weights", "device", "param_names", "seed"})
-DICT_KEYS = frozenset({"image", "image_id", "age_group", "label", "age", "person_id"})
 
-WRAPPERS = frozenset({"enumerate", "tqdm"})  # of a loader, in a loop over its batches
+# What says which of the four an argument is, by the order in which they come.
+ROLES = (("net", "network", "model"), ("retain", "remain"), ("forget",), ("val", "valid", "validation"))
+PLACES = ("first", "second", "third", "fourth")
 
-Style = Literal["dict", "tuple"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -68,8 +70,10 @@ def find_callable(
     bound = _last(node for node in statements if name in _names_given(node))
     if isinstance(bound, Function):
         return Entry(name, known_extras(bound, signature=signature))
+    looked_up = Lookup(trees, signature, imported, follow - 1)
+    if bound is None and (entry := _star_import(statements, name, looked_up)):
+        return entry
     if bound is not None and not isinstance(bound, ast.ClassDef):
-        looked_up = Lookup(trees, signature, imported, follow - 1)
         return Entry(name, _extras_of_bound(bound, name, looked_up) if follow > 0 else ())
     classes = [node for node in statements if isinstance(node, ast.ClassDef) and _method(node, METHOD)]
     named = [node for node in classes if node.name == name]
@@ -143,13 +147,20 @@ def _definition(name: str, trees: Sequence[ast.Module]) -> ast.stmt | None:
 
 
 def _names_given(node: ast.stmt) -> Iterable[str]:
-    """Names that a statement gives a value, as far as an entry point is concerned."""
-    if isinstance(node, Function | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.ImportFrom):
-        return [alias.asname or alias.name for alias in node.names]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    """Names that a statement gives a value, as far as an entry point is concerned: a module is none."""
+    return () if isinstance(node, ast.Import) else names_bound(node)
+
+
+def _star_import(statements: Sequence[ast.stmt], name: str, at: Lookup) -> Entry | None:
+    """Return what the last `from … import *` of the package's own files brings under this name, if one does."""
+    stars = (node for node in statements if isinstance(node, ast.ImportFrom) and node.names[0].name == "*")
+    for node in reversed(list(stars)):
+        if at.follow > 0 and (found := at.imported(node)):
+            trees, imported = found
+            entry = find_callable(trees, name, signature=at.signature, imported=imported, follow=at.follow)
+            if entry and entry.name == name:
+                return entry
+    return None
 
 
 def top_level(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -172,7 +183,7 @@ def known_extras(
 
     bound: leading arguments that the call fills by itself: 1 for a method's self. given: names that are filled
     already. An extra whose default is anything
-    but None keeps it: its author has chosen.
+    but None keeps it: its author has chosen. So does one of a function with decorators of its own, which may give it.
     """
     where = f"{function.name}"
     if isinstance(function, ast.AsyncFunctionDef):
@@ -186,6 +197,7 @@ def known_extras(
             f" it is called with {POSITIONAL}: {signature}",
             function.lineno,
         )
+    _check_order(function, positional[bound:wanted], signature)
     further = positional[wanted:]
     n_required = max(0, len(positional) - len(arguments.defaults) - wanted)
     required = {argument.arg for argument in further[:n_required]}
@@ -203,18 +215,22 @@ def known_extras(
     chosen = {argument.arg for argument, default in defaults if not _is_none(default)}
     chosen |= {argument.arg for argument, default in pairs if default is not None and not _is_none(default)}
     named = {argument.arg for argument in (*further, *arguments.kwonlyargs)} - by_position_only - chosen
+    if any(dotted(decorator).partition(".")[0] != "torch" for decorator in function.decorator_list):
+        named &= required
     return tuple(sorted(KNOWN_EXTRAS & named))
 
 
-def sample_style(trees: Sequence[ast.Module]) -> Style:
-    """Return how the code reads a batch: by the competition's keys, or by unpacking (inputs, targets).
-
-    Loops such as `for x, y in loader` without any of the keys mean tuples; everything else means dicts.
-    """
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    if any(_is_key(node) for node in nodes):
-        return "dict"
-    return "tuple" if any(_unpacks_a_batch(node) for node in nodes) else "dict"
+def _check_order(function: Function, four: Sequence[ast.arg], signature: str) -> None:
+    """Raise NotCallable if the arguments' names say that they come in another order."""
+    for place, argument in enumerate(four):
+        words = argument.arg.lower().split("_")
+        roles = [role for role, names in enumerate(ROLES) if any(word in names for word in words)]
+        if len(roles) == 1 and roles[0] != place:
+            raise NotCallable(
+                f"{function.name} takes {argument.arg} as its {PLACES[place]} argument, but it is called as"
+                f" {signature}; put its arguments in this order",
+                function.lineno,
+            )
 
 
 def _extras_of_class(node: ast.ClassDef, *, signature: str) -> tuple[str, ...]:
@@ -250,27 +266,3 @@ def _last(nodes: Iterable[ast.stmt]) -> ast.stmt | None:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_key(node: ast.AST) -> bool:
-    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in DICT_KEYS
-
-
-def _unpacks_a_batch(node: ast.AST) -> bool:
-    if not isinstance(node, ast.For | ast.comprehension):
-        return False
-    target, source = node.target, node.iter
-    while (
-        isinstance(source, ast.Call)
-        and isinstance(source.func, ast.Name)
-        and source.func.id in WRAPPERS
-        and source.args
-    ):
-        if source.func.id == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-            target = target.elts[1]
-        source = source.args[0]
-    if not (isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2):
-        return False
-    return isinstance(source, ast.Name) and any(
-        word in source.id.lower() for word in ("load", "retain", "forget", "val")
-    )

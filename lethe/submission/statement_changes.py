@@ -7,22 +7,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from lethe.submission.statement_reads import Function, own_nodes
 
 ARGUMENT_CHANGERS = frozenset(
-    {"setattr", "delattr", "shuffle", "put", "copyto", "place", "putmask", "heappush", "heapify", "insort"}
+    {"setattr", "delattr", "shuffle", "put", "copyto", "place", "putmask", "heappush", "heapify", "insort", "next"}
 )
 BUILTINS = frozenset(dir(builtins))
 ANYTHING = "*"  # stands for every name: what exec and globals() may change
 NAMESPACES = frozenset({"globals", "locals", "vars"})
-# Methods that leave their object as it is. Any other may change it.
+# Methods that leave their object as it is, whatever they do to the disk. Any other may change it.
 READERS = frozenset(
     """
-    abs all any apply argmax argsort as_posix astype clone columns copy count cpu cuda cumsum detach dim double
-    encode endswith exists expand expanduser flatten float format get glob groupby half head index int is_dir
-    is_file isoformat item items iterdir iterrows itertuples join keys log long lower lstrip max mean median min
-    modules most_common mul named_buffers named_children named_modules named_parameters nelement nonzero norm
-    numel numpy open parameters permute pow read read_bytes read_text relative_to repeat replace reshape resolve
+    abs absolute all any apply argmax argsort as_posix astype chmod clone columns copy count cpu cuda cumsum
+    detach dim double encode endswith eq exists expand expanduser flatten float format get glob groupby half
+    head hexdigest index int is_absolute is_dir is_file isdigit isnan isoformat item items iterdir iterrows
+    itertuples join joinpath keys log long lower lstrip max mean median min mkdir modules most_common mul
+    named_buffers named_children named_modules named_parameters nbytes nelement nonzero norm numel numpy open
+    parameters permute pow read read_bytes read_text relative_to repeat replace reshape resolve rglob rmdir
     round rstrip shape size softmax sort_values sorted split splitlines sqrt squeeze startswith state_dict std
-    strip sub sum tail time to_dict to_list to_numpy tolist topk transpose type unique unsqueeze upper
-    value_counts values var view with_name with_suffix zfill
+    strip sub sum symlink_to tail time to_dict to_list to_numpy tolist topk touch transpose type unique unlink
+    unsqueeze upper value_counts values var view with_name with_suffix write_bytes write_text zfill
     """.split()  # noqa: SIM905
 )
 

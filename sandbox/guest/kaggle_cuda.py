@@ -6,7 +6,9 @@ every call on its way in; questions about the GPU get the answers of one that is
 
 import os
 import sys
+import threading
 import time
+from types import SimpleNamespace
 from typing import Any, Self
 
 import torch
@@ -47,6 +49,8 @@ def install() -> None:
     _wrap_load()
     _wrap_modules()
     _wrap_mixed_precision()
+    _wrap_generators()
+    _wrap_threads()
     CudaOnCpu().__enter__()  # type: ignore[no-untyped-call]  # stays on until the process ends
 
 
@@ -63,6 +67,12 @@ def _answer_questions() -> None:
         "memory_reserved": 0,
         "max_memory_reserved": 0,
         "mem_get_info": (1 << 34, 1 << 34),
+        "get_device_properties": SimpleNamespace(
+            name="CPU in place of a GPU", major=8, minor=0, total_memory=1 << 34, multi_processor_count=1
+        ),
+        "memory_summary": "",
+        "memory_stats": {},
+        "utilization": 0,
         "is_bf16_supported": True,
         "is_current_stream_capturing": False,
         "_lazy_init": None,
@@ -126,6 +136,34 @@ class _Stream:
 
     def __exit__(self, *_arguments: object) -> None:
         return None
+
+
+def _wrap_generators() -> None:
+    real, set_type = torch.Generator, torch.set_default_tensor_type
+
+    class AnyGenerator(type(real)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: object) -> bool:
+            return type.__instancecheck__(real, value)
+
+    class Generator(real, metaclass=AnyGenerator):  # type: ignore[valid-type,misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return real(on_cpu(device))
+
+    def setting(kind: Any) -> None:
+        set_type(kind.replace("torch.cuda.", "torch.") if isinstance(kind, str) else kind)
+
+    torch.Generator, torch.set_default_tensor_type = Generator, setting  # type: ignore[misc]
+
+
+def _wrap_threads() -> None:
+    """Modes of torch belong to one thread: each that is started gets this one, too."""
+    run = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def running(self: threading.Thread) -> None:
+        with CudaOnCpu():
+            run(self)
+
+    threading.Thread._bootstrap_inner = running  # type: ignore[attr-defined]
 
 
 def _constant(answer: Any) -> Any:

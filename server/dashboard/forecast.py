@@ -1,7 +1,7 @@
 """How long work waits, what the workers could do, and how long the re-scoring at the close will take."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -68,8 +68,15 @@ def forecast_rescoring(
 ) -> dict[str, RescoringForecast]:
     """Return what the close will bring, by the name of each open competition."""
     still_open = [c for c in shown if c.state == CompetitionState.OPEN]
-    key = (id(session.get_bind().engine), tuple(sorted(c.id for c in still_open)))
-    finals = _expected.get(key, lambda: _expected_finals(session, still_open))
+    most = {c.id: stored_file(c).limits.final_selections for c in still_open}
+    bind = session.get_bind()
+
+    def again() -> dict[str, int]:
+        with Session(bind) as own:
+            return _expected_finals(own, most)
+
+    key = (id(bind.engine), tuple(sorted(most.items())))
+    finals = _expected.get(key, lambda: _expected_finals(session, most), in_background=again)
     forecasts = {}
     for competition in still_open:
         runs = finals.get(competition.id, 0) * stored_file(competition).n_models
@@ -78,9 +85,11 @@ def forecast_rescoring(
     return forecasts
 
 
-def _expected_finals(session: Session, still_open: Sequence[Competition]) -> dict[str, int]:
-    """Return how many finals there will be if every team sends as many as it may of those that are scored now."""
-    most = {competition.id: stored_file(competition).limits.final_selections for competition in still_open}
+def _expected_finals(session: Session, most: Mapping[str, int]) -> dict[str, int]:
+    """Return how many finals there will be if every team sends as many as it may of those that are scored now.
+
+    most: how many finals a team may have, by the id of each open competition; the result has the same keys.
+    """
     expected: Counter[str] = Counter()
     for competition_id, scored in repository.scored_by_team(session, list(most)):
         expected[competition_id] += min(scored, most[competition_id])

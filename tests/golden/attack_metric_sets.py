@@ -137,7 +137,8 @@ def _ssd(arrays: Arrays) -> Values:
 
 def _salun(arrays: Arrays) -> Values:
     parts = ("shadow_train", "shadow_test", "target_test")
-    given = [(softmax(arrays[f"{part}_logits"]), arrays[f"{part}_labels"]) for part in parts]
+    # published in float32, in which a forget example at the edge can fall on the other side
+    given = [(softmax(arrays[f"{part}_logits"]).astype(np.float32), arrays[f"{part}_labels"]) for part in parts]
     names = ("correctness", "confidence", "entropy", "m_entropy", "prob")
     features = [FEATURES["m_entropy_published" if name == "m_entropy" else name] for name in names]
     return {

@@ -1,10 +1,12 @@
 """Recompute the golden values in a folder: `python -m tests.golden.check DIR`.
 
 Prints one line per value, "bits" or the largest relative difference. Exit status 1 if a value is beyond its tolerance
-or cannot be recomputed, 2 if the folder holds no set.
+or cannot be recomputed, or a file holds no value or a key that is neither input nor value; 2 if the folder holds no
+set. What is not compared is said and is no failure: sets and values that the folder lacks, inputs that nothing reads.
 
 Tolerances: exact where DIR/VERIFIED.txt says "bits" and for integers and words; rtol 2e-5 and atol 2e-6 for what
-is published in float32; rtol and atol 1e-12 for the rest.
+is published in float32, atol no more than rtol times the largest value; rtol and atol 1e-12 for the rest, but no atol
+for p-values, which may be as small as it.
 """
 
 import sys
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +24,35 @@ from tests.golden.sets import SETS
 
 FLOAT32_TOLERANCE = (2e-5, 2e-6)
 FLOAT64_TOLERANCE = (1e-12, 1e-12)
+P_VALUE_TOLERANCE = (1e-12, 0.0)
 EXACT = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One value: what to print about it, and whether it is within its tolerance."""
+    """One value: what to print about it, and whether it is within its tolerance; None: there is nothing to compare."""
 
     set_name: str
     value_name: str
     verdict: str
-    within: bool
+    within: bool | None
+
+
+class Inputs(dict[str, npt.NDArray[Any]]):
+    """The inputs of a set; knows which of them were asked for."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        super().__init__(arrays)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def items(self) -> Any:
+        """Return all items; all count as read."""
+        self.read |= self.keys()
+        return super().items()
 
 
 def compare_folder(folder: Path) -> list[Comparison]:
@@ -46,8 +67,15 @@ def compare_file(path: Path, *, exact: frozenset[tuple[str, str]] = frozenset())
     if name not in SETS:
         yield Comparison(name, "*", "no function recomputes this set", within=False)
         return
-    with np.load(path, allow_pickle=False) as file:
-        stored = {key: file[key] for key in file.files}
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            stored = {key: file[key] for key in file.files}
+    except (OSError, ValueError, BadZipFile) as error:
+        yield Comparison(name, "*", f"cannot be read: {error}", within=False)
+        return
+    for key in stored:
+        if not key.startswith(("in_", "out_")):
+            yield Comparison(name, key, "is neither an input (in_) nor a value (out_)", within=False)
     given = {key.removeprefix("in_"): value for key, value in stored.items() if key.startswith("in_")}
     expected = {key.removeprefix("out_"): value for key, value in stored.items() if key.startswith("out_")}
     yield from _compare_set(name, SETS[name], given, expected, exact)
@@ -56,8 +84,12 @@ def compare_file(path: Path, *, exact: frozenset[tuple[str, str]] = frozenset())
 def _compare_set(
     name: str, golden: GoldenSet, given: Arrays, expected: Arrays, exact: frozenset[tuple[str, str]]
 ) -> Iterator[Comparison]:
+    if not expected:
+        yield Comparison(name, "*", "the file holds no value (out_)", within=False)
+        return
+    inputs = Inputs(given)
     try:
-        computed: Mapping[str, Any] = golden.recompute(given)
+        computed: Mapping[str, Any] = golden.recompute(inputs)
     except Exception as error:
         yield Comparison(name, "*", f"{type(error).__name__}: {error}", within=False)
         return
@@ -65,11 +97,21 @@ def _compare_set(
         if value_name not in computed:
             yield Comparison(name, value_name, "not recomputed", within=False)
             continue
-        if (name, value_name) in exact:
-            tolerance = EXACT
-        else:
-            tolerance = FLOAT32_TOLERANCE if value_name in golden.float32 else FLOAT64_TOLERANCE
+        tolerance = EXACT if (name, value_name) in exact else _tolerance(golden, value_name, value)
         yield _compare_value(name, value_name, np.asarray(computed[value_name]), value, tolerance)
+    for value_name in sorted(computed.keys() - expected.keys()):
+        yield Comparison(name, value_name, "can be recomputed, and is not in the file", within=None)
+    for input_name in sorted(inputs.keys() - inputs.read):
+        yield Comparison(name, f"in_{input_name}", "is read by nothing", within=None)
+
+
+def _tolerance(golden: GoldenSet, value_name: str, expected: npt.NDArray[Any]) -> tuple[float, float]:
+    if value_name in golden.p_values:
+        return P_VALUE_TOLERANCE
+    if value_name not in golden.float32:
+        return FLOAT64_TOLERANCE
+    rtol, atol = FLOAT32_TOLERANCE
+    return rtol, min(atol, rtol * float(np.nanmax(np.abs(expected), initial=0.0)))
 
 
 def _compare_value(
@@ -114,9 +156,13 @@ def main(arguments: list[str]) -> int:
         print(f"{arguments[0]} holds no .npz file", file=sys.stderr)
         return 2
     for line in lines:
-        print(f"{line.set_name:28} {line.value_name:36} {line.verdict}{'' if line.within else '   BEYOND TOLERANCE'}")
-    beyond = sum(not line.within for line in lines)
-    print(f"{len(lines)} values, {sum(line.verdict == 'bits' for line in lines)} to the bit, {beyond} beyond tolerance")
+        mark = "   BEYOND TOLERANCE" if line.within is False else ""
+        print(f"{line.set_name:28} {line.value_name:36} {line.verdict}{mark}")
+    if lacking := sorted(SETS.keys() - {line.set_name for line in lines}):
+        print(f"not in the folder: {', '.join(lacking)}")
+    compared = [line for line in lines if line.within is not None]
+    bits, beyond = sum(line.verdict == "bits" for line in compared), sum(not line.within for line in compared)
+    print(f"{len(compared)} values, {bits} to the bit, {beyond} beyond tolerance")
     return 1 if beyond else 0
 
 

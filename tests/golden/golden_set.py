@@ -14,7 +14,9 @@ class GoldenSet:
     """recompute: from the inputs (keys without `in_`) to the values (keys without `out_`).
 
     float32: the values whose published computation is in float32, so that only its rounding can be asked for.
+    p_values: the values that may be tiny, so that only a relative difference says something.
     """
 
     recompute: Callable[[Arrays], Mapping[str, Any]]
     float32: frozenset[str] = frozenset()
+    p_values: frozenset[str] = frozenset()

@@ -110,5 +110,5 @@ IMAGE_METRIC_SETS: dict[str, GoldenSet] = {
     "mufac_nomus": GoldenSet(_nomus),
     "badt_zrf": GoldenSet(_zrf, float32=frozenset({"zrf", "activation_distance"})),
     "mubench_harmonic_mean": GoldenSet(_mubench),
-    "miau_anchors": GoldenSet(_miau),
+    "miau_anchors": GoldenSet(_miau, p_values=frozenset({"p"})),
 }

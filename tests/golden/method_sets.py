@@ -90,9 +90,16 @@ class Perceptron(nn.Module):
         return logits
 
 
+def _count_classes(arrays: Arrays) -> int:
+    """Return how many outputs the network has: as many as labels, or more where the last classes do not occur."""
+    n_weights, n_inputs = arrays["weights"].size, arrays["x"].shape[1]
+    counts = range(int(arrays["y"].max()) + 1, n_weights)
+    return next(count for count in counts if (n_weights - count) % (n_inputs + 1 + count) == 0)
+
+
 def ssd_dampening(arrays: Arrays) -> Mapping[str, Any]:
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
-    net = Perceptron(torch.from_numpy(arrays["weights"]), n_inputs=x.shape[1], n_classes=int(y.max()) + 1)
+    net = Perceptron(torch.from_numpy(arrays["weights"]), n_inputs=x.shape[1], n_classes=_count_classes(arrays))
     n_forget, size = int(arrays["n_forget"]), int(arrays["batch"])
     full = ssd.importance(net, zip(torch.split(x, size), torch.split(y, size), strict=True))
     forget = ssd.importance(net, zip(torch.split(x[:n_forget], size), torch.split(y[:n_forget], size), strict=True))

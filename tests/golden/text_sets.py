@@ -168,9 +168,13 @@ def _open_unlearning(arrays: Arrays) -> Mapping[str, Any]:
 
 
 TEXT_SETS: dict[str, GoldenSet] = {
-    "tofu_scores": GoldenSet(_tofu_scores),
+    "tofu_scores": GoldenSet(_tofu_scores, p_values=frozenset({"forget_quality"})),
     "tofu_batch_loss": GoldenSet(_tofu_batch_loss, frozenset({"loss", "loss_per_token"})),
     "tofu_rouge": GoldenSet(_tofu_rouge),
-    "tofu_ks_tables": GoldenSet(_tofu_ks_tables),
-    "open_unlearning": GoldenSet(_open_unlearning, frozenset({"prob", "avg_loss", "min_k_0_4", "exact_memorization"})),
+    "tofu_ks_tables": GoldenSet(_tofu_ks_tables, p_values=frozenset({"scipy_exact", "paper_equation_8_9"})),
+    "open_unlearning": GoldenSet(
+        _open_unlearning,
+        frozenset({"prob", "avg_loss", "min_k_0_4", "exact_memorization"}),
+        p_values=frozenset({"ks_pvalue"}),
+    ),
 }

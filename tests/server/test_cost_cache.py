@@ -85,13 +85,14 @@ def test_keys_do_not_share_values() -> None:
     assert [cache.get("a", lambda: "1"), cache.get("b", lambda: "2")] == ["1", "2"]
 
 
-def test_a_costly_value_is_made_anew_in_the_background() -> None:
+@pytest.mark.parametrize("cost_s", [1.0, 0.03])
+def test_a_costly_value_is_made_anew_in_the_background(cost_s: float) -> None:
     clock = Clock()
     cache: CostCache[str] = CostCache(clock)
     done = threading.Event()
 
     def costly() -> str:
-        clock.now += 1
+        clock.now += cost_s
         return "old"
 
     def again() -> str:
@@ -102,6 +103,19 @@ def test_a_costly_value_is_made_anew_in_the_background() -> None:
     clock.now += 10.5
     assert cache.get("k", costly, in_background=again) == "old"
     assert done.wait(10)
+
+
+def test_a_cheap_value_is_made_anew_at_once() -> None:
+    clock = Clock()
+    cache: CostCache[str] = CostCache(clock)
+
+    def cheap() -> str:
+        clock.now += 0.01
+        return "old"
+
+    cache.get("k", cheap)
+    clock.now += 1
+    assert cache.get("k", lambda: "new", in_background=lambda: "late") == "new"
 
 
 def test_a_value_long_out_of_date_is_not_shown() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from lethe.runtime import notebook_shell
+from lethe.runtime import earlier_torch, notebook_shell
 from lethe.runtime.entry import Preloaded, Task, seed_everything
 from sandbox.guest import kaggle_cuda
 from sandbox.guest.harness import flush_output, report_fault
@@ -53,6 +53,7 @@ def _prepare(task: Task, preloaded: Preloaded, taker: CheckpointTaker, watch: Wa
         _tell("[lethe] the network expects images * input_scale + input_shift of network.json: apply them")
     if map_cuda:
         kaggle_cuda.install()
+    earlier_torch.install()
     os.environ["LETHE_RUNS"] = str(taker.wanted)
     seed_everything(task.seed)
     watch.start()
@@ -66,7 +67,7 @@ def _run_cells(task: Task) -> bool:
     install_programs()
     for path in sorted(task.submission.glob("cell-*.py")):
         try:
-            exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102 - what this is for
+            notebook_shell.run_cell(path.read_bytes(), str(path), module.__dict__)
         except EnoughModels:
             return False
         except SystemExit as left:

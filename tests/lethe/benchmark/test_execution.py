@@ -1,5 +1,6 @@
 """A benchmark computes what is missing, once, and goes on where it was ended."""
 
+import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.benchmark.method_runs import child_runs, stored_outputs
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.progress import benchmark_progress
+from lethe.benchmark.results import collect
 from lethe.benchmark.store import BenchmarkFolder
 from tests.lethe.benchmark.conftest import execute
 
@@ -154,3 +156,21 @@ def test_the_estimate_of_the_rest_is_of_what_was_measured(finished):
     assert (progress.cells[0].n_done, progress.cells[0].n_failed, progress.left_units) == (2, 1, 0)
     assert progress.left_s == 0.0
     assert progress.cells[0].measured_s > 0.0
+
+
+def test_kept_weights_are_probed_beside_the_references(finished, tmp_path):
+    path, _ = finished
+    shutil.copy(path.parent / "tiny_competition.toml", tmp_path)
+    kept = 'keep_weights = 2\nmethods = ["original", { method = "finetune", LR = 0.05 }]'
+    text = path.read_text().replace('"accuracy_gap"', '"weight_distance", "relearn_time"')
+    (tmp_path / "benchmark.toml").write_text(re.sub("methods = .*", kept, text).replace("n_models = 4", "n_models = 2"))
+    execute(tmp_path / "benchmark.toml", tmp_path / "out")
+    plan, folder = read_plan(tmp_path / "benchmark.toml"), BenchmarkFolder(tmp_path / "out")
+    found = collect(plan, folder)["cells"]["tiny"]
+    rows = found["rows"]
+    distance = {name: row["values"]["weight_distance"]["value"] for name, row in rows.items()}
+    assert distance["original"] == distance["original model"] > 0
+    assert distance["finetune LR=0.05"] not in (distance["original"], distance["exact retraining"])
+    assert rows["original"]["values"]["relearn_time"] == rows["original model"]["values"]["relearn_time"]
+    unit = folder.unit(plan.cells[0], plan.methods[1])
+    assert len(list(unit.folder.glob("weights-*.safetensors"))) == 2

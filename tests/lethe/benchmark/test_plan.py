@@ -68,7 +68,7 @@ def test_early_stop_halves_the_epochs():
         ('"original"', '"finetun"', "there is no method 'finetun'; there are finetune"),
         ("LR = 0.05", "RATE = 0.05", "no constant 'RATE'"),
         ("LR = 0.05", 'LR = "fast"', "LR must be a finite number"),
-        ('"accuracy_gap"', '"relearn_time"', "relearn_time needs weights (level 4), which no cell keeps"),
+        ('"accuracy_gap"', '"relearn_time"', "relearn_time needs weights (level 4), and keep_weights is 0"),
         ('"accuracy_gap"', '"acuracy_gap"', "no metric is called 'acuracy_gap'"),
         ("n_models = 4", "n_models = 4\nseeds = 3", "seeds must be 1 or n_models"),
         ("[[cell]]", "[[cell]]\nseeds = 3", "seeds must be 1 or n_models"),

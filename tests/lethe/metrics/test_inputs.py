@@ -49,6 +49,13 @@ def test_missing_array_says_its_level_and_how_to_get_it():
     assert "capture" in e.value.how
 
 
+@pytest.mark.parametrize("side", [Side.ORACLE, Side.ORIGINAL])
+def test_array_of_runs_is_not_asked_of_trained_models(side):
+    inputs = Inputs({}, oracle={"test_accuracy": np.zeros(3)}, original={"test_accuracy": np.zeros(1)})
+    with pytest.raises(MissingArray, match=f"the {side} models have no `wall_time_s`: only unlearning runs have it"):
+        inputs.array(side, "wall_time_s")
+
+
 def test_missing_side_is_named():
     with pytest.raises(MissingArray, match="give the arrays of the original models"):
         Inputs({}).array(Side.ORIGINAL, "test_accuracy")

@@ -48,3 +48,16 @@ def test_value_is_the_95th_percentile():
     rng = np.random.default_rng(0)
     found = klom(rng.normal(size=(20, 50)), rng.normal(size=(20, 50)))
     assert found.value == np.percentile(found.per_example, 95)
+
+
+def test_unlearned_margins_that_are_all_left_out_are_noted():
+    """Equal copies of a model that knows an example better than every retrained one, as the original often does."""
+    rng = np.random.default_rng(1)
+    r = rng.normal(0.0, 1.0, (30, 4))
+    u = np.repeat([[9.0, 0.0, 9.0, 500.0]], 20, axis=0)
+    found = klom(u, r)
+    assert found.table["uncounted"] == 3
+    assert "in 3 of 4 examples every unlearned margin is the greatest of all" in found.notes[0]
+    assert found.per_example[0] < 1.0 < klom_closed(u, r).per_example[0]
+    assert klom_closed(u, r).table["uncounted"] == 0
+    assert klom(np.ones((3, 1)), np.ones((4, 1))).table["uncounted"] == 0

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 from benchmarks.metrics.literal_attacks import umia_scores
 from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.scalar_attack import split_accuracies, stratified_splits
 from lethe.metrics.umia import forget_test_attack, held_out_accuracies, shuffled
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -75,3 +77,17 @@ def test_shuffling_follows_the_published_generator():
 def test_bad_losses_are_refused_with_a_sentence(forget, test, message):
     with pytest.raises(InvalidMetricInput, match=message):
         attack(forget, test)
+
+
+def test_float32_losses_are_fitted_in_float32_as_scikit_learn_does():
+    """With this seed one fit in float64 ends on the other side of a held-out example."""
+    losses32 = np.abs(np.random.default_rng(16).normal(0, 3, 120)).astype(np.float32)
+    losses32[:60] += np.float32(0.2)
+    labels, (train, held) = np.repeat([0, 1], 60), stratified_splits(60, n_splits=10, test_share=0.1, seed=0)
+    fits = [LogisticRegression().fit(losses32[rows, None], labels[rows]) for rows in train]
+    expected = [fit.score(losses32[rows, None], labels[rows]) for fit, rows in zip(fits, held, strict=True)]
+    found = split_accuracies(losses32[None], labels, train, held, solver="lbfgs")
+    assert found.tolist() == [expected]
+    assert split_accuracies(losses32[None].astype(np.float64), labels, train, held, solver="lbfgs").tolist() != [
+        expected
+    ]

@@ -45,6 +45,37 @@ def test_equal_accuracy_gaps_may_hide_different_f(gap, f, holds):
     assert decided(check(content, "E-04")) is holds
 
 
+def with_epsilon(**by_method):
+    made = cell({name: {} for name in by_method})
+    for name, values in by_method.items():
+        made["rows"][name]["epsilon"] = [float(value) for value in values]
+    return results([method(name) for name in by_method], one=made)
+
+
+def capped(share, order=1):
+    """Return epsilon of 40 examples in ascending or descending order, the last `share` of them at the cap."""
+    values = [i / 10 for i in range(40)][::order]
+    return values[: round(40 * (1 - share))] + [50.0] * round(40 * share)
+
+
+@pytest.mark.parametrize(
+    ("msg", "cfw", "holds"),
+    [
+        (capped(0.0), capped(0.0), True),
+        (capped(0.0), capped(0.0, order=-1), False),
+        (capped(0.5), capped(0.5), True),
+        (capped(0.55), capped(0.55), None),
+        (capped(0.0), capped(0.55), None),
+    ],
+    ids=["alike", "opposite", "half at the cap", "most at the cap", "most of one at the cap"],
+)
+def test_hard_examples_are_not_compared_where_most_are_at_the_cap(msg, cfw, holds):
+    found = check(with_epsilon(msg=msg, cfw=cfw), "E-05")
+    assert decided(found) is holds
+    if holds is None:
+        assert "at the cap: msg" in found[0].numbers
+
+
 @pytest.mark.parametrize(("stitched", "holds"), [(0.12, True), (0.2, False)])
 def test_a_stitched_msg_stays_in_its_interval(stitched, holds):
     rows = {"msg": {"f": (0.1, 0.01)}, "msg+cfw": {"f": (stitched, 0.01)}}
@@ -182,3 +213,23 @@ def test_a_benchmark_without_the_data_is_told_what_is_missing():
         found = check(content, rule.id, rule.statement)
         assert [each.holds for each in found] == [None]
         assert found[0].numbers == f"not in this benchmark: needs {rule.needs}"
+
+
+def with_klom(metric="klom", *, uncounted=0, f=(0.0, 0.1, 0.2, 0.3)):
+    names = ("finetune", "cfw", "msg", "prmq")
+    rows = {name: {"f": value, metric: 9.0 - 10 * value} for name, value in zip(names, f, strict=True)}
+    made = cell(rows | {ORIGINAL: {metric: 9.0}, ORACLE: {metric: 1.0}})
+    made["rows"][ORIGINAL] |= {"tables": {metric: {"uncounted": uncounted}}, "epsilon": [1.0] * 10}
+    return results([method(name) for name in names], one=made)
+
+
+@pytest.mark.parametrize(
+    ("metric", "uncounted", "holds"), [("klom", 5, True), ("klom", 6, None), ("klom_closed", 0, True)]
+)
+def test_klom_is_not_compared_where_it_leaves_out_the_original(metric, uncounted, holds):
+    found = check(with_klom(metric, uncounted=uncounted), "E-27")
+    assert {each.holds for each in found} == {holds}
+
+
+def test_klom_is_not_ranked_against_an_f_that_is_always_the_same():
+    assert decided(check(with_klom(f=(0.1, 0.1, 0.1, 0.1)), "E-27", "Spearman")) is None

@@ -245,3 +245,32 @@ def test_a_class_of_another_platform_is_told_how_to_wrap_it() -> None:
     code = b"class GradDiff:\n    def compute_loss(self, model, inputs): pass\n"
     with pytest.raises(InvalidSubmission, match="needs a wrapper: def unlearning"):
         find_entry_point({"submission.py": code})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "unlearning, name = scrub, 'mine'",
+        "print(unlearning := scrub)",
+        "for unlearning in [scrub]:\n    pass",
+        "match 1:\n    case 1:\n        unlearning = scrub",
+    ],
+)
+def test_any_statement_that_binds_the_name_gives_it(source: str) -> None:
+    code = f"def scrub(net, r, f, v):\n    pass\n{source}\n"
+    assert find_entry_point({"submission.py": code.encode()}) == EntryPoint(file="submission.py")
+
+
+def test_a_star_import_gives_what_the_package_holds() -> None:
+    files = {
+        "unlearning.py": b"from methods import *\n",
+        "methods/__init__.py": b"from .scrub import *\n",
+        "methods/scrub.py": b"def unlearning(net, r, f, v, seed=None):\n    pass\n",
+    }
+    assert find_entry_point(files).keywords == ("seed",)
+    files["methods/scrub.py"] = b"def other(net, r, f, v):\n    pass\n"
+    assert "no function 'unlearning'" in refused(files).detail
+
+
+def test_a_module_of_that_name_is_no_function() -> None:
+    assert "no function" in refused({"submission.py": b"import unlearning\n"}).detail

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lethe.submission.notebook_slicing import LoopSetsValues, without_own_loop
+from lethe.submission.loop_work import LoopIsNeeded
+from lethe.submission.notebook_slicing import without_own_loop
 
 NAMES = ("a", "b", "c")
 START = """
@@ -170,7 +171,7 @@ def test_the_function_sees_what_the_notebook_shows_it(
         assume(False)
     try:
         sliced = without_own_loop(cells, "unlearning")
-    except LoopSetsValues:
+    except LoopIsNeeded:
         assert any(sets in loop for sets in ("append(run)", "loaders()", *(f"    {name} = " for name in NAMES)))
         return
     assert seen_by_the_function(sliced.cells, at_the_end=True) == seen, sliced

@@ -151,3 +151,37 @@ def test_a_loop_that_sets_values_is_refused_with_cell_and_line() -> None:
     error = refused(notebook(code, "x = 1\nfor i in range(512):\n    rate = i\n    unlearning(1, 2, 3, 4)\n"))
     assert error.detail.startswith("mine.ipynb, cell 2, line 2: ")
     assert "'rate'" in error.detail
+
+
+BODY = (
+    "lr = 0.5\n!ls\nfor i in range(512):\n    unlearning(net, r, f, v)\n    torch.save(net.state_dict(), f'u{i}.pth')\n"
+)
+EXPORT = f"""\
+import torch
+get_ipython().run_cell_magic('capture', 'out', 'decay = 3\\n')
+def unlearning(net, r, f, v):
+    return decay
+get_ipython().run_cell_magic('time', '', {BODY!r})
+get_ipython().run_cell_magic('writefile', 'x.py', 'x = 1')
+"""
+
+
+def test_cells_that_an_export_holds_as_texts_are_run_and_sliced() -> None:
+    package = load_package(EXPORT.encode(), "export.py")
+    lines = package.files["cell-01.py"].decode().split("\n")
+    assert lines[1] == "get_ipython().run_code('decay = 3\\n')"
+    assert lines[4] == ""
+    reasons = {part.first_line: part.reason for part in package.entry_point.left_out}
+    assert reasons[5].startswith("calls unlearning")
+    assert reasons[6].startswith("comes after the loop")
+
+
+def test_a_cell_that_an_export_holds_as_a_text_runs_in_the_mode_notebook() -> None:
+    package = load_package(EXPORT.encode(), "export.py", modes=("function", "notebook"))
+    assert package.entry_point.mode == "notebook"
+    assert "get_ipython().system(" in package.files["cell-01.py"].decode().split("\n")[4]
+
+
+def test_a_script_that_reads_the_input_by_a_relative_path_is_an_export() -> None:
+    script = "import torch\nopen('../input/x/retain.csv')\ntorch.save({}, 'u.pth')\n"
+    assert load_package(script.encode(), "s.py", modes=("notebook",)).entry_point.mode == "notebook"

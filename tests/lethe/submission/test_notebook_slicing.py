@@ -7,7 +7,8 @@ import zipfile
 import pytest
 
 from lethe.submission.gpu_guards import without_gpu_guards
-from lethe.submission.notebook_slicing import LoopSetsValues, without_own_loop
+from lethe.submission.loop_work import LoopIsNeeded
+from lethe.submission.notebook_slicing import without_own_loop
 from lethe.submission.package import load_package
 
 IMPORTS = """\
@@ -116,7 +117,7 @@ def test_what_fills_a_value_of_the_function_stays(filling: str) -> None:
 def test_a_loop_that_sets_a_value_of_the_function_is_refused(inside: str) -> None:
     helpers = "def fill(x):\n    x[0] = 1\ndef nonlocal_setter():\n    global cw\n    cw = 1\n"
     loop = f"for i in range(512):\n    {inside}\n    unlearning(net, r, f, v)\n"
-    with pytest.raises(LoopSetsValues, match="which here each run does by itself") as caught:
+    with pytest.raises(LoopIsNeeded, match="which here each run does by itself") as caught:
         sliced(START, helpers + NEEDS, loop)
     assert (caught.value.place.cell, caught.value.place.first_line) == (3, 1)
 
@@ -136,6 +137,13 @@ def test_the_loop_is_found_in_other_forms(loop: str) -> None:
     kept = sliced(START, NEEDS, loop)
     assert last not in kept[2].splitlines()
     assert kept[:2] == [START, NEEDS]
+
+
+def test_a_module_that_is_imported_within_a_try_is_not_set_by_the_loop() -> None:
+    guarded = (
+        "try:\n    import torch\nexcept ImportError:\n    torch = None\ndef unlearning(*four):\n    torch.ones(3)\n"
+    )
+    assert sliced(guarded, LOOP)[0] == guarded
 
 
 def test_statements_of_one_line_are_told_apart() -> None:

@@ -302,6 +302,61 @@ def unlearning(n,r,f,v): print(open('cfg.json').read())
 df.to_csv('y.csv')
 def unlearning(n,r,f,v): print(open('y.csv').read())
 """,
+    "torch function for its effect": """
+from torch.nn.utils import vector_to_parameters
+t=nn.Linear(2, 2)
+vector_to_parameters(torch.ones(len(df)), t.parameters())
+def unlearning(n,r,f,v): print(t)
+""",
+    "statistics of a network": """
+t=nn.BatchNorm1d(2)
+for x in DataLoader(df):
+    t(x)
+def unlearning(n,r,f,v): print(t)
+""",
+    "lambda handed over": """
+rows=[]
+df.apply(lambda row: rows.append(row), axis=1)
+def unlearning(n,r,f,v): print(rows)
+""",
+    "iterator drawn from": """
+numbers=iter(range(9))
+first=[next(numbers) for _ in df]
+def unlearning(n,r,f,v): print(next(numbers))
+""",
+    "globals in the function": """
+cw_a=[0]
+cw_a[0] = len(df)
+def unlearning(n,r,f,v): print(globals()['cw_' + 'a'])
+""",
+    "eval in what the function calls": """
+cw_a=[0]
+cw_a[0] = len(df)
+def look(name): return eval(name)
+def unlearning(n,r,f,v): print(look('cw_a'))
+""",
+    "main module": """
+cw_a=[0]
+cw_a[0] = len(df)
+def unlearning(n,r,f,v): print(vars(sys.modules['__main__']))
+""",
+    "file that a kept statement reads": """
+df.to_json('counts.json')
+with open('counts.json') as file:
+    counts = file.read()
+def unlearning(n,r,f,v): print(counts)
+""",
+    "file that a needed statement reads": """
+np.save('w.npy', df.age.values)
+w = pd.read_csv('w.npy')
+w[0] = len(df)
+def unlearning(n,r,f,v): print(w)
+""",
+    "file that the function looks for": """
+if len(df) > 3:
+    open('flag', 'w').close()
+def unlearning(n,r,f,v): print(os.path.exists('flag'))
+""",
 }
 
 
@@ -313,6 +368,20 @@ def test_what_the_function_may_notice_stays(noticed: str) -> None:
         line for line in cells[1].splitlines() if "df" in line
     ]
     assert not cells[2].strip()
+
+
+def test_what_is_only_handed_the_function_is_no_loop() -> None:
+    function = "def unlearning(n, r, f, v):\n    return cfg.lr\nMETHODS = {'mine': unlearning}\n"
+    config = "class Config:\n    def __init__(self, function, lr):\n        self.lr = lr\n"
+    made = "cfg = Config(METHODS['mine'], lr=0.1)\n"
+    assert without_own_loop([START, config + function, made, LOOP], "unlearning").cells[2] == made
+
+
+def test_what_is_unpacked_from_an_archive_stays() -> None:
+    unpacked = (
+        "import os\nos.system('tar xf extras.tar')\nimport extras\ndef unlearning(n, r, f, v):\n    extras.go()\n"
+    )
+    assert without_own_loop([START, unpacked, LOOP], "unlearning").cells[1] == unpacked
 
 
 def test_what_comes_after_the_saving_loop_goes() -> None:

@@ -14,6 +14,9 @@ from lethe.evaluation.child_runs import ChildRuns
 from lethe.evaluation.local_check import stage_files
 from lethe.submission.package import Package, load_package
 from tests.lethe.submission.public_entries import PUBLIC_ENTRIES, PublicEntry
+from tests.lethe.submission.public_entries_second import SECOND_ENTRIES
+
+ENTRIES = (*PUBLIC_ENTRIES, *SECOND_ENTRIES)
 
 
 def make_package(entry: PublicEntry) -> Package:
@@ -49,13 +52,13 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildRuns]:
         yield started
 
 
-@pytest.mark.parametrize("entry", PUBLIC_ENTRIES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_a_public_entry_writes_what_its_whole_top_level_says(
     entry: PublicEntry, child: ChildRuns, tmp_path: Path
 ) -> None:
     package = make_package(entry)
     assert (package.entry_point.mode, package.entry_point.style) == ("function", entry.style)
     child._code_dir, child._entry = stage_files(package, tmp_path), package.entry_point  # one process for all of them
-    result = child.run(PUBLIC_ENTRIES.index(entry), seed=1)
+    result = child.run(ENTRIES.index(entry), seed=1)
     assert result.weights is not None, (result.fault, child.log()[-3000:], package.entry_point.left_out)
     assert load(result.weights)["1.bias"].tolist() == pytest.approx([entry.value] * 3)

@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from lethe.submission.signatures import Entry, NotCallable, find_callable, sample_style
+from lethe.submission.batch_style import sample_style
+from lethe.submission.signatures import Entry, NotCallable, find_callable
 
 
 def find(code: str) -> Entry | None:
@@ -52,9 +53,34 @@ def test_extras_are_given_unless_their_author_chose_a_value(extras: str, given: 
     assert found.keywords == given
 
 
+@pytest.mark.parametrize(
+    ("decorated", "given"),
+    [
+        ("@torch.enable_grad()\ndef unlearning(n, r, f, v, device=None): pass\n", ("device",)),
+        ("@on('cuda')\ndef unlearning(n, r, f, v, device=None): pass\n", ()),
+        ("@timed\ndef unlearning(n, r, f, v, seed, device=None): pass\n", ("seed",)),
+    ],
+)
+def test_an_extra_that_a_decorator_may_give_is_left_to_it(decorated: str, given: tuple[str, ...]) -> None:
+    found = find(decorated)
+    assert found is not None
+    assert found.keywords == given
+
+
 def test_an_unknown_extra_is_refused_by_name() -> None:
     with pytest.raises(NotCallable, match="teacher"):
         find("def unlearning(net, r, f, v, teacher): pass\n")
+
+
+@pytest.mark.parametrize("four", ["net, forget, retain, val", "retain_loader, forget_loader, val_loader, model"])
+def test_arguments_in_another_order_are_refused(four: str) -> None:
+    with pytest.raises(NotCallable, match="put its arguments in this order"):
+        find(f"def unlearning({four}): pass\n")
+
+
+@pytest.mark.parametrize("four", ["model, train_loader, forget_set, test_loader", "a, b, c, d", "net, *loaders"])
+def test_arguments_of_other_names_are_taken_by_their_places(four: str) -> None:
+    assert find(f"def unlearning({four}): pass\n") is not None
 
 
 @pytest.mark.parametrize(
@@ -66,6 +92,17 @@ def test_an_unknown_extra_is_refused_by_name() -> None:
         ("[x for x, _ in loader]\n", "tuple"),
         ("for a, b in zip(retain_loader, forget_loader): pass\n", "dict"),
         ("for i, batch in enumerate(loader): pass\n", "dict"),
+        ("for i, batch in enumerate(loader):\n    x, y = batch\n", "tuple"),
+        ("for (x, y), (a, b) in zip(retain, cycle(forget)): pass\n", "tuple"),
+        ("for a, b in zip(retain, itertools.cycle(forget)):\n    x = a[0].to(device)\n", "tuple"),
+        ("bar = tqdm.tqdm(train_dl)\nfor batch in bar:\n    x, y = [part.to(device) for part in batch]\n", "tuple"),
+        ("with tqdm(loader, unit='batch') as bar:\n    for data in bar:\n        x, y = data\n", "tuple"),
+        ("it = iter(forget_loader)\ndata = next(it)\nx = data[0]\n", "tuple"),
+        ("x, y = next(iter(forget_loader))\n", "tuple"),
+        ("for x, y in self.retain_loader: pass\n", "tuple"),
+        ("for batch in loader:\n    x = batch.get('image')\n    first, rest = batch\n", "dict"),
+        ("for name, value in interval: pass\n", "dict"),
+        ("pairs = zip(net.parameters(), old.parameters())\nfor p, q in pairs: pass\n", "dict"),
         ("for name, p in net.named_parameters(): pass\n", "dict"),
         ("pass\n", "dict"),
     ],

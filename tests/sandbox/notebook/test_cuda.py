@@ -30,6 +30,15 @@ CASES = {
     "    torch.arange(3, device=device), torch.tensor([1.0], device=device), x.cuda())\n"
     "assert all(t.device.type == 'cpu' for t in made)",
     "generator": "torch.cuda.manual_seed_all(1); torch.cuda.synchronize(); torch.cuda.empty_cache()",
+    "own generator": "made = torch.Generator(device=device).manual_seed(1)\n"
+    "assert isinstance(made, torch.Generator) and isinstance(torch.default_generator, torch.Generator)\n"
+    "torch.randn(2, generator=made, device=device)\n"
+    "torch.utils.data.RandomSampler([1, 2], generator=torch.Generator())",
+    "default type": "torch.set_default_tensor_type('torch.cuda.FloatTensor'); torch.zeros(2)",
+    "threads": "from concurrent.futures import ThreadPoolExecutor\n"
+    "with ThreadPoolExecutor(2) as pool:\n"
+    "    assert [t.device.type for t in pool.map(lambda i: torch.zeros(i, device='cuda'), range(3))] == ['cpu'] * 3",
+    "details": "assert torch.cuda.get_device_properties(0).total_memory > 0; torch.cuda.memory_summary()",
     "parallel": "nn.DataParallel(net)(x)",
     "loader": "next(iter(torch.utils.data.DataLoader(torch.randn(8, 3), pin_memory=True))).to(device)",
     "properties": "torch.cuda.get_device_name(0); torch.cuda.mem_get_info(); torch.cuda.memory_allocated()",

@@ -1,5 +1,6 @@
 """Waits, capacity, what the close will bring, and which competition needs somebody."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -92,6 +93,20 @@ def test_the_close_is_foretold_from_what_teams_may_send(server: Instance) -> Non
         found = get_dashboard(session, [competition]).rescoring["digits"]
     assert (found.finals, found.runs) == (3, 12)  # two of ada's three, mary's one; four runs each
     assert found.seconds == pytest.approx(12 * 3600 / 400)
+
+
+def test_expected_finals_are_counted_again_in_the_background(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    competition, counted = filled(server, [1.0]), []
+
+    class Kept:
+        def get(self, _key: object, compute: Callable[[], object], *, in_background: Callable[[], object]) -> object:
+            counted.append(in_background())
+            return compute()
+
+    monkeypatch.setattr(forecast, "_expected", Kept())
+    with server.database.read() as session:
+        found = get_dashboard(session, [competition]).rescoring["digits"]
+    assert counted == [{competition.id: found.finals}] == [{competition.id: 3}]
 
 
 def test_nothing_is_foretold_of_time_before_anything_ran(server: Instance) -> None:

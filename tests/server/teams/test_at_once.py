@@ -11,8 +11,8 @@ from server.accounts import service as accounts
 from server.competitions import service as competitions
 from server.models.competition import Competition
 from server.teams import joining, merging
-from tests.server.teams.test_joining_and_merging import BASE, call, lead, link
 from tests.support.instance import Instance
+from tests.support.team_requests import BASE, call, lead, link
 
 BEHIND_S = 0.3  # in which the request comes to where the other holds it up
 

@@ -12,22 +12,7 @@ from server.models.evaluation import Shard
 from server.models.invitation import Invitation
 from server.models.submission import Submission
 from tests.support.instance import Instance
-
-BASE = "/api/v1/competitions/digits"
-
-
-def call(server: Instance, headers: dict[str, str], method: str, path: str, **body: object) -> Any:
-    return server.client.request(method, BASE + path, headers=headers, json=body if body or method != "GET" else None)
-
-
-def lead(server: Instance, name: str, team: str) -> dict[str, str]:
-    headers = server.participant(name)
-    assert call(server, headers, "POST", "/teams", name=team).status_code == 201
-    return headers
-
-
-def link(server: Instance, leader: dict[str, str]) -> str:
-    return call(server, leader, "POST", "/team/invitations").json()["token"]
+from tests.support.team_requests import BASE, call, lead, link
 
 
 def join(server: Instance, headers: dict[str, str], token: str) -> Any:

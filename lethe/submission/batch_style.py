@@ -1,0 +1,114 @@
+"""How code reads a batch: by the competition's keys, or as a pair of inputs and targets. Nothing is run."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from lethe.submission.own_loop import dotted
+
+Style = Literal["dict", "tuple"]
+DICT_KEYS = frozenset({"image", "image_id", "age_group", "label", "age", "person_id"})
+# What hands on the batches of the loaders that it is given.
+WRAPPERS = frozenset(
+    "DataLoader chain cycle enumerate islice iter list next tqdm tqdm_notebook trange zip zip_longest".split()  # noqa: SIM905
+)
+LOADER = re.compile(r"load|retain|remain|forget|(^|_)(val|valid|validation|dl|ds|dataset)(_|$|\d)", re.IGNORECASE)
+PASSES = 3  # names that stand for a loader, for what wraps it, and for that
+
+
+def sample_style(trees: Sequence[ast.Module]) -> Style:
+    """Return how the code reads a batch: by the competition's keys, or by unpacking (inputs, targets).
+
+    `for x, y in loader`, or `x, y = batch` and `batch[0]` of its batches, without any of the keys, mean tuples;
+    everything else means dicts.
+    """
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    if any(_is_key(node) for node in nodes):
+        return "dict"
+    return "tuple" if _Batches(nodes).are_pairs() else "dict"
+
+
+class _Batches:
+    """loaders: names that stand for loaders, or for what wraps them. batches: names of their batches."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._nodes = nodes
+        self._loaders: set[str] = set()
+        self._batches: set[str] = set()
+        for _ in range(PASSES):
+            for target, value in self._assigned():
+                if isinstance(target, ast.Name) and self._is_loader(value):
+                    (self._batches if _last_name(value) == "next" else self._loaders).add(target.id)
+        self._targets = [target for node in nodes for target in self._batch_targets(node)]
+        self._batches |= {target.id for target in self._targets if isinstance(target, ast.Name)}
+
+    def are_pairs(self) -> bool:
+        """Return whether a batch is unpacked into two, or read by position."""
+        if any(_is_pair(target) for target in self._targets):
+            return True
+        if any(_is_pair(target) and self._is_batch(value) for target, value in self._assigned()):
+            return True
+        return any(
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and type(node.slice.value) is int
+            and isinstance(node.value, ast.Name)
+            and node.value.id in self._batches
+            for node in self._nodes
+        )
+
+    def _assigned(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        for node in self._nodes:
+            if isinstance(node, ast.Assign):
+                yield from ((target, node.value) for target in node.targets)
+            elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+                yield node.optional_vars, node.context_expr
+
+    def _is_batch(self, value: ast.expr) -> bool:
+        if _last_name(value) == "next":
+            return self._is_loader(value)
+        if isinstance(value, ast.ListComp | ast.GeneratorExp):  # [part.to(device) for part in batch]
+            return self._is_batch(value.generators[0].iter)
+        if isinstance(value, ast.Call) and _last_name(value) == "map":
+            return any(map(self._is_batch, value.args))
+        return isinstance(value, ast.Name) and value.id in self._batches
+
+    def _is_loader(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Call):
+            return _last_name(value) in WRAPPERS and any(map(self._is_loader, value.args[:3]))
+        name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+        return name in self._loaders or (name not in self._batches and bool(LOADER.search(name)))
+
+    def _batch_targets(self, node: ast.AST) -> Iterator[ast.expr]:
+        """Yield what a loop binds the batches of loaders to."""
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            yield from self._matched(node.target, node.iter)
+
+    def _matched(self, target: ast.expr, source: ast.expr) -> Iterator[ast.expr]:
+        name = _last_name(source) if isinstance(source, ast.Call) else ""
+        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        if isinstance(source, ast.Call) and name in ("zip", "zip_longest") and len(parts) == len(source.args):
+            for part, argument in zip(parts, source.args, strict=True):
+                yield from self._matched(part, argument)
+        elif isinstance(source, ast.Call) and name == "enumerate" and len(parts) == 2 and source.args:
+            yield from self._matched(parts[1], source.args[0])
+        elif isinstance(source, ast.Call) and name in WRAPPERS and name != "zip" and source.args:
+            yield from self._matched(target, source.args[0])
+        elif not isinstance(source, ast.Call) and self._is_loader(source):
+            yield target
+
+
+def _is_key(node: ast.AST) -> bool:
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        key = node.args[0] if node.args else None
+    return isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value in DICT_KEYS
+
+
+def _is_pair(target: ast.expr) -> bool:
+    return isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2
+
+
+def _last_name(value: ast.expr) -> str:
+    return dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
