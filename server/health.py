@@ -3,17 +3,23 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
+import redis
 import structlog
 from fastapi import APIRouter, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from lethe.errors import AppError
+from server.config import get_settings
 from server.deps import get_database
-from server.queue import BROKER_FAILURES, client
+from server.embedded.redis import client_url
+from server.queue import BROKER_FAILURES
 from server.storage import get_storage
 
 log = structlog.get_logger()
@@ -100,7 +106,8 @@ def _storage() -> None:
 
 
 def _queue() -> None:
-    """Write to the broker: one that is full still lets itself be connected to."""
-    with client().connection_for_write() as connection:
-        connection.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
-        connection.default_channel.client.set(PROBE, b"", ex=PROBE_KEPT_S)  # type: ignore[attr-defined]  # of Redis
+    """Write to the broker: one that is full still lets itself be connected to, and one that is frozen as well."""
+    limits: dict[str, Any] = {"socket_timeout": BROKER_TIMEOUT_S, "socket_connect_timeout": BROKER_TIMEOUT_S}
+    url = client_url(get_settings().resolved_redis_url)
+    with redis.Redis.from_url(url, **limits, retry=Retry(NoBackoff(), 0)) as broker:
+        broker.set(PROBE, b"", ex=PROBE_KEPT_S)

@@ -5,6 +5,7 @@ the sweeper finds work that nobody was told of. So none is sent where enough wai
 has no idle worker, and whatever is queued, Redis holds a few of them.
 """
 
+import time
 from collections.abc import Collection
 from datetime import timedelta
 from functools import lru_cache
@@ -53,6 +54,9 @@ WAKE_UPS = frozenset({EVALUATE_SHARD, PREPARE_SHARD, SWEEP})  # each like the ot
 BROKER_FAILURES = (OperationalError, OSError, RedisError)
 
 _PENDING = "lethe_messages"
+
+SILENT_S = 3.0  # of a broker that is frozen, or that is tried again and again; a full one says so at once
+SPARED_S = 10.0
 
 
 class RoutingKey(NamedTuple):
@@ -111,10 +115,18 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
     return app
 
 
+class SendingEnd(Celery):
+    """silent_until: when a broker is asked again that was silent."""
+
+    silent_until = 0.0
+
+
 @lru_cache
-def client() -> Celery:
+def client() -> SendingEnd:
     """Return the sending end."""
-    return configure(Celery("lethe"), redis_url=get_settings().resolved_redis_url)
+    app = SendingEnd("lethe")
+    configure(app, redis_url=get_settings().resolved_redis_url)
+    return app
 
 
 def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, to: RoutingKey | None = None) -> None:
@@ -129,8 +141,12 @@ def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, t
 def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float | None = None) -> bool:
     """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it.
 
-    to: for shards, who may serve them. expires_s: when nobody needs to start it any more.
+    to: for shards, who may serve them. expires_s: when nobody needs to start it any more. A broker that was silent for
+    seconds is spared for some: requests hold their turn meanwhile.
     """
+    began = time.monotonic()
+    if began < client().silent_until:
+        return False
     try:
         with client().producer_or_acquire() as producer:
             for queue in _queues(task, to):
@@ -138,6 +154,8 @@ def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float |
                     client().send_task(task, args=args, expires=expires_s, queue=queue, producer=producer)
     except BROKER_FAILURES as error:
         log.warning("message not sent, the sweeper will", task=task, error=str(error))
+        if time.monotonic() - began > SILENT_S:
+            client().silent_until = time.monotonic() + SPARED_S
         return False
     return True
 

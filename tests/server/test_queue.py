@@ -1,5 +1,8 @@
 """Messages are bounded: however much waits, a queue holds a few."""
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -82,3 +85,20 @@ def test_full_redis_takes_nothing_and_is_not_ready(with_own_redis: Instance, pri
     assert answer.status_code == 503
     assert answer.json()["queue"] != "ok"
     assert answer.json()["database"] == "ok"
+
+
+def test_frozen_redis_is_told_soon_and_holds_few_up(with_own_redis: Instance, private_redis: RedisProcess) -> None:
+    with_own_redis.competition(limits={"submissions_per_day": 10})
+    headers = with_own_redis.participant()
+    assert with_own_redis.submit(headers).status_code == 201
+    os.kill(private_redis.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert with_own_redis.client.get("/readyz").json()["queue"] == "does not answer (TimeoutError)"
+        assert time.monotonic() - began < 5
+        assert with_own_redis.submit(headers).status_code == 201  # which finds that it is silent
+        began = time.monotonic()
+        assert {with_own_redis.submit(headers).status_code for _ in range(4)} == {201}
+        assert time.monotonic() - began < 5
+    finally:
+        os.kill(private_redis.pid, signal.SIGCONT)
