@@ -4,6 +4,7 @@ A metric is kept under the key of its id, parameters and version, so that it is 
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from lethe.competition.report_section import MetricRequest
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import AppError
 from lethe.evaluation.competition_score import score_outputs
-from lethe.evaluation.split_inputs import reference_inputs, split_inputs
+from lethe.evaluation.split_inputs import reference_inputs, split_inputs, with_unlearned
 from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.epsilon.score import ModelOutputs, Score
 from lethe.metrics.metric_evaluation import checked_parameters, compute
@@ -33,14 +34,17 @@ def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Pa
     missing = missing_metrics(plan, unit)
     outputs = stored_outputs(unit)
     if missing and outputs is not None:
-        probed = {"unlearned": probed_runs(unit, split_dir)} if _ask_for_weights(missing, cell) else None
-        _compute(
-            missing,
-            cell,
-            unit,
-            split_inputs(split_dir, outputs.arrays(), scored_by=cell.competition.metric, probed=probed),
-            Side.UNLEARNED,
-        )
+        scored_by = cell.competition.metric
+        probed = probed_runs(unit, split_dir) if _ask_for_weights(missing, cell) else None
+        references = _references(split_dir, scored_by)
+        inputs = with_unlearned(references, outputs.arrays(), scored_by=scored_by, probed=probed)
+        _compute(missing, cell, unit, inputs, Side.UNLEARNED)
+
+
+@lru_cache(maxsize=1)
+def _references(split_dir: Path, scored_by: ScoreDefinition) -> Inputs:
+    """Return the arrays of a split's references; kept, so that the attacks on them are made once for all methods."""
+    return split_inputs(split_dir, None, scored_by=scored_by)
 
 
 def _ask_for_weights(requests: Iterable[MetricRequest], cell: CellPlan) -> bool:
@@ -53,7 +57,7 @@ def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir:
     """Compute and keep what is missing of the cell's references."""
     for subject in REFERENCES.values():
         if missing := missing_metrics(plan, unit, subject):
-            _compute(missing, cell, unit, split_inputs(split_dir, None, scored_by=cell.competition.metric), subject)
+            _compute(missing, cell, unit, _references(split_dir, cell.competition.metric), subject)
 
 
 def reference_scores(split_dir: Path, competition: CompetitionFile) -> dict[str, Json]:

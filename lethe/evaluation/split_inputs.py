@@ -20,7 +20,7 @@ from lethe.evaluation.model_outputs import (
     read_probed_references,
     read_stored_outputs,
 )
-from lethe.metrics import Inputs
+from lethe.metrics import Inputs, Side
 from lethe.metrics.epsilon.attacks.family import AttackFamily
 from lethe.metrics.epsilon.epsilon import per_example_epsilon
 
@@ -67,6 +67,22 @@ def split_inputs(
     further |= probed or {}
     given = with_epsilon | {"retrained": retrained, "shared": shared_arrays(split_dir)}
     return Inputs(**{side: arrays and arrays | further.get(side, {}) for side, arrays in given.items()})
+
+
+def with_unlearned(
+    references: Inputs,
+    unlearned: Mapping[str, NDArray[Any]],
+    *,
+    scored_by: Metric,
+    probed: Mapping[str, NDArray[Any]] | None = None,
+) -> Inputs:
+    """Return the arrays of unlearned models beside those of the references; what these compute is shared.
+
+    references: `split_inputs` without unlearned models. probed: arrays of level 4 of the unlearned models.
+    """
+    retrained = {"confidences": references.array(Side.RETRAINED, "confidences")}
+    arrays = dict(unlearned)
+    return references.with_unlearned(arrays | {"epsilon": _epsilon(arrays, retrained, scored_by)} | dict(probed or {}))
 
 
 def reference_inputs(split_dir: Path) -> Inputs:

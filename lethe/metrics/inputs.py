@@ -40,7 +40,20 @@ class Inputs:
         given = {Side.UNLEARNED: unlearned, Side.RETRAINED: retrained, Side.ORACLE: oracle, Side.ORIGINAL: original}
         self._stored: dict[Side, Arrays] = {side: arrays for side, arrays in given.items() if arrays is not None}
         self._shared: list[Arrays] = ([] if shared is None else [shared]) + list(self._stored.values())
-        self._kept: dict[tuple[Any, ...], Any] = {}
+        self._split_arrays = shared
+        self._of_unlearned: dict[tuple[Any, ...], Any] = {}
+        self._of_others: dict[tuple[Any, ...], Any] = {}
+
+    def with_unlearned(self, unlearned: Arrays) -> "Inputs":
+        """Return the same arrays with other unlearned models; what is computed of the other sides is shared."""
+        given = {side.value: arrays for side, arrays in self._stored.items()} | {Side.UNLEARNED.value: unlearned}
+        other = Inputs(**given, shared=self._split_arrays)
+        other._of_others = self._of_others
+        return other
+
+    def _kept(self, side: Side) -> dict[tuple[Any, ...], Any]:
+        """Return the arrays and features of a side that were computed; the split's may lie in the unlearned file."""
+        return self._of_unlearned if side in {Side.UNLEARNED, Side.SHARED} else self._of_others
 
     @classmethod
     def from_files(cls, **paths: Path | None) -> "Inputs":
@@ -76,9 +89,10 @@ class Inputs:
         """Return a feature of a side, computed once for equal parameters."""
         chosen = {name: parameters[name] for name in feature.parameters}
         key = (side, feature.name, tuple(sorted(chosen.items())))
-        if key not in self._kept:
-            self._kept[key] = self._computed(side, feature, chosen)
-        return self._kept[key] if feature.against else self._as_many(side, self._kept[key])
+        kept = self._kept(side)
+        if key not in kept:
+            kept[key] = self._computed(side, feature, chosen)
+        return kept[key] if feature.against else self._as_many(side, kept[key])
 
     def _computed(self, side: Side, feature: Feature, chosen: Mapping[str, Any]) -> Any:
         read = self.array if feature.by_run or feature.against else self._require
@@ -114,14 +128,14 @@ class Inputs:
         return found
 
     def _find(self, side: Side, name: str) -> Array | None:
-        key = (side, name)
-        if key not in self._kept:
+        kept, key = self._kept(side), (side, name)
+        if key not in kept:
             found = self._load(side, name)
             if found is None:
                 return None
-            self._kept[key] = found
-        kept: Array = self._kept[key]
-        return kept
+            kept[key] = found
+        array: Array = kept[key]
+        return array
 
     def _load(self, side: Side, name: str) -> Array | None:
         place = self._place(side, name)

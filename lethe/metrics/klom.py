@@ -51,14 +51,12 @@ def klom_result(divergence: Float64, *, uncounted: int = 0) -> MetricResult:
     """
     known = np.sort(divergence[~np.isnan(divergence)])
     lost = divergence.size - known.size
-    notes: tuple[str, ...] = ()
-    if lost:
-        notes += (f"{lost} examples have no divergence: their retrained margins are all outside the bins",)
-    if uncounted:
-        notes += (
-            f"in {uncounted} of {divergence.size} examples every unlearned margin is the greatest of all, which the "
-            "published bins leave out; what is left says nothing (klom_closed counts them)",
-        )
+    sentences = {
+        f"{lost} examples have no divergence: their retrained margins are all outside the bins": lost,
+        f"in {uncounted} of {divergence.size} examples every unlearned margin is the greatest of all, which the "
+        "published bins leave out; what is left says nothing (klom_closed counts them)": uncounted,
+    }
+    notes = tuple(sentence for sentence, number in sentences.items() if number)
     if not known.size:
         return MetricResult(float("nan"), per_example=divergence, notes=notes)
     table = {"mean": float(known.mean()), "median": float(np.median(known)), "undefined": lost, "uncounted": uncounted}

@@ -1,5 +1,6 @@
 """How long the forget set takes to be learnt again, against a model that never knew it."""
 
+import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
@@ -21,7 +22,8 @@ def relearn_time(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, max_epoc
 
     unlearned, retrained: epochs of training on the forget set alone until its mean loss is back within 5 % of the
     original model's, shape (k,) each; 0 if it is there from the start, at most max_epochs.
-    table: means and the numbers of censored models. NaN if every retrained model needs 0 epochs.
+    per_run: epochs of each unlearned model over the mean of the retrained ones. table: means and the numbers of
+    censored models. NaN if every retrained model needs 0 epochs.
     Raises InvalidMetricInput for epochs outside [0, max_epochs].
     Source: Golatkar et al. 2020; Goel et al. 2022, table 1.
     """
@@ -34,13 +36,19 @@ def relearn_time(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, max_epoc
     if r.mean() == 0.0:
         notes.append("the retrained models know the forget set from the start: no ratio")
         return MetricResult(float("nan"), table=table, notes=tuple(notes))
-    return MetricResult(float(u.mean() / r.mean()), per_run=u, table=table, notes=tuple(notes))
+    return MetricResult(float(u.mean() / r.mean()), per_run=u / r.mean(), table=table, notes=tuple(notes))
 
 
 def _epochs(values: npt.ArrayLike, side: Side, max_epochs: int) -> Float64:
     epochs = per_model(values, name="relearn epochs", side=side)
-    if (epochs < 0).any() or (epochs > max_epochs).any():
-        raise InvalidMetricInput(f"{side} relearn epochs must be within [0, {max_epochs}], not {epochs}", side=side)
+    beyond = (epochs < 0) | (epochs > max_epochs)
+    if beyond.any():
+        model = int(np.argmax(beyond))
+        raise InvalidMetricInput(
+            f"{side} relearn epochs must be within [0, {max_epochs}], not {epochs[model]:g} at model {model}",
+            side=side,
+            model=model,
+        )
     return epochs
 
 
@@ -55,6 +63,7 @@ METRIC = Metric(
     bounds=(0.0, float("inf")),
     ideal=1.0,
     resampling=Resampling.MODELS,
+    version=2,
     source="Golatkar et al. 2020 (1911.04933); Goel et al. 2022 (2201.06640), table 1; SCRUB (2302.09880)",
     formula="mean_i epochs(u_i) / mean_j epochs(r_j) until the loss on the forget set is within 5 % of the original's",
     paper_and_code="Epochs are censored at 100; the learning rate is a tenth of the training's.",

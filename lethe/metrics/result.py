@@ -34,7 +34,8 @@ class MetricResult:
 
     @property
     def standard_deviation(self) -> float | None:
-        """Return the standard deviation over runs (ddof=1), or None with fewer than two runs."""
-        if self.per_run is None or self.per_run.size < 2:
+        """Return the standard deviation over runs (ddof=1) that have a value, or None with fewer than two."""
+        if self.per_run is None:
             return None
-        return float(self.per_run.std(ddof=1))
+        known = self.per_run[~np.isnan(self.per_run)]
+        return float(known.std(ddof=1)) if known.size >= 2 else None

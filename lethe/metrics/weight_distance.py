@@ -50,8 +50,11 @@ def mean_weight_distance(distance: npt.ArrayLike, norm: npt.ArrayLike, retrained
     Raises InvalidMetricInput for values below 0 or not finite.
     Source: as `weight_distance`.
     """
-    given = {"weight distances": distance, "weight norms": norm, "weight norms of retrained models": retrained_norm}
-    columns = [_lengths(values, name=name) for name, values in given.items()]
+    columns = [
+        _lengths(distance, name="weight distances"),
+        _lengths(norm, name="weight norms"),
+        _lengths(retrained_norm, name="weight norms", side=Side.RETRAINED),
+    ]
     n_models = min(column.size for column in columns)
     apart, own, other = (column[:n_models] for column in columns)
     table: dict[str, float | None] = {"over_norm": None, "norm": float(own.mean()), "of_unit_weights": None}
@@ -62,10 +65,13 @@ def mean_weight_distance(distance: npt.ArrayLike, norm: npt.ArrayLike, retrained
     return MetricResult(float(apart.mean()), per_run=apart, table=table)
 
 
-def _lengths(values: npt.ArrayLike, *, name: str) -> Float64:
-    found = per_model(values, name=name, side=Side.UNLEARNED)
+def _lengths(values: npt.ArrayLike, *, name: str, side: Side = Side.UNLEARNED) -> Float64:
+    found = per_model(values, name=name, side=side)
     if (found < 0.0).any():
-        raise InvalidMetricInput(f"{name} must be 0 or more, not {found}", side=Side.UNLEARNED)
+        model = int(np.argmax(found < 0.0))
+        raise InvalidMetricInput(
+            f"{side} {name} must be 0 or more, not {found[model]} at model {model}", side=side, model=model
+        )
     return found
 
 

@@ -107,3 +107,20 @@ def test_arrays_of_one_side_with_other_numbers_of_models_are_named(name: str) ->
     refused = evaluate(Inputs(side, side), [name])[name].not_computed
     assert "unlearned arrays are of unequal numbers of models" in refused
     assert "of 20" in refused
+
+
+def test_features_of_the_other_sides_are_computed_once_for_all_unlearned_models():
+    seen = []
+
+    def mean(confidences):
+        seen.append(float(confidences[0, 0]))
+        return confidences.mean(axis=1)
+
+    feature = Feature("mean", mean, arrays=("confidences",))
+    references = Inputs(retrained={"confidences": np.full((2, 3), 5.0)})
+    for level in (1.0, 2.0):
+        inputs = references.with_unlearned({"confidences": np.full((2, 3), level)})
+        assert inputs.feature(Side.UNLEARNED, feature, {}).tolist() == [level] * 2
+        assert inputs.feature(Side.RETRAINED, feature, {}).tolist() == [5.0] * 2
+    assert seen == [1.0, 5.0, 2.0]
+    assert not references.has(Side.UNLEARNED, "confidences")

@@ -106,3 +106,12 @@ def test_gradual_check_finds_the_step_that_falls():
     assert found.table["negative_steps"] == 1
     assert found.value == pytest.approx(-5.0, abs=1.0)
     assert found.arrays["p_holm"][0] < 0.05 < found.arrays["p_holm"][1]
+
+
+def test_spread_is_of_the_runs_that_have_a_value():
+    original = np.array([[60.0, 55.0, 52.0]] * 3)
+    retrained = np.array([[50.0, 50.0, 51.0], [50.0, 51.0, 50.0], [60.0, 55.0, 52.0]])
+    found = miau_nan(original - 4.0, retrained, original)
+    assert np.isnan(found.per_run).tolist() == [False, False, True]
+    assert found.standard_deviation == pytest.approx(found.per_run[:2].std(ddof=1))
+    assert miau_nan(original[1:], retrained[1:], original[1:]).standard_deviation is None

@@ -150,8 +150,14 @@ def test_relearn_time_notes_censored_models():
     assert found.value == 3.0
     assert found.notes == ("1 unlearned models did not relearn in time",)
     assert math.isnan(relearn_time([1], [0]).value)
-    with pytest.raises(InvalidMetricInput, match=r"within \[0, 100\]"):
-        relearn_time([101], [5])
+    with pytest.raises(InvalidMetricInput, match=r"within \[0, 100\], not 101 at model 1"):
+        relearn_time([5, 101], [5])
+
+
+def test_relearn_time_of_every_run_is_a_ratio_as_the_mean_is():
+    found = relearn_time([10, 30], [10, 30])
+    assert found.per_run.tolist() == [0.5, 1.5]
+    assert found.value == found.per_run.mean()
 
 
 def test_residual_knowledge_per_radius():

@@ -74,3 +74,8 @@ def test_mean_of_zero_weights_has_no_ratio():
 def test_negative_distance_is_refused():
     with pytest.raises(InvalidMetricInput, match="weight norms must be 0 or more"):
         mean_weight_distance([1.0], [-1.0], [1.0])
+
+
+def test_a_negative_length_is_named_by_side_and_model():
+    with pytest.raises(InvalidMetricInput, match=r"retrained weight norms must be 0 or more, not -1\.0 at model 1"):
+        mean_weight_distance([1.0, 2.0], [1.0, 1.0], [1.0, -1.0])

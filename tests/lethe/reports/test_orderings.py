@@ -224,7 +224,7 @@ def with_klom(metric="klom", *, uncounted=0, f=(0.0, 0.1, 0.2, 0.3)):
 
 
 @pytest.mark.parametrize(
-    ("metric", "uncounted", "holds"), [("klom", 5, True), ("klom", 6, None), ("klom_closed", 0, True)]
+    ("metric", "uncounted", "holds"), [("klom", 9, True), ("klom", 10, None), ("klom_closed", 0, True)]
 )
 def test_klom_is_not_compared_where_it_leaves_out_the_original(metric, uncounted, holds):
     found = check(with_klom(metric, uncounted=uncounted), "E-27")
