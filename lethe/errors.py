@@ -10,6 +10,12 @@ from typing import ClassVar, Self
 from pydantic import ValidationError
 
 MOST_NAMED = 100  # wrong values of one file or form: somebody may write any number
+PLAIN = {
+    "Extra inputs are not permitted": "is not known: nothing of this name can be set",
+    "Field required": "is missing",
+    "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+}
 SHOULD = re.compile(r"^(Input|Value|Data|String|List|Tuple|Set|Dictionary) should ")
 
 
@@ -150,7 +156,7 @@ def list_violations(error: ValidationError) -> tuple[Violation, ...]:
 
 def plain_message(message: str) -> str:
     """Return pydantic's message as words that follow a field's name: `must be greater than 0`."""
-    return SHOULD.sub("must ", message.removeprefix("Value error, "))
+    return PLAIN.get(message) or SHOULD.sub("must ", message.removeprefix("Value error, "))
 
 
 def _shown(value: object) -> str | None:

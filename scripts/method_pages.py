@@ -1,12 +1,15 @@
 """Write docs/methods/<id>.md from the methods' files and the results of the benchmark on digits.
 
+First the measured times of docs/methods/cost.md go into the files' docstrings.
+
 python -m scripts.method_pages [--check]
 """
 
 import sys
 from pathlib import Path
 
-from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods
+from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods, method_info, method_source, method_tree
+from scripts.method_cost import outdated_sources
 from scripts.method_results import results
 from scripts.wrapped import wrapped
 
@@ -58,7 +61,8 @@ def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) 
 def page(method: MethodInfo) -> str:
     facts = [
         ("Source", method.source),
-        ("Budget", method.budget),
+        ("Budget, counted", method.budget),
+        ("Measured", _linked(method.measured) or "not yet"),
         ("Paper and program", method.differences),
         ("Needs" if method.task != IMAGES else "Needs beside the retain set", ", ".join(method.needs) or "nothing"),
         ("Two runs", "give the same weights" if method.deterministic else "differ by their seed"),
@@ -89,6 +93,10 @@ def page(method: MethodInfo) -> str:
     )
 
 
+def _linked(measured: str) -> str:
+    return measured.replace("docs/methods/cost.md", "[time and memory](cost.md)")
+
+
 def constants(method: MethodInfo) -> list[str]:
     if not method.constants:
         return ["## Constants", "", "It has none.", ""]
@@ -110,9 +118,14 @@ def outdated() -> list[str]:
 def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         names = outdated()
+        names = [*(f"lethe/methods/{path.name}" for path in outdated_sources()), *(f"docs/methods/{n}" for n in names)]
         for name in names:
-            print(f"docs/methods/{name} is not current: run python -m scripts.method_pages", file=sys.stderr)
+            print(f"{name} is not current: run python -m scripts.method_pages", file=sys.stderr)
         return 1 if names else 0
+    for path, text in outdated_sources().items():
+        path.write_text(text, encoding="utf-8")
+    for kept in (method_source, method_tree, method_info):
+        kept.cache_clear()
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -26,6 +26,9 @@ constants.
 
 - **Epochs**: CPU time over that of one epoch of finetuning on the retain set, whose time is the shortest of three; the
   median of {rounds} rounds.
+- The files of the methods count epochs (`Budget`). The time is mostly 1.1 to 1.5 times that count: besides its
+  batches a method copies networks, draws labels and noise, and evaluates. `python -m scripts.method_pages` copies the
+  time into the files and their pages.
 - **RTE**: how many times less than retraining, if retraining takes {epochs} epochs. Below 1 the method costs more.
 - **Memory**: the highest sum of bytes of tensors that torch holds on the CPU while the method runs, the network's
   weights included, over that of one step of SGD with momentum ({training:.0f} KiB) and of the outputs of one batch

@@ -117,7 +117,7 @@ def quota(competition: Competition = None, url: Url = None, as_json: Json = Fals
             ("left now", found["remaining"]),
             ("used today", f"{found['used_today']} of {found['per_day']}"),
             ("left in all", found["remaining_total"]),
-            ("next day begins", local_time(found["resets_at"])),
+            ("quota resets", local_time(found["resets_at"])),
         )
     )
 

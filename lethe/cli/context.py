@@ -16,7 +16,9 @@ from lethe.cli.terminal import Terminal
 from lethe.client.api import ApiError, LetheClient
 from lethe.errors import InvalidInput, NotAuthenticated
 
-WHOLE = frozenset({"id", "action", "subject"})  # columns to copy from: where there is no room, others are narrowed
+WHOLE = frozenset(
+    {"id", "action", "subject", "received"}
+)  # columns to copy from: where there is no room, others are narrowed
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Url = Annotated[
     str | None,

@@ -37,14 +37,14 @@ def register_commands(parent: typer.Typer) -> None:
 
 @app.command("list")
 def list_methods(as_json: Json = False) -> None:
-    """List all methods: what they need, and whether two runs differ."""
+    """List all methods: what they need, and which phases they have for stitching."""
     from lethe.methods.catalogue import FOLDERS, all_methods
 
     methods = [method for task in FOLDERS for method in all_methods(task)]
     if as_json:
         print_json([method.as_json() for method in methods])
         return
-    columns = ("id", "method", "needs", "stitches")
+    columns = ("id", "method", "needs", "phases")
     print_table("", columns, (_row(method) for method in methods), empty="There is no method.")
 
 
@@ -138,7 +138,7 @@ def run(
             ("method", method),
             ("runs", len(done.runs)),
             ("time of a run", f"{done.median('wall_time_s'):.3f} s"),
-            ("retraining over it", f"{facts['run_time_efficiency']:.1f}"),
+            ("a retraining takes", f"{facts['run_time_efficiency']:.1f} times as long"),
             ("accuracy on retain", f"{done.median('retain_accuracy'):.4f}"),
             ("on forget", f"{done.median('forget_accuracy'):.4f}"),
             ("on test", f"{done.median('test_accuracy'):.4f}"),
@@ -204,9 +204,9 @@ def _print_trial(trial: "Trial") -> None:
 
 
 def _row(method: "MethodInfo") -> tuple[object, ...]:
-    needs = [*method.needs, *(["deterministic"] if method.deterministic else [])]
     phases = [phase for phase in ("erase", "repair") if phase in method.phases]
-    return method.id, method.title.partition(": ")[0], ", ".join(needs), ", ".join(phases)
+    name = method.title.partition(": ")[0] + (" (deterministic)" if method.deterministic else "")
+    return method.id, name, ", ".join(method.needs), ", ".join(phases)
 
 
 def _print_method(method: "MethodInfo") -> None:
@@ -217,7 +217,8 @@ def _print_method(method: "MethodInfo") -> None:
     print_facts(
         (
             ("source", method.source),
-            ("budget", method.budget),
+            ("budget, counted", method.budget),
+            ("measured", method.measured or None),
             ("differences", method.differences),
             ("needs", ", ".join(method.needs) or "nothing"),
             ("deterministic", "yes" if method.deterministic else "no"),

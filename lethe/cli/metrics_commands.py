@@ -258,7 +258,12 @@ def _compare_stored(files: list[Path], wanted: list[str] | None, *, as_json: boo
     for metric_id in chosen:
         entries = [results.get(metric_id) for results in stored.values()]
         table.add_row(metric_id, *(_number((entry or {}).get("result")) for entry in entries))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for metric_id in chosen:
+        reasons = {(results.get(metric_id) or {}).get("not_computed") for results in stored.values()}
+        for reason in sorted(reason for reason in reasons if reason):
+            console.print(f"{metric_id}: not computed: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _require_known(wanted: list[str], known: list[str]) -> None:

@@ -316,6 +316,7 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
     except tomllib.TOMLDecodeError as error:
         place = TOML_PLACE.search(str(error))
         message = TOML_PLACE.sub("", str(error))  # the line stands beside it
+        message = "A quotation mark is missing: the text does not end on its line" if "'\\n'" in message else message
         where = Violation("file", message, line=int(place[1]) if place else None)
         raise InvalidCompetitionFile(f"{source}: not TOML: {error}", violations=(where,)) from error
     except RecursionError as error:

@@ -13,6 +13,7 @@ from lethe.errors import InvalidInput, NotFound
 
 FOLDER = Path(__file__).parent
 SECTIONS = ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "Needs")
+MEASURED = "Measured"  # the time, where docs/methods/cost.md has it; the budget counts epochs
 IMAGES = "image-classification"
 FOLDERS = {IMAGES: FOLDER, "causal-lm": FOLDER / "text"}  # of the methods for each kind of task
 NEEDS = ("forget images", "forget labels", "validation", "convolutions", "second network", "forget answers", "refusals")
@@ -52,7 +53,7 @@ class Constant:
 class MethodInfo:
     """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines.
 
-    task: the kind of task that it is for.
+    task: the kind of task that it is for. budget: epochs, counted. measured: the time, empty where nobody measured it.
     """
 
     id: str
@@ -62,6 +63,7 @@ class MethodInfo:
     pseudo_code: str
     source: str
     budget: str
+    measured: str
     deterministic: bool
     differences: str
     needs: tuple[str, ...]
@@ -129,6 +131,7 @@ def method_info(method_id: str) -> MethodInfo:
         pseudo_code=sections["Pseudo-code"],
         source=_one_line(sections["Source"]),
         budget=_one_line(sections["Budget"]),
+        measured=_one_line(sections.get(MEASURED, "")),
         deterministic=sections["Deterministic"] == "yes",
         differences=_one_line(sections["Differences"]),
         needs=tuple(need for need in NEEDS if need in sections["Needs"].split(", ")),
@@ -144,8 +147,11 @@ def all_methods(task: str = IMAGES) -> tuple[MethodInfo, ...]:
 
 
 def parse_docstring(text: str, method_id: str) -> tuple[str, str, dict[str, str]]:
-    """Return title, summary and the six sections. Raises InvalidInput naming the first section that is missing."""
-    head, *rest = re.split(rf"^({'|'.join(SECTIONS)}):[ \n]", text, flags=re.MULTILINE)
+    """Return title, summary and the sections, of which MEASURED may lack.
+
+    Raises InvalidInput naming the first section that is missing.
+    """
+    head, *rest = re.split(rf"^({'|'.join((*SECTIONS, MEASURED))}):[ \n]", text, flags=re.MULTILINE)
     sections = {name: body.strip("\n").rstrip() for name, body in zip(rest[::2], rest[1::2], strict=True)}
     missing = next((name for name in SECTIONS if not sections.get(name, "").strip()), None)
     if missing is not None:

@@ -13,7 +13,7 @@ Pseudo-code:
 
 Source: Cotogni et al. 2023 (DUCK), section 3: both weights 1.5, Adam 5e-4, T 2.
 Budget: 2 * EPOCHS * RETAIN_BATCHES * |S| / |R| epochs over the retain set at most, and one for the centroids.
-    Measured on 700 digits with the small CNN: 8.8 epochs of finetuning, more than a fifth of 20.
+Measured: the time of 11.30 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper stops within an epoch and has one target accuracy a scenario; here the target is the validation
     accuracy, its scenario of homogeneous removal.

@@ -11,8 +11,8 @@ Pseudo-code:
 
 Source: Golatkar et al. 2020; program of Foster et al. 2024 and of Fan et al. 2024: ALPHA 3e-6.
 Budget: C * SAMPLES backward passes of one example each. Over the whole retain set, as published, that is about C
-    epochs and slower than retraining; SAMPLES bounds it. Measured on 700 digits with the small CNN: 9.4 epochs of
-    finetuning, more than a fifth of 20.
+    epochs and slower than retraining; SAMPLES bounds it.
+Measured: the time of 13.79 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: Cadet et al. write "the fourth root of the Fisher information"; the programs take the standard deviation
     sqrt(ALPHA / F), as here. The programs use all retain examples.

@@ -9,7 +9,8 @@ Pseudo-code:
     as random_label (or, with MIXED, as srl), weights outside the mask restored after each step
 
 Source: Fan et al. 2024, SalUn; Triantafillou et al. 2024 (sequence), Cadet et al. 2024 (mixed).
-Budget: REPAIR_EPOCHS + (ERASE_EPOCHS + 1) * |S| / |R| epochs over the retain set.
+Budget: EPOCHS + (ERASE_EPOCHS + 1) * |S| / |R| epochs over the retain set.
+Measured: the time of 1.70 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: gradients times mask still move the other weights through momentum and weight decay; the program
     restores them since 2026, as here.

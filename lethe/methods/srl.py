@@ -10,6 +10,7 @@ Pseudo-code:
 
 Source: Cadet et al. 2024, SRL; Graves et al. 2021.
 Budget: EPOCHS epochs over the retain and the forget set.
+Measured: the time of 3.09 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: none known.
 Needs: forget images

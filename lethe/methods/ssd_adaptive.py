@@ -10,6 +10,7 @@ Pseudo-code:
 
 Source: Schoepf, Foster and Brintrup 2024 (arXiv 2402.10098), ASSD.
 Budget: 1 epoch over the retain set.
+Measured: the time of 1.49 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: yes
 Differences: batches are read in stored order here, shuffled in the program.
 Needs: forget images, forget labels

@@ -22,6 +22,11 @@ def group_counts(results: BenchmarkResults, metric: str, *, higher_is_better: bo
     return counts, dense_ranks(-counts[:, :N_GROUPS])
 
 
+def grouped_values(counts: Int64, rank: int) -> tuple[Value, ...]:
+    """Return a method's counts and rank as values of a row; nothing is shown of a method that is in no cell yet."""
+    return (*counts.tolist(), int(rank)) if counts.any() else (None,) * (len(counts) + 1)
+
+
 def group_table(results: BenchmarkResults, metric: str, *, higher_is_better: bool) -> Table:
     """Return a row per ranked method, best rank first, then by name: method, G1, G2, G3, F, rank.
 
@@ -30,7 +35,7 @@ def group_table(results: BenchmarkResults, metric: str, *, higher_is_better: boo
     counts, ranks = group_counts(results, metric, higher_is_better=higher_is_better)
     methods = [results.methods[i] for i in results.ranked]
     order = sorted(range(len(methods)), key=lambda i: (ranks[i], methods[i].casefold()))
-    rows = tuple((methods[i], *counts[i].tolist(), int(ranks[i])) for i in order)
+    rows = tuple((methods[i], *grouped_values(counts[i], ranks[i])) for i in order)
     columns = ("Method", *GROUPS, "F", "Rank")
     return Table(f"Groups by {metric}", tuple(Column(name) for name in columns), rows)
 

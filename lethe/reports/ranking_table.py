@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lethe.metrics.arrays import Float64, Int64
+from lethe.metrics.arrays import Float64
 from lethe.metrics.invalid_input import InvalidMetricInput
 from lethe.metrics.pareto import pareto_counts
 from lethe.reports.benchmark_results import BenchmarkResults
-from lethe.reports.group_tables import GROUPS, group_counts
+from lethe.reports.group_tables import GROUPS, group_counts, grouped_values
 from lethe.reports.table import Column, Table, Value
 
 DEEPUNLEARN = {"retdev": False, "indiscernibility": True}
@@ -19,7 +19,7 @@ def ranking_table(results: BenchmarkResults, higher_is_better: Mapping[str, bool
 
     higher_is_better: metric -> direction. Columns: for each metric G1, G2, G3, F and rank; the number of cells with
     the method on the Pareto frontier of all these metrics; and, where all have standard errors, on the frontier that
-    noise within one standard error takes nothing off.
+    noise within one standard error takes nothing off. A method without a value or a failure has no rank.
     Raises InvalidMetricInput without a metric. Source: Cadet et al. 2024 (arXiv:2410.01276), table III.
     """
     if not higher_is_better:
@@ -30,8 +30,8 @@ def ranking_table(results: BenchmarkResults, higher_is_better: Mapping[str, bool
     order = sorted(range(len(methods)), key=lambda i: (*(r[i] for _, r in parts.values()), methods[i].casefold()))
     rows: list[tuple[Value, ...]] = []
     for i in order:
-        grouped = [number for counts, ranks in parts.values() for number in (*counts[i].tolist(), int(ranks[i]))]
-        rows.append((methods[i], *grouped, *(int(counts[i]) for counts in fronts.values())))
+        grouped = [value for counts, ranks in parts.values() for value in grouped_values(counts[i], ranks[i])]
+        rows.append((methods[i], *grouped, *(counts[i] for counts in fronts.values())))
     headings = [f"{name} {part}" for name in parts for part in (*GROUPS, "F", "rank")]
     columns = tuple(Column(name) for name in ("Method", *headings, *fronts))
     return Table("Ranking of methods", columns, tuple(rows))
@@ -41,13 +41,16 @@ def pareto_table(results: BenchmarkResults, higher_is_better: Mapping[str, bool]
     """Return a row per ranked method: in how many cells it is on the Pareto frontier, most first, then by name."""
     fronts = pareto_columns(results, higher_is_better)
     methods = [results.methods[i] for i in results.ranked]
-    order = sorted(range(len(methods)), key=lambda i: (-fronts["Pareto"][i], methods[i].casefold()))
-    rows: list[tuple[Value, ...]] = [(methods[i], *(int(counts[i]) for counts in fronts.values())) for i in order]
+    order = sorted(range(len(methods)), key=lambda i: (-(fronts["Pareto"][i] or 0), methods[i].casefold()))
+    rows: list[tuple[Value, ...]] = [(methods[i], *(counts[i] for counts in fronts.values())) for i in order]
     return Table("Pareto frontiers", tuple(Column(name) for name in ("Method", *fronts)), tuple(rows))
 
 
-def pareto_columns(results: BenchmarkResults, higher_is_better: Mapping[str, bool]) -> dict[str, Int64]:
-    """Return the counts of cells by heading: "Pareto", and "Pareto (1 se)" where standard errors are there."""
+def pareto_columns(results: BenchmarkResults, higher_is_better: Mapping[str, bool]) -> dict[str, list[int | None]]:
+    """Return the counts of cells by heading: "Pareto", and "Pareto (1 se)" where standard errors are there.
+
+    A method of which nothing is known yet has None.
+    """
     chosen = results.ranked
     signs = [-1.0 if up else 1.0 for up in higher_is_better.values()]
     losses: Float64 = np.stack(
@@ -57,4 +60,7 @@ def pareto_columns(results: BenchmarkResults, higher_is_better: Mapping[str, boo
     columns = {"Pareto": pareto_counts(losses)}
     if errors is not None:
         columns["Pareto (1 se)"] = pareto_counts(losses, standard_errors=errors[:, chosen])
-    return columns
+    missing = np.isnan(losses).all(axis=(0, 2)) & ~results.failures[:, chosen].any(axis=0)
+    return {
+        name: [None if missing[i] else int(count) for i, count in enumerate(counts)] for name, counts in columns.items()
+    }

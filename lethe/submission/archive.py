@@ -80,7 +80,7 @@ def common_folder(names: list[str]) -> str:
 
 
 def refused(field: str, message: str, value: str | None = None) -> InvalidSubmission:
-    """Return the error that says what of a file is not taken."""
+    """Return the error that says what of a file is not taken. message: a verb and what follows, as `is empty`."""
     shown = field if len(field) <= 200 else field[:197] + "..."
     what = "The file" if field == "file" else f"{shown!r}"
     return InvalidSubmission(f"{what} {message}", violations=(Violation(shown, message, value),))
@@ -97,14 +97,16 @@ def _check_directory_size(file: IO[bytes], *, limits: ArchiveLimits) -> None:
     entries = int.from_bytes(data[at + 10 : at + 12], "little")
     directory_bytes = int.from_bytes(data[at + 12 : at + 16], "little")
     if entries > limits.files or directory_bytes > limits.files * (HEADER_BYTES + limits.path_bytes):
-        raise refused("file", f"a zip holds at most {limits.files} files", f"{entries} entries")
+        raise refused("file", f"has too many entries: a zip holds at most {limits.files} files", f"{entries} entries")
     if data.startswith(ZIP64_LOCATOR, max(0, at - LOCATOR_BYTES)):  # zipfile would believe it rather than what follows
         raise refused("file", "has a zip64 directory, which an archive within the limits does not need")
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], *, limits: ArchiveLimits) -> None:
     if len(entries) > limits.files:
-        raise refused("file", f"a zip holds at most {limits.files} files", f"{len(entries)} entries")
+        raise refused(
+            "file", f"has too many entries: a zip holds at most {limits.files} files", f"{len(entries)} entries"
+        )
     seen: set[str] = set()
     for entry in entries:
         _check_kind(entry)

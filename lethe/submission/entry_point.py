@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission import notebook
+from lethe.submission.archive import refused
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
 from lethe.submission.batch_style import Style, sample_style
 from lethe.submission.cell_bodies import with_bodies_parsed
@@ -218,7 +219,7 @@ def _chosen_file(files: Mapping[str, bytes], sources: Sequence[str], described: 
     top = [name for name in sources if "/" not in name]
     if len(top) == 1 or len(sources) == 1:
         return (top or sources)[0]
-    raise _refused("file", f"needs {' or '.join(USUAL_FILES)} at its top, one single .py file, or {DESCRIPTION}")
+    raise refused("file", f"needs {' or '.join(USUAL_FILES)} at its top, one single .py file, or {DESCRIPTION}")
 
 
 def _defines(tree: ast.Module, name: str) -> bool:

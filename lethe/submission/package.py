@@ -58,7 +58,9 @@ def load_package(
         raise refused("file", "is empty")
     if suffix == ".py":
         if len(data) > limits.source_bytes:
-            raise refused("file", f"a Python file has at most {limits.source_bytes} bytes", str(len(data)))
+            raise refused(
+                "file", f"is too large: a Python file has at most {limits.source_bytes} bytes", str(len(data))
+            )
         cell = notebook.cell_of_export(data)
         if cell is None:
             _check_function_mode(filename, modes=modes)
@@ -66,13 +68,13 @@ def load_package(
         return _notebook_package("py", [cell], filename, modes=modes)
     if suffix == ".ipynb":
         if len(data) > limits.notebook_bytes:
-            raise refused("file", f"a notebook has at most {limits.notebook_bytes} bytes", str(len(data)))
+            raise refused("file", f"is too large: a notebook has at most {limits.notebook_bytes} bytes", str(len(data)))
         return _notebook_package("ipynb", notebook.code_cells(data, shown_as=filename), filename, modes=modes)
     if suffix == ".zip":
         _check_function_mode(filename, modes=modes)
         files = read_zip(data, limits=limits, sources_only=sources_only)
         return _without_guards("zip", files)
-    raise refused("file", f"the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}", filename)
+    raise refused("file", f"needs a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}", filename)
 
 
 def _without_guards(kind: str, files: dict[str, bytes], *, shown_as: str | None = None) -> Package:
@@ -100,7 +102,9 @@ def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: 
 
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:
     if "function" not in modes:
-        raise refused("file", "this competition takes only notebooks with a loop of their own", filename)
+        raise refused(
+            "file", "cannot be taken: this competition takes only notebooks with a loop of their own", filename
+        )
 
 
 def _mode(cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Mode:
@@ -133,7 +137,7 @@ def _check_sources(entries: Sequence[zipfile.ZipInfo], *, limits: PackageLimits)
     sources = [entry for entry in entries if is_source(entry.filename)]
     for entry in sources:
         if entry.file_size > limits.source_bytes:
-            raise refused(entry.filename, f"a Python file has at most {limits.source_bytes} bytes")
+            raise refused(entry.filename, f"is too large: a Python file has at most {limits.source_bytes} bytes")
     total = sum(entry.file_size for entry in sources)
     if total > limits.all_source_bytes:
         raise refused("file", f"holds more than {limits.all_source_bytes} bytes of Python", str(total))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -14,8 +15,7 @@ from server.metric_results.service import rounded
 from server.models.competition import Competition
 
 
-@dataclass(frozen=True)
-class ColumnValue:
+class ColumnValue(NamedTuple):
     """A metric of one submission, with its interval where it has one."""
 
     value: float
@@ -24,11 +24,8 @@ class ColumnValue:
 
     def as_shown(self) -> "ColumnValue":
         """Return the value as participants see it."""
-        return ColumnValue(round(self.value, metric_results.SHOWN_DIGITS), *map(rounded, self._interval))
-
-    @property
-    def _interval(self) -> tuple[float | None, float | None]:
-        return self.interval_low, self.interval_high
+        ends = rounded(self.interval_low), rounded(self.interval_high)
+        return ColumnValue(round(self.value, metric_results.SHOWN_DIGITS), *ends)
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,8 @@ def board_columns(
         entry = metric(request.id)
         rows = metric_results.of_submissions(session, visibility, submission_ids, request)
         values = {
-            submission_id: ColumnValue(row.value, row.interval_low, row.interval_high)
-            for submission_id, row in rows
+            row.submission_id: ColumnValue(row.value, row.interval_low, row.interval_high)
+            for row in rows
             if row.value is not None
         }
         columns.append(
@@ -78,8 +75,8 @@ def board_columns(
                 title=entry.title,
                 unit=entry.unit,
                 direction=entry.direction.value,
-                oracle=next((row.oracle for _, row in reversed(rows) if row.oracle is not None), None),
-                original=next((row.original for _, row in reversed(rows) if row.original is not None), None),
+                oracle=next((row.oracle for row in reversed(rows) if row.oracle is not None), None),
+                original=next((row.original for row in reversed(rows) if row.original is not None), None),
                 values=values,
             )
         )

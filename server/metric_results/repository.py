@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import Row, and_, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.models.competition import Split
@@ -130,27 +131,51 @@ def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequ
     return session.scalars(statement).all()
 
 
+class SubmissionValue(NamedTuple):
+    """One metric of one submission, without what only its own page shows."""
+
+    submission_id: str
+    value: float | None
+    interval_low: float | None
+    interval_high: float | None
+    oracle: float | None
+    original: float | None
+
+
 def of_submissions(
     session: Session, visibility: str, submission_ids: Sequence[str], *, metric_id: str, parameters_sha256: str
-) -> list[tuple[str, MetricResult]]:
-    """Return submission id and result of one computed metric, of evaluations that count; the newest result last."""
+) -> list[SubmissionValue]:
+    """Return one computed metric of evaluations that count, the newest result last.
+
+    Plain rows without the ORM: a board has thousands of them.
+    """
+    row = MetricResult
     statement = (
-        select(Evaluation.submission_id, MetricResult)
-        .join(Evaluation, Evaluation.id == MetricResult.evaluation_id)
+        select(
+            row.computed_at,
+            row.id,
+            Evaluation.submission_id,
+            row.value,
+            row.interval_low,
+            row.interval_high,
+            row.oracle,
+            row.original,
+        )
+        .join(Evaluation, Evaluation.id == row.evaluation_id)
         .join(Split, Split.id == Evaluation.split_id)
         .where(
             Split.visibility == visibility,
             Evaluation.is_current.is_(True),
-            MetricResult.metric_id == metric_id,
-            MetricResult.parameters_sha256 == parameters_sha256,
-            MetricResult.computed_at.is_not(None),
+            row.metric_id == metric_id,
+            row.parameters_sha256 == parameters_sha256,
+            row.computed_at.is_not(None),
         )
     )
-    found: list[tuple[str, MetricResult]] = []
+    found: list[Row[Any]] = []
     for first in range(0, len(submission_ids), PORTION):
         some = submission_ids[first : first + PORTION]
-        found += [(sid, row) for sid, row in session.execute(statement.where(Evaluation.submission_id.in_(some)))]
-    return sorted(found, key=lambda pair: (pair[1].computed_at, pair[1].id))
+        found += session.execute(statement.where(Evaluation.submission_id.in_(some)))
+    return [SubmissionValue(*tuple(values)[2:]) for values in sorted(found, key=lambda values: (values[0], values[1]))]
 
 
 def of_evaluations(session: Session, evaluation_ids: Sequence[str]) -> Sequence[MetricResult]:

@@ -23,6 +23,7 @@ from server.competitions import lifecycle
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.metric_results import repository
+from server.metric_results.repository import SubmissionValue
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
@@ -189,8 +190,8 @@ def of_competition(
 
 def of_submissions(
     session: Session, visibility: Visibility, submission_ids: Sequence[str], asked: MetricRequest
-) -> list[tuple[str, MetricResult]]:
-    """Return submission id and result of one metric, of those that have it computed; the newest result last."""
+) -> list[SubmissionValue]:
+    """Return one metric of those submissions that have it computed; the newest result last."""
     return repository.of_submissions(
         session,
         visibility.value,

@@ -72,6 +72,13 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
     )
 
 
+def raised_line(traceback: str, exception_type: str) -> str:
+    """Return the line of a traceback that names the exception and says what it says; empty if none does."""
+    lines = [line.strip() for line in traceback.splitlines()]
+    named = (line for line in reversed(lines) if line.partition(":")[0].rpartition(".")[2] == exception_type)
+    return next(named, "") if exception_type else ""
+
+
 def _advice(error_class: str, error: Mapping[str, Any]) -> str:
     if error_class == "exception" and "bits" in error:
         return f"{ADVICE[error_class]} {UNLIKE_THE_SAMPLE}"

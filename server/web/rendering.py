@@ -55,6 +55,7 @@ def environment() -> Environment:
         metric=template_filters.metric,
         share=template_filters.share,
         fraction=template_filters.fraction,
+        drawn=template_filters.drawn,
         duration=duration,
         ago=template_filters.ago,
         browser=browser_name,

@@ -29,7 +29,7 @@ from server.web.code_excerpt import ExcerptLine, excerpt, source_file
 from server.web.cookies import Flash
 from server.web.csrf import csrf_token
 from server.web.deps import MemberDep, PlaceDep, find_place, require_viewer
-from server.web.failure_messages import describe_failure
+from server.web.failure_messages import describe_failure, raised_line
 from server.web.metric_view import metric_tables
 from server.web.organiser.code_view import highlighted_files
 from server.web.page_router import page_router
@@ -249,7 +249,7 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
     """Return what the live part of a submission's page shows."""
     view = submissions.view(session, [submission])[0]
     split = competitions.get_split(session, submission.competition, Visibility.PUBLIC)
-    failure = describe_failure(submission)
+    failure, traceback = describe_failure(submission), _traceback(session, submission)
     return {
         "view": view,
         "oracle": leaderboards.get_oracle_score(split),
@@ -261,7 +261,8 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
         "failure": failure,
         "ahead": evaluations.submissions_ahead(session, submission),
         "state_in_words": _state_in_words(view),
-        "traceback": _traceback(session, submission),
+        "traceback": traceback,
+        "raised": raised_line(traceback, failure.exception_type) if failure else "",
         "excerpt": _excerpt(storage, submission, file=failure.file, line=failure.line) if failure else (),
     }
 

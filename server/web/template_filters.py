@@ -88,3 +88,8 @@ def size(n_bytes: int) -> str:
 def count(value: int, word: str) -> Markup:
     """Write a number and its noun."""
     return escape(f"{value:,} {word}{'' if value == 1 else 's'}")
+
+
+def drawn(by: str) -> str:
+    """Return how a forget set is drawn, as words after `drawn`."""
+    return {"random": "at random", "ids": "from a given list"}.get(by, f"by {by}")

@@ -1,7 +1,11 @@
 """Figures as Vega-Lite specifications. The browser draws them without `eval`, in the theme of the page."""
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
+
+from server.web.label_placement import LABEL_PX, place_labels
 
 BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
 BOARDS = ("public", "private")
@@ -30,7 +34,7 @@ def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "runs:Q",
                 title="runs an hour",
                 scale=alt.Scale(domain=[0, top], nice=True),
-                axis=alt.Axis(tickCount=4, tickMinStep=1, format="~s"),
+                axis=alt.Axis(tickCount=4, tickMinStep=1, format=",d"),
             ),
             tooltip=[alt.Tooltip("hour:T", format="%d %b %H:%M"), "runs:Q"],
         )
@@ -41,6 +45,10 @@ def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Failures of each day, by whose fault they were. rows: day, fault, count."""
     alt = _altair()
+    of_days: Counter[str] = Counter()
+    for row in rows:
+        of_days[row["day"]] += row["count"]
+    top = max([1, *of_days.values()])
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_bar()
@@ -51,7 +59,12 @@ def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 title=None,
                 axis=alt.Axis(labelAngle=0, grid=False, labelOverlap="greedy", labelSeparation=8),
             ),
-            y=alt.Y("count:Q", title="failures", axis=alt.Axis(tickCount=4, format="d")),
+            y=alt.Y(
+                "count:Q",
+                title="failures",
+                scale=alt.Scale(domain=[0, top], nice=True),
+                axis=alt.Axis(tickCount=4, tickMinStep=1, format="d"),
+            ),
             color=alt.Color("fault:N", title="fault", legend=alt.Legend(orient="top")),
             tooltip=["day:O", "fault:N", "count:Q"],
         )
@@ -68,7 +81,7 @@ def score_over_time(
         x=alt.X(
             "at:T",
             title=None,
-            axis=alt.Axis(grid=False, format="%d %b", tickCount=8, labelOverlap="greedy", labelSeparation=8),
+            axis=alt.Axis(grid=False, format=_time_format(rows), tickCount=8, labelOverlap="greedy", labelSeparation=8),
         ),
         y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
         color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12)),
@@ -90,6 +103,12 @@ def score_over_time(
     rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
     word = mark.mark_text(align="left", dx=4, dy=-6, text="exact retraining").encode(y="score:Q", x=alt.value(0))
     return _sized(alt.layer(lines, points, rule, word), height=240)
+
+
+def _time_format(rows: list[dict[str, Any]]) -> str:
+    """Return how an axis from the first to the last of these times is labelled: by day, or within two days by hour."""
+    times = [datetime.fromisoformat(row["at"]) for row in rows]
+    return "%d %b" if times and max(times) - min(times) > timedelta(days=2) else "%d %b %H:%M"
 
 
 def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -121,6 +140,8 @@ def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     for board, align, dx in (("public", "right", -8), ("private", "left", 8)):
         for own, weight in (("no", "normal"), ("yes", "bold")):
+            if not any(row["own"] == own for row in rows):
+                continue  # of nothing no axis can be made
             names = base.mark_text(
                 align=align, dx=dx, fontSize=11, fontWeight=weight, limit=alt.expr("0.3 * width - 12")
             ).transform_filter((alt.datum.board == board) & (alt.datum.own == own))
@@ -266,9 +287,13 @@ def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
 
 
 def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str]) -> dict[str, Any]:
-    """Two metrics of several submissions or methods. rows: name, x, y, kind; x, y: the metrics' names."""
+    """Two metrics of several submissions or methods. rows: name, x, y, kind; x, y: the metrics' names.
+
+    Names of points that lie near each other are written one below the other, with a line to the point.
+    """
     alt = _altair()
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    labelled, height = place_labels(rows)
+    base = alt.Chart(alt.Data(values=labelled)).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(zero=False, padding=24), axis=alt.Axis(tickCount=5)),
         y=alt.Y("y:Q", title=y, scale=alt.Scale(zero=False, padding=16), axis=alt.Axis(tickCount=5)),
         tooltip=[
@@ -281,14 +306,14 @@ def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str])
     kind = alt.Color("kind:N", title=None, sort=list(kinds), legend=alt.Legend(orient="top"))
     shape = alt.Shape("kind:N", title=None, sort=list(kinds))
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=kind, shape=shape)
-    middle = (min(row["x"] for row in rows) + max(row["x"] for row in rows)) / 2 if rows else 0.0
+    lines = base.transform_filter("datum.label_y != datum.y").mark_rule(strokeWidth=1, opacity=0.6)
     names = [
-        base.transform_filter(f"datum.x {side} {middle!r}")
-        .mark_text(align=align, dx=dx, dy=-5, fontSize=11, limit=110)  # towards the middle, where there is room
-        .encode(text="name:N")
-        for side, align, dx in (("<=", "left", 7), (">", "right", -7))
+        base.transform_filter(f"datum.side == '{align}'")
+        .mark_text(align=align, dx=dx, fontSize=11, limit=LABEL_PX, baseline="middle")
+        .encode(text="name:N", y="label_y:Q")
+        for align, dx in (("left", 8), ("right", -8))
     ]
-    return _sized(alt.layer(points, *names), height=320)
+    return _sized(alt.layer(lines.encode(y="y:Q", y2="label_y:Q"), points, *names), height=height)
 
 
 def _sized(chart: Any, *, height: int) -> dict[str, Any]:

@@ -171,6 +171,7 @@ def test_pasted_code_is_there_again_after_an_ended_session(person: Callable[...,
     page = ada.go("/competitions/digits/submit")
     page.get_by_text("Paste code instead").click()
     page.fill("#code", "typed = 'with care'")
+    page.fill("#message", "a note")
     with get_database().write() as session:
         session.execute(update(WebSession).values(revoked_at=now()))
     page.get_by_role("button", name="Submit").click()
@@ -180,6 +181,7 @@ def test_pasted_code_is_there_again_after_an_ended_session(person: Callable[...,
     page.click("main button[type=submit]")
     page.wait_for_url("**/competitions/digits/submit")
     page.get_by_text("What you typed before you logged in is here again.").wait_for()
+    assert page.input_value("#message") == "a note"
     assert page.input_value("#code") == "typed = 'with care'"
     ada.go("/competitions/digits/leaderboard")
     assert ada.go("/competitions/digits/submit").input_value("#code") == ""

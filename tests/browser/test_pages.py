@@ -13,12 +13,13 @@ from tests.browser.walk import NO_PAGES, WALK, Visit, prepare
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 MIDDLE = {"width": 768, "height": 1024}
 
-# What lies on top of each other in a form, and tables with columns out of sight that nothing says can be moved.
+# What lies on top of each other in a form; tables with columns out of sight that nothing says can be moved; what leaves
+# the card or message that it is in; fields of a row whose boxes stand at different heights.
 OUT_OF_PLACE = """() => {
   const found = [];
   for (const form of document.querySelectorAll("main form")) {
     const parts = [...form.querySelectorAll("input:not([type=hidden]), select, textarea, button, label")]
-      .filter((part) => part.checkVisibility() && !part.closest(".unseen, .drop, .search"))
+      .filter((part) => part.checkVisibility() && !part.closest(".unseen, .drop, .search, .act-bar-stays"))
       .map((part) => [part, part.getBoundingClientRect()]);
     for (const [one, a] of parts) for (const [other, b] of parts) {
       if (one === other || one.contains(other) || other.contains(one)) continue;
@@ -29,6 +30,23 @@ OUT_OF_PLACE = """() => {
   }
   for (const table of document.querySelectorAll(".table-wrap:not([tabindex])"))
     if (table.scrollWidth > table.clientWidth + 1) found.push(`columns out of sight: ${table.innerText.slice(0, 40)}`);
+  const scrolls = (part) => part.closest("pre, .table-wrap, .code-view, .excerpt, .unseen, svg, .menu-items, .gallery");
+  for (const box of document.querySelectorAll("main .card, main .notice, main .figure")) {
+    const right = box.getBoundingClientRect().right;
+    for (const part of box.querySelectorAll("*")) {
+      if (part.matches("pre, .table-wrap") ? false : scrolls(part)) continue;
+      if (part.checkVisibility() && part.getBoundingClientRect().right > right + 1)
+        found.push(`${part.tagName} leaves its box: ${part.textContent.trim().slice(0, 40)}`);
+    }
+  }
+  for (const row of document.querySelectorAll("main .limit-fields")) {
+    const heights = (parts) => [...row.querySelectorAll(parts)].map((part) => part.getBoundingClientRect().top);
+    const tops = heights(":scope > .field > .input"), labels = heights(":scope > .field");
+    tops.forEach((top, i) => {
+      const inRow = labels[i] === labels[i - 1] && Math.abs(top - tops[i - 1]) <= 1;
+      if (i && labels[i] === labels[i - 1] && !inRow) found.push(`field ${i} stands out of its row`);
+    });
+  }
   return found;
 }"""
 
@@ -53,6 +71,7 @@ def test_every_page_is_accessible_quiet_and_fits(person: Callable[..., Person], 
         "running": seeded.running_submission_id,
         "failed": seeded.failed_submission_id,
         "scored": seeded.scored_submission_id,
+        "other": seeded.other_scored_submission_id,
     }
     faults: list[str] = []
     for name, visits in WALK.items():
@@ -62,6 +81,10 @@ def test_every_page_is_accessible_quiet_and_fits(person: Callable[..., Person], 
         for visit in visits:
             path = visit.path(ids)
             faults += [f"{name} {path}: {fault}" for fault in found_on(somebody, visit, path)]
+        if name == "ada":
+            somebody.go("/competitions/digits/team").get_by_role("button", name="Invite", exact=True).click()
+            somebody.page.locator(".token").wait_for()
+            faults += [f"the link of an invitation: {fault}" for fault in out_of_place(somebody)]
     assert faults == []
 
 
@@ -75,14 +98,22 @@ def found_on(somebody: Person, visit: Visit, path: str) -> list[str]:
     if not re.fullmatch(visit.title, page.title()):
         faults.append(f"is called {page.title()!r}")
     faults += somebody.accessibility_faults()
-    for size in (MIDDLE, NARROW):
-        page.set_viewport_size(size)
-        faults += [f"{fault} ({size['width']} wide)" for fault in somebody.accessibility_faults()]
-        if (width := page.evaluate("document.documentElement.scrollWidth")) > size["width"]:
-            faults.append(f"scrolls sideways: {width} of {size['width']}")
-        faults += [f"{fault} ({size['width']} wide)" for fault in page.evaluate(OUT_OF_PLACE)]
+    faults += out_of_place(somebody, accessible=True)
     refusal = f"status of {visit.status} "  # the browser notes that the page itself is a refusal, which was meant
     return faults + [complaint for complaint in somebody.complaints if visit.status == 200 or refusal not in complaint]
+
+
+def out_of_place(somebody: Person, *, accessible: bool = False) -> list[str]:
+    """Return what does not fit on the page that is open, at each width; accessible: also what axe finds there."""
+    page, faults = somebody.page, []
+    for size in (WIDE, MIDDLE, NARROW):
+        page.set_viewport_size(size)
+        found = somebody.accessibility_faults() if accessible and size is not WIDE else []
+        if (width := page.evaluate("document.documentElement.scrollWidth")) > size["width"]:
+            found.append(f"scrolls sideways: {width} of {size['width']}")
+        found += page.evaluate(OUT_OF_PLACE)
+        faults += [f"{fault} ({size['width']} wide)" for fault in found]
+    return faults
 
 
 @pytest.mark.browser

@@ -33,7 +33,7 @@ def test_a_participants_whole_journey(person: Callable[..., Person]) -> None:
     page.get_by_role("link", name="Forget these digits").click()
     page.get_by_role("link", name="Team", exact=True).click()
     page.get_by_label("Team's name").fill("Amnesia")
-    press(page, "Make the team")
+    press(page, "Create the team")
     press(page, "Invite")
     assert "/team/join?token=" in page.locator("main").inner_text()
 

@@ -14,7 +14,16 @@
       editor.scrollTop = Math.max(0, before - 3) * parseFloat(getComputedStyle(editor).lineHeight);
     });
   }
-  document.getElementById("upload")?.addEventListener("change", async ({ target }) => {
-    if (target.files[0]) editor.value = await target.files[0].text();
+  const upload = document.getElementById("upload");
+  upload?.addEventListener("change", async () => {
+    upload.setCustomValidity("");
+    const [file] = upload.files;
+    if (!file) return;
+    try {
+      editor.value = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    } catch { // what was written so far is not lost to a file that is no text
+      upload.setCustomValidity(`${file.name} is not a text file. Choose another; the text above stays as it is.`);
+      upload.reportValidity();
+    }
   });
 }

@@ -25,7 +25,7 @@ SENTENCES = {
     "competition.end_changed": "moved the end of {it} from {from} to {to}",
     "competition.finals_frozen": "fixed the finals of {it}",
     "competition.imported": "imported {it}",
-    "competition.limits_changed": "changed limits of {it}",
+    "competition.limits_changed": "changed the limits of {it}",
     "competition.opened": "opened {it}",
     "competition.organiser_added": "made {account} an organiser",
     "competition.organiser_removed": "took the organiser's rights from {account}",
@@ -63,6 +63,7 @@ SENTENCES = {
     "worker_token.revoked": "revoked the worker token {name}",
 }
 SYSTEM = "The server"
+LONG_ID = re.compile(r"[0-9a-f]{16,}")
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.]*(?:\+\d\d:\d\d|Z)")
 
 
@@ -134,4 +135,6 @@ def _shown(value: Any) -> str:
         return ", ".join(_shown(one) for one in value[:5]) + (f" and {len(value) - 5} more" if len(value) > 5 else "")
     if isinstance(value, str) and TIMESTAMP.fullmatch(value):
         return in_words(datetime.fromisoformat(value))
+    if isinstance(value, str) and LONG_ID.fullmatch(value):
+        return f"{value[:12]}…"  # in full in the export
     return "none" if value is None else str(value)

@@ -1,6 +1,7 @@
 """What is not yet in order before a competition is prepared, opened, closed or revealed."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -66,22 +67,24 @@ def _checks(
     if competition.state in (S.DRAFT, S.PREPARING):
         return [
             Check("The competition file is valid", ok=True),
-            Check("The end date is in the future", ok=competition.closes_at > at),
+            _of_end(competition, at),
             *(_of_split(split) for split in splits if competition.state == S.PREPARING),
         ]
     if competition.state == S.READY:
         return [
             *(_of_split(split) for split in splits),
-            Check("The end date is in the future", ok=competition.closes_at > at),
+            _of_end(competition, at),
         ]
     if competition.state == S.OPEN:
         unfinished = dashboard.count_unfinished(session, competition)
         return [
-            Check("The end date has passed", ok=competition.closes_at <= at, detail="it closes automatically then"),
+            Check("The end date has passed", ok=True)
+            if competition.closes_at <= at
+            else Check("The end date has not come", ok=False, detail="it closes automatically then"),
             Check(
-                "Every submission has ended",
+                _still_in_progress(unfinished) or "Every submission has ended",
                 ok=not unfinished,
-                detail=f"{_still_in_progress(unfinished)}; what came before the end counts" if unfinished else "",
+                detail="what came before the end counts" if unfinished else "",
             ),
         ]
     return _of_rescoring(rescoring) if rescoring else []
@@ -91,7 +94,13 @@ def _of_split(split: Split) -> Check:
     detail = split.error or (_of_stage(split) if split.state == SplitState.PREPARING else "")
     if split.state == SplitState.PENDING:
         detail = detail or split.stage  # what a check of it waits for
-    return Check(f"The {split.visibility} split is prepared", ok=split.state == SplitState.READY, detail=detail)
+    is_ready = split.state == SplitState.READY
+    return Check(f"The {split.visibility} split is {'' if is_ready else 'not '}prepared", ok=is_ready, detail=detail)
+
+
+def _of_end(competition: Competition, at: datetime) -> Check:
+    is_ahead = competition.closes_at > at
+    return Check(f"The end date is {'in the future' if is_ahead else 'past'}", ok=is_ahead)
 
 
 def _of_stage(split: Split) -> str:
@@ -99,28 +108,28 @@ def _of_stage(split: Split) -> str:
 
 
 def _of_rescoring(rescoring: Rescoring) -> list[Check]:
-    left = rescoring.finals - rescoring.scored
+    is_scored = rescoring.is_frozen and rescoring.scored >= rescoring.finals
     return [
         Check(
-            "The finals are frozen",
+            f"The finals are {'' if rescoring.is_frozen else 'not '}frozen",
             ok=rescoring.is_frozen,
             detail="" if rescoring.is_frozen else _still_in_progress(rescoring.waiting_public) or "within seconds",
         ),
         Check(
-            "Every final has a private score",
-            ok=rescoring.is_frozen and left <= 0,
+            "Every final has a private score" if is_scored else "Not every final has a private score",
+            ok=is_scored,
             detail=f"{rescoring.scored:,} of {rescoring.finals:,}; "
             f"{rescoring.runs_done:,} of {rescoring.runs_total:,} runs"
             if rescoring.is_frozen
             else "",
         ),
         Check(
-            "No final waits for a decision",
+            f"Finals that failed: {len(rescoring.failed)}" if rescoring.failed else "No final waits for a decision",
             ok=not rescoring.failed,
-            detail=f"{len(rescoring.failed)} failed: decide below what becomes of them" if rescoring.failed else "",
+            detail="decide below what becomes of them" if rescoring.failed else "",
         ),
     ]
 
 
 def _still_in_progress(n: int) -> str:
-    return f"{n} submission{' is' if n == 1 else 's are'} still in progress" if n else ""
+    return f"{n:,} submission{' is' if n == 1 else 's are'} still in progress" if n else ""

@@ -39,10 +39,10 @@ class Field:
 
 
 LABELS = {  # label, unit
-    "submissions_per_day": ("Submissions of a team per day", "submissions"),
-    "submissions_total": ("Submissions of a team in total", "submissions"),
-    "final_selections": ("Finals that a team chooses", "submissions"),
-    "team_size": ("People in a team", "people"),
+    "submissions_per_day": ("Submissions of a team per day", ""),
+    "submissions_total": ("Submissions of a team in total", ""),
+    "final_selections": ("Finals that a team chooses", ""),
+    "team_size": ("People in a team", ""),
     "upload_mib": ("Size of an upload", "MiB"),
     "wall_time_s": ("Time of all runs", "seconds"),
     "run_wall_time_s": ("Time of one run", "seconds"),
@@ -52,7 +52,7 @@ LABELS = {  # label, unit
     "run_idle_time_s": ("Time without using a processor", "seconds"),
     "isolation": ("Processes on a GPU", ""),
     "memory_mib": ("Memory of a run", "MiB"),
-    "processes": ("Processes of a run", "processes"),
+    "processes": ("Processes of a run", ""),
     "scratch_mib": ("Scratch folder of a run", "MiB"),
     "log_kib": ("Output that is kept", "KiB"),
     "leak_bits_per_day": ("What failures may reveal per day", "bits"),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from lethe.competition.disk_estimate import DiskEstimate, estimate_disk
@@ -25,7 +26,7 @@ WITHOUT_QUOTES = ("datetime-local", "number")
 
 @dataclass(frozen=True)
 class Template:
-    """One example to begin with. notes: what its author says at its head."""
+    """One example to begin with. first_note: the first sentence of the comment at its head."""
 
     name: str
     title: str
@@ -34,7 +35,7 @@ class Template:
     network: str
     forget: str
     n_models: int
-    notes: str
+    first_note: str
     text: str
 
 
@@ -140,7 +141,6 @@ def estimate_cost(file: CompetitionFile) -> Cost:
 def _template(path: Path) -> Template:
     text = path.read_text(encoding="utf-8")
     file = parse_competition(text, source=path.name)
-    notes = [line.lstrip("# ").rstrip() for line in _head(text.splitlines())]
     return Template(
         name=path.stem,
         title=file.title,
@@ -149,14 +149,16 @@ def _template(path: Path) -> Template:
         network=file.network.name,
         forget=file.splits.forget.by,
         n_models=file.n_models,
-        notes=" ".join(notes),
+        first_note=_first_sentence(text),
         text=text,
     )
 
 
-def _head(lines: Sequence[str]) -> list[str]:
-    first = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return list(lines[:first])
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of the comment that a file begins with, empty if it begins otherwise."""
+    comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    first, *rest = re.split(r"(?<!al)\. ", " ".join(line.lstrip("# ").rstrip() for line in comment), maxsplit=1)
+    return f"{first}." if rest else first
 
 
 def _top_level_line(lines: Sequence[str], name: str) -> int | None:

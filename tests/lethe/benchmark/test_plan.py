@@ -72,7 +72,7 @@ def test_early_stop_halves_the_epochs():
         ('"accuracy_gap"', '"acuracy_gap"', "no metric is called 'acuracy_gap'"),
         ("n_models = 4", "n_models = 4\nseeds = 3", "seeds must be 1 or n_models"),
         ("[[cell]]", "[[cell]]\nseeds = 3", "seeds must be 1 or n_models"),
-        ("n_models = 4", "n_models = 4\nmodels = 3", "models: Extra inputs"),
+        ("n_models = 4", "n_models = 4\nmodels = 3", "models: is not known"),
         ('"original"', '"original", "original"', "method 'original' is there twice"),
         ("[[cell]]", '[tables]\ngroups = ["klom"]\n[[cell]]', "'klom', which is not among metrics"),
     ],

@@ -105,5 +105,14 @@ def test_compare_stored_results(files):
     )
 
 
+def test_compare_says_why_a_stored_value_is_missing(files):
+    path = files / "unlearned.json"
+    path.write_text(run("evaluate", "--unlearned", files / "unlearned.npz", *side(files, "retrained"), "--json"))
+    stored = json.loads(path.read_text())
+    stored["metrics"]["tow"] |= {"result": None, "not_computed": "unequal numbers of models"}
+    path.write_text(json.dumps(stored))
+    assert "tow: not computed: unequal numbers of models" in run("compare", path, path)
+
+
 def test_compare_of_arrays_needs_retrained_models(files):
     assert "give --retrained" in run("compare", files / "unlearned.npz", files / "other.npz", status=1)

@@ -4,6 +4,9 @@ import importlib.util
 import re
 from pathlib import Path
 
+from lethe.methods.catalogue import all_methods, method_info
+from scripts.method_cost import outdated_sources, with_measured
+
 SCRIPT = Path(__file__).parents[3] / "scripts" / "method_pages.py"
 
 
@@ -45,3 +48,18 @@ def test_page_holds_the_results_with_both_references():
 
 def test_page_of_a_method_without_results_says_why():
     assert "has a network without convolutions" in load_script().pages()["ct.md"]
+
+
+def test_files_tell_the_measured_time_beside_the_counted_budget():
+    assert outdated_sources() == {}
+    assert [method.id for method in all_methods() if not method.measured] == ["original"]
+    assert re.fullmatch(r"the time of [0-9.]+ epochs of finetuning; .*", method_info("scrub").measured)
+    assert "Measured" not in method_info("scrub").budget
+
+
+def test_measured_time_is_written_once_and_replaced():
+    source = '"""A: b.\n\nBudget: 1 epoch.\nDeterministic: no\n"""\n'
+    first = with_measured(source, "long.")
+    assert first == source.replace("Deterministic", "Measured: long.\nDeterministic")
+    assert with_measured(first, "short.") == first.replace("long", "short")
+    assert with_measured(first, None) == source

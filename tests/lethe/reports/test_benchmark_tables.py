@@ -99,6 +99,20 @@ def test_ranking_table_has_groups_ranks_and_pareto_counts():
     assert rows(table)["ga"][-1] == 0
 
 
+def test_methods_without_results_have_no_rank():
+    nothing = small(values={}, failed=None)
+    groups = group_table(nothing, "retdev", higher_is_better=False)
+    for table in (ranking_table(nothing), pareto_table(nothing), groups):
+        assert {value for row in rows(table).values() for value in row} == {None}
+    without_msg = {
+        name: [[*row[:3], NAN, row[4]] for row in values]
+        for name, values in (("retdev", RETDEV), ("indiscernibility", INDISC))
+    }
+    some = rows(ranking_table(small(values=without_msg)))
+    assert set(some["msg"]) == {None}
+    assert None not in {*some["ft"], *some["scrub"], *some["ga"]}
+
+
 def test_pareto_table_adds_the_tolerant_count_with_errors():
     errors = {"retdev": np.full((2, 5), 2.0), "indiscernibility": np.full((2, 5), 2.0)}
     assert [column.name for column in pareto_table(small()).columns] == ["Method", "Pareto"]

@@ -92,7 +92,7 @@ def test_zip_is_taken(server: Instance) -> None:
         (b"def unlearning(net): pass\n", "a.py", "takes 1 positional", 1),
         (b"not a zip", "a.zip", "is not a zip archive", None),
         (b"", "a.py", "is empty", None),
-        (GOOD_CODE, "a.tar.gz", "must end in", None),
+        (GOOD_CODE, "a.tar.gz", "needs a name that ends in", None),
         (make_zip({"../unlearning.py": GOOD_CODE}), "a.zip", "leads out of the archive", None),
     ],
 )

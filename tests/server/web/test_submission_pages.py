@@ -266,9 +266,9 @@ def test_failure_shows_the_line_and_what_to_do(server: Instance, ada: Visitor) -
         evaluation_id = session.query(Evaluation).one().id
         session.add(RunLog(evaluation_id=evaluation_id, run=0, on_public_sample=True, text=text))
     page = ada.get(mine).text
-    assert page.count("KeyError: &#39;x&#39;") == 2  # beside the failure, and in the whole output
+    assert page.count("KeyError: &#39;x&#39;") == 3  # first of all, at the end of the traceback, in the whole output
+    assert "<strong>KeyError: &#39;x&#39;</strong>" in page
     words = plain_text(page)
-    assert "KeyError : It broke." in words
     assert "line 2" in words
     assert 'class="at-fault"><span class="line-number">2</span>    return net' in page
     assert "What to do:" in words
@@ -290,7 +290,9 @@ def test_traceback_that_is_the_whole_output_is_shown_once(server: Instance, ada:
     fail_on(server, "Traceback (most recent call last):\n  File \"/submission/submission.py\", line 2\nKeyError: 'x'\n")
     page = ada.get(mine).text
     assert "File &#34;theirs.py&#34;, line 2" in page
-    assert page.count("KeyError: &#39;x&#39;") == 1
+    assert "<strong>KeyError: &#39;x&#39;</strong>" in page, "what was raised stands first"
+    assert page.count("KeyError: &#39;x&#39;") == 2
+    assert "It broke." not in page
     assert "The smoke run ended with:" in page
     assert "The smoke run passed" not in page
 
@@ -303,6 +305,7 @@ def test_failure_on_hidden_data_says_that_the_smoke_run_passed(server: Instance,
     assert "The smoke run passed: hidden data differ from the public sample" in page
     assert "The smoke run ended with:" not in page
     assert "Output of the smoke run epoch 1" in page
+    assert "KeyError : It broke." in page, "of hidden data nothing is told but this"
 
 
 def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada: Visitor) -> None:

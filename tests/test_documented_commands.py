@@ -1,0 +1,115 @@
+"""Every `lethe` command of the README and the documentation exists, with the options that stand there."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from lethe.cli.main import build_app
+from lethe.cli.metrics_commands import CatalogueGroup
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+CODE = re.compile(r"`((?:[^`\s]*/)?lethe [^`]+)`")
+GROUPS = (
+    "competition",
+    "methods",
+    "metrics",
+    "rejudge",
+    "worker-token",
+    "benchmark",
+    "data",
+    "dataset",
+)
+IN_BLOCK = re.compile(r"(?:^|[$&;(]\s*|\s)((?:\.venv/bin/)?lethe [a-z-].*)")
+
+
+def commands_in(text: str) -> Iterator[str]:
+    """Yield every command line of a page: of code blocks, and in the text between backticks."""
+    in_code = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif in_code and (found := IN_BLOCK.match(line)):
+            yield found[1].partition("  #")[0].strip()
+        elif not in_code:
+            yield from CODE.findall(line)
+
+
+def commands_in_tables(text: str) -> Iterator[str]:
+    """Yield every command of the tables that name some after the first in short, and options after a command."""
+    for cell in re.findall(r"^\| (`lethe .*?) \| ", text.replace("\\|", "¦"), re.MULTILINE):
+        first, *others = re.findall(r"`([^`]+)`", cell)
+        group = first.split()[:2] if first.split()[1] in GROUPS else ["lethe"]
+        line = first
+        for code in others:
+            line = f"{line} {code}" if code.startswith("-") else " ".join([*group, code])
+            yield line
+
+
+def faults(command_line: str, root: Any) -> list[str]:
+    """Return what of a command line does not exist. Optional parts in brackets count as given, `a|b` as both."""
+    words = shlex.split(re.sub(r"[\[\]…]|\.\.\.", " ", command_line.replace("`", "")))[1:]
+    first = next((number for number, word in enumerate(words) if "|" in word and not word.startswith("-")), None)
+    if first is not None and first <= 2:
+        return [
+            fault
+            for choice in words[first].split("|")
+            for fault in faults(shlex.join(["lethe", *words[:first], choice, *words[first + 1 :]]), root)
+        ]
+    command, rest = root, words
+    while (children := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
+        if rest[0] not in children and isinstance(command, CatalogueGroup):
+            command = children["show"]
+            continue
+        if rest[0] not in children:
+            return [f"{command_line}: there is no command {rest[0]!r}"]
+        command, rest = children[rest[0]], rest[1:]
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    asked = {word.partition("=")[0] for word in rest if re.match(r"--?[A-Za-z]", word)}
+    return [f"{command_line}: there is no option {option}" for option in sorted(asked - known - {"--help"})]
+
+
+def all_commands(command: Any, *path: str) -> Iterator[list[str]]:
+    """Yield the words of every command below this one."""
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield list(path)
+    for name, child in (children or {}).items():
+        if isinstance(command, CatalogueGroup) and name == "show":
+            continue  # `lethe metrics [ID]`
+        yield from all_commands(child, *path, name)
+
+
+@pytest.fixture(scope="module")
+def root() -> Any:
+    return typer.main.get_command(build_app())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documented_commands_exist(page: Path, root: Any) -> None:
+    assert [fault for line in commands_in(page.read_text("utf-8")) for fault in faults(line, root)] == []
+
+
+def test_commands_named_in_short_exist(root: Any) -> None:
+    lines = list(commands_in_tables((ROOT / "docs/participants/commands.md").read_text("utf-8")))
+    assert "lethe competition limits NAME --set submissions_per_day=3 --preview" in lines
+    assert [fault for line in lines for fault in faults(line, root)] == []
+
+
+def test_page_of_commands_has_every_command(root: Any) -> None:
+    text = (ROOT / "docs/participants/commands.md").read_text("utf-8")
+    named = [line.split()[1:] for line in (*commands_in(text), *commands_in_tables(text))]
+    missing = [path for path in all_commands(root) if not any(words[: len(path)] == path for words in named)]
+    assert missing == []
+
+
+def test_missing_commands_and_options_are_noticed(root: Any) -> None:
+    assert faults("lethe submit FILE [-m NOTE] [--wait]", root) == []
+    assert faults("lethe benchmark table|plot|check X", root) == []
+    assert "no command 'foretell'" in faults("lethe competition foretell", root)[0]
+    assert "no option --foretell" in faults("lethe submit x.py --foretell", root)[0]
