@@ -62,7 +62,8 @@ class Checks:
     async def get(self) -> Readiness:
         async with self._lock:
             if self._found is None or self._found[0] + CHECKED_EVERY_S < time.monotonic():
-                self._found = (time.monotonic(), await run_in_threadpool(_check_all))
+                found = await run_in_threadpool(_check_all)
+                self._found = (time.monotonic(), found)  # from now on: who waited meanwhile does not look again
             return self._found[1]
 
 

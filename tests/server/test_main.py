@@ -5,12 +5,13 @@ import gc
 import json
 import logging
 import sys
+import time
 from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
 
-from server import queue
+from server import health, queue
 from server.config import get_settings
 from server.main import COLLECTED_AFTER, SWITCHED_AFTER_S, create_app
 from server.models.competition import CompetitionState
@@ -142,6 +143,23 @@ def test_readyz_says_what_is_away(server: Instance, monkeypatch: pytest.MonkeyPa
     assert answer.json()["database"].startswith("does not answer")
     assert answer.json()["queue"].startswith("does not answer")
     assert "127.0.0.1" not in answer.text
+
+
+def test_readyz_looks_once_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def look_slowly() -> health.Readiness:
+        looks.append(time.sleep(0.1))
+        return health.Readiness(ready=False, database="ok", storage="ok", queue="does not answer")
+
+    async def ask() -> None:
+        checks = health.Checks()
+        await asyncio.gather(*(checks.get() for _ in range(5)))
+
+    monkeypatch.setattr(health, "CHECKED_EVERY_S", 0.05)
+    monkeypatch.setattr(health, "_check_all", look_slowly)
+    asyncio.run(ask())
+    assert len(looks) == 1
 
 
 def test_submission_is_accepted_while_the_queue_is_away(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
