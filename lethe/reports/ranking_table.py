@@ -60,7 +60,7 @@ def pareto_columns(results: BenchmarkResults, higher_is_better: Mapping[str, boo
     columns = {"Pareto": pareto_counts(losses)}
     if errors is not None:
         columns["Pareto (1 se)"] = pareto_counts(losses, standard_errors=errors[:, chosen])
-    missing = np.isnan(losses).all(axis=(0, 2)) & ~results.failures[:, chosen].any(axis=0)
+    missing = np.atleast_1d(np.isnan(losses).all(axis=(0, 2)) & ~results.failures[:, chosen].any(axis=0))
     return {
         name: [None if missing[i] else int(count) for i, count in enumerate(counts)] for name, counts in columns.items()
     }

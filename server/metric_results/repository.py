@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, and_, or_, select, update
+from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.models.competition import Split
@@ -171,11 +171,12 @@ def of_submissions(
             row.computed_at.is_not(None),
         )
     )
-    found: list[Row[Any]] = []
+    found: list[tuple[Any, ...]] = []
     for first in range(0, len(submission_ids), PORTION):
         some = submission_ids[first : first + PORTION]
-        found += session.execute(statement.where(Evaluation.submission_id.in_(some)))
-    return [SubmissionValue(*tuple(values)[2:]) for values in sorted(found, key=lambda values: (values[0], values[1]))]
+        found += map(tuple, session.execute(statement.where(Evaluation.submission_id.in_(some))))
+    found.sort(key=lambda values: values[:2])
+    return [SubmissionValue(*values[2:]) for values in found]
 
 
 def of_evaluations(session: Session, evaluation_ids: Sequence[str]) -> Sequence[MetricResult]:
