@@ -70,6 +70,8 @@ class StoredArray:
         """Return what to do when the array is missing."""
         if self.shared:
             return f"add `{self.name}` {self.shape} to the file of any side"
+        if self.level == CaptureLevel.CONFIDENCES:  # of every evaluation; a reference has no run time, though
+            return f"add `{self.name}` {self.shape} to the arrays of these models; a prepared split has all there is"
         if self.level == CaptureLevel.WEIGHTS:
             return (
                 "set `keep_weights` in [report], prepare the split with `lethe competition prepare` and evaluate the "

@@ -233,3 +233,10 @@ def test_klom_is_not_compared_where_it_leaves_out_the_original(metric, uncounted
 
 def test_klom_is_not_ranked_against_an_f_that_is_always_the_same():
     assert decided(check(with_klom(f=(0.1, 0.1, 0.1, 0.1)), "E-27", "Spearman")) is None
+
+
+def test_klom_is_ranked_by_its_mean_over_examples():
+    content = with_klom()
+    for name, mean in (("finetune", 1.0), ("cfw", 2.0), ("msg", 3.0), ("prmq", 4.0)):
+        content["cells"]["one"]["rows"][name]["tables"] = {"klom": {"mean": mean}}
+    assert decided(check(content, "E-27", "Spearman")) is False
