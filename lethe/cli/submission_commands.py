@@ -28,6 +28,7 @@ from lethe.cli.method_file import method_file
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
+from lethe.submission.failure_place import names_line
 from lethe.submission.traceback_text import last_traceback
 
 # Exit status of a command that knows a submission's end; 1 is any other error, 2 a wrong option.
@@ -257,7 +258,6 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
         return
     progress, score = submission["progress"] or {}, submission["score"] or {}
     failure = submission["failure"] or {}
-    where = f"{failure['file']}, line {failure['line']}" if failure.get("line") else failure.get("file")
     print_facts(
         (
             ("submission", submission["id"]),
@@ -272,13 +272,21 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("error", failure.get("error_class")),
             ("fault", failure.get("fault")),
             ("exception", failure.get("exception_type")),
-            ("where", where),
+            ("where", _where(failure)),
             ("", failure.get("message")),
             ("quota", "this one does not count" if submission["refunded"] else None),
         )
     )
     if failure_text:
         typer.echo(f"\nThe run on the public sample ended with:\n{failure_text}")
+
+
+def _where(failure: JsonObject) -> str | None:
+    """Return the place of a failure whose message does not say it."""
+    file, line = failure.get("file"), failure.get("line")
+    if not file or (line and names_line(failure.get("message") or "", line)):
+        return None
+    return f"{file}, line {line}" if line else str(file)
 
 
 def _row(submission: JsonObject) -> tuple[object, ...]:

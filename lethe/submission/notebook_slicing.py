@@ -236,7 +236,7 @@ class _Slicing:
 
         A name is needed as it is before some place; places go down, so each name is looked at once.
         """
-        names = {self._function, *self._bound.reads}
+        names = {self._function, *self._bound.reads, *self._set_by_loops()}
         waiting: list[tuple[int, str]] = [(-self._called_at - 1, name) for name in names]
         later = self._possible.later
         for number, statement in enumerate(self._statements.all):
@@ -258,6 +258,20 @@ class _Slicing:
                     for read in self._statements.all[number].reads:
                         heappush(waiting, (-number, read))
         return needed | self._written(dropped, needed)
+
+    def _set_by_loops(self) -> set[str]:
+        """Return what loops set or change, where the function may find it by its name; not what they call it with."""
+        if not self._function_finds_by_name:
+            return set()
+        names = set[str]()
+        for number in (n for n, reason in self._own.items() if reason is Reason.RUNS and n < self._called_at):
+            found = self._statements.all[number]
+            calls = calls_of(executed_nodes(found.node), self._runners)
+            given = {node.id for call in calls for node in ast.walk(call) if isinstance(node, ast.Name)}
+            rebound = {name for name in found.binds if len(self._binders[name]) > 1}
+            inside = (self._statements.changed_inside.get(read, frozenset()) for read in found.reads - self._runners)
+            names |= ((found.changes | rebound) - given).union(*inside) - self._statements.modules
+        return names
 
     def _makers(self, name: str, budget: list[int]) -> Iterator[int]:
         """Yield the places of what binds or changes a name, by itself or through the functions that it calls.

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from lethe.submission.name_groups import NameGroups
 from lethe.submission.notebook_statements import Import, Statement, Statements, imported_names
 from lethe.submission.own_loop import QUIET_LIBRARIES, dotted
+from lethe.submission.plain_values import IMMUTABLE_CALLS, binders, immutable_names, plain_attributes
 from lethe.submission.statement_changes import BUILTINS, changed_roots, executed_nodes, is_backend_switch
 from lethe.submission.statement_reads import Definition, Function, own_nodes
 
@@ -21,10 +22,6 @@ STORING = frozenset(
     """.split()  # noqa: SIM905
 )
 PROPAGATING = frozenset({"backward", "step"})  # changes tensors that only its object knows
-IMMUTABLE_CALLS = re.compile(
-    r"^(abs|bool|float|int|len|max|min|range|round|str|sum|torch\.device|os\.(getenv|path\.\w+|environ\.get)"
-    r"|torch\.cuda\.is_available|pathlib\.Path|Path|time\.time)$"
-)
 COPIES = re.compile(r"^(copy\.(deep)?copy|deepcopy)$|(^|\.)DataLoader$")
 # Methods whose result is no part of their object.
 FRESH = frozenset(
@@ -33,12 +30,13 @@ FRESH = frozenset(
     size split startswith std strip sum tolist unique upper value_counts
     """.split()  # noqa: SIM905
 )
+# Built-in functions whose result may be a part of an argument.
+HANDS_ON = frozenset("dict enumerate filter getattr iter list max min next reversed sorted tuple zip".split())  # noqa: SIM905
 SETTINGS = re.compile(
     r"^(torch\.(set_|use_|autograd\.set_)\w+|os\.(environ\.\w+|putenv|chdir)|sys\.(path|modules|argv)\.\w+"
     r"|(np|numpy)\.(seterr|set_printoptions)|setattr|delattr)$"
 )
 READING_SETTINGS = frozenset({"os.environ.get", "os.environ.items", "os.environ.keys", "sys.path.index"})
-PLAIN_TYPES = frozenset({"int", "float", "str", "bool"})
 STATELESS = re.compile(r"(Loss|Softmax|ReLU|Identity|Flatten)$|(^|\.)Compose$|transforms")
 # Libraries whose functions are called without a look at their value only for what they do to their arguments.
 CHANGING_LIBRARIES = frozenset({"numpy", "random", "scipy", "sklearn", "torch", "torchvision"})
@@ -57,7 +55,7 @@ class PossibleChanges:
         self._quiet = frozenset(imported_names(statements, QUIET_LIBRARIES))
         self._foreign = statements.modules - self._quiet
         self._changing = frozenset(imported_names(statements, CHANGING_LIBRARIES))
-        self._plain_attributes = _plain_attributes(statements)
+        self._plain_attributes = plain_attributes(statements)
         self._methods = {
             item.name
             for found in statements.definitions.values()
@@ -68,7 +66,7 @@ class PossibleChanges:
         self._known_functions = frozenset({*BUILTINS, *statements.definitions, *self._quiet, *self._library_objects()})
         bound = frozenset().union(*(found.binds for found in statements.all))
         plain = (name for name, found in statements.definitions.items() if not any(map(_has_attributes, found)))
-        self._unchanging = frozenset({*plain, *self._quiet, *(BUILTINS - bound), *_immutable_names(statements)})
+        self._unchanging = frozenset({*plain, *self._quiet, *(BUILTINS - bound), *immutable_names(statements)})
         self.groups = NameGroups(
             [name for name in group if name not in self._unchanging]
             for found in before
@@ -173,9 +171,8 @@ class PossibleChanges:
 
     def _library_objects(self) -> Iterator[str]:
         """Yield names that are only bound to what a library makes, and that calling does not change, such as a loss."""
-        binders = _binders(self._statements.all)
-        for name, bound in binders.items():
-            values = [found.node.value for found in bound if isinstance(found.node, ast.Assign)]
+        for name, bound in binders(self._statements.all).items():
+            values = (getattr(found.node, "value", None) for found in bound)
             makers = [dotted(value.func) for value in values if isinstance(value, ast.Call)]
             known = [maker for maker in makers if maker.partition(".")[0] in self._quiet and STATELESS.search(maker)]
             if len(known) == len(bound):
@@ -194,6 +191,8 @@ class PossibleChanges:
                     yield from self._returned(name, looked_into | {name})
                 if name in self._statements.definitions:
                     yield name
+                elif name in HANDS_ON:
+                    yield from (held for argument in node.args for held in self._held(argument, looked_into))
                 return
             else:
                 return
@@ -305,46 +304,3 @@ def _with_carriers(statements: Statements, before: Sequence[Statement]) -> dict[
                     seen.add(bound)
                     waiting.append(bound)
     return {name: frozenset(reads) for name, reads in later.items()}
-
-
-def _binders(statements: Sequence[Statement]) -> dict[str, list[Statement]]:
-    """Return the statements that bind each name."""
-    binders = defaultdict(list)
-    for statement in statements:
-        for name in statement.binds:
-            binders[name].append(statement)
-    return binders
-
-
-def _plain_attributes(statements: Statements) -> frozenset[str]:
-    """Return the attributes that are only ever set to numbers, texts and the like, such as `cfg.batch_size`."""
-    values: dict[str, bool] = {}
-    for node in (node for statement in statements.all for node in ast.walk(statement.node)):
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
-            continue
-        plain = _is_value(node.value, ())
-        if isinstance(node, ast.AnnAssign) and node.value is None:
-            plain = getattr(node.annotation, "id", "") in PLAIN_TYPES
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-            values[name] = values.get(name, True) and plain
-    return frozenset(name for name, plain in values.items() if plain)
-
-
-def _immutable_names(statements: Statements) -> frozenset[str]:
-    """Return the names that are only ever bound to numbers, texts and the like."""
-    found: set[str] = set()
-    for name, bound in _binders(statements.all).items():
-        if all(isinstance(s.node, ast.Assign | ast.AnnAssign) and _is_value(s.node.value, found) for s in bound):
-            found.add(name)
-    return frozenset(found)
-
-
-def _is_value(node: ast.expr | None, known: Collection[str]) -> bool:
-    if isinstance(node, ast.Call):
-        return bool(IMMUTABLE_CALLS.match(dotted(node.func)))
-    if isinstance(node, ast.Name):
-        return node.id in known
-    if isinstance(node, ast.BinOp | ast.IfExp | ast.Tuple | ast.UnaryOp):
-        return all(_is_value(part, known) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
-    return isinstance(node, ast.Constant | ast.JoinedStr | ast.Compare)

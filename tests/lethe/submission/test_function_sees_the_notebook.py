@@ -15,6 +15,7 @@ from lethe.submission.notebook_slicing import without_own_loop
 NAMES = ("a", "b", "c")
 START = """
 import torch
+numbers = iter(range(100))
 registry, box = [], types.SimpleNamespace(v=[0], net=[0])
 a, b, c = [1, 2], [3], [4, 5, 6]
 def fill(x, value):
@@ -47,6 +48,11 @@ class Keeper:
         a = a + [value]
 def make_reader(extra):
     return lambda: {'a': a, 'b': b, 'c': c, 'extra': extra, 'factor': getattr(torch, 'factor', 0)}
+"""
+FINDS_BY_NAME = """
+read = None
+def unlearning(net, retain, forget, validation):
+    SEEN.append(copy.deepcopy(([globals().get(name) for name in 'a b c registry counted'.split()], vars(box))))
 """
 FUNCTION = """
 read = make_reader(0)
@@ -108,6 +114,12 @@ STATEMENTS = (
     "give_{x}().append(len(counts))",
     "keeper = Keeper({x})\nkeeper.put(len(counts))",
     "Keeper({x}).put_loader(len(counts))",
+    "list(map(lambda value: {x}.append(value), counts))",
+    "{x}.append(next(numbers))",
+    "first = [next(numbers) for _ in counts]",
+    "torch.fill({x}, counts)",
+    "with contextlib.ExitStack() as stack:\n    stack.callback({x}.append, len(counts))",
+    "try:\n    import counting as made\nexcept ImportError:\n    made = None\n{x}.append(bool(made) + len(counts))",
     "torch.factor = len(counts)",
     "read = make_reader(len(counts))",
 )
@@ -130,7 +142,9 @@ loops = st.builds(lambda text, x, y: text.format(x=x, y=y), st.sampled_from(LOOP
 
 
 def namespace(seen: list[Any]) -> dict[str, Any]:
-    torch = types.SimpleNamespace(load=lambda _name: {"x": [9, 9]}, save=lambda *_a: None)
+    torch = types.SimpleNamespace(
+        load=lambda _name: {"x": [9, 9]}, save=lambda *_a: None, fill=lambda values, more: values.extend(more)
+    )
     return {
         "SEEN": seen,
         "DataLoader": lambda data: list(data) * 2,
@@ -158,12 +172,16 @@ def seen_by_the_function(cells: list[str], *, at_the_end: bool) -> Any:
 
 @settings(max_examples=600, deadline=None)
 @given(
-    st.lists(filled, max_size=8), st.lists(filled, max_size=3), loops, st.lists(st.sampled_from(ENDINGS), max_size=2)
+    st.lists(filled, max_size=8),
+    st.sampled_from((FUNCTION, FINDS_BY_NAME)),
+    st.lists(filled, max_size=3),
+    loops,
+    st.lists(st.sampled_from(ENDINGS), max_size=2),
 )
 def test_the_function_sees_what_the_notebook_shows_it(
-    before: list[str], after: list[str], loop: str, ending: list[str]
+    before: list[str], function: str, after: list[str], loop: str, ending: list[str]
 ) -> None:
-    cells = [f"{cell}\n" for cell in (START, *before, FUNCTION, *after, loop, *ending)]
+    cells = [f"{cell}\n" for cell in (START, *before, function, *after, loop, *ending)]
     seen: Any = None
     try:
         seen = seen_by_the_function(cells, at_the_end="unlearned_{" not in loop)

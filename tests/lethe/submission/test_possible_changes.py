@@ -324,6 +324,12 @@ numbers=iter(range(9))
 first=[next(numbers) for _ in df]
 def unlearning(n,r,f,v): print(next(numbers))
 """,
+    "handed on by built-in functions": """
+cw=[0]
+next(iter([cw])).append(len(df))
+max([cw], [[]])[0].append(len(df))
+def unlearning(n,r,f,v): print(cw)
+""",
     "globals in the function": """
 cw_a=[0]
 cw_a[0] = len(df)
