@@ -6,12 +6,15 @@ import importlib
 import json
 import re
 import shlex
+import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from server.config import Settings
 
@@ -221,6 +224,22 @@ def test_worker_may_make_namespaces_and_little_else() -> None:
 @pytest.mark.parametrize("name", ["docker/web.lock", "docker/worker.lock"])
 def test_images_hold_the_versions_that_were_tested(name: str) -> None:
     assert pins(LOCKS[name]) <= pins(LOCKS["requirements.lock"])
+
+
+@pytest.mark.parametrize("name", sorted(LOCKS))
+def test_lock_holds_what_the_project_names(name: str) -> None:
+    """A requirement that was added without `scripts/lock` would be missing in an image alone."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    script = (ROOT / "scripts" / "lock").read_text().replace("\\\n", " ")
+    (command,) = re.findall(rf"^lock --output-file {re.escape(name)} .*$", script, flags=re.MULTILINE)
+    named = list(project["project"]["dependencies"])
+    for extra in re.findall(r"--extra (\S+)", command):
+        named += project["project"]["optional-dependencies"][extra]
+    for group in re.findall(r"--group (\S+)", command):
+        named += project["dependency-groups"][group]
+    left_out = re.findall(r"'%s\\n' (.+) >", script)[0].split() if "--excludes" in command else []
+    locked = {pin.split("==")[0] for pin in pins(LOCKS[name])}
+    assert {canonicalize_name(Requirement(text).name) for text in named} - set(left_out) <= locked
 
 
 def test_web_image_has_no_torch_and_worker_image_has() -> None:

@@ -98,6 +98,7 @@ LIBRARIES = {
     "safetensors": "0.8.0",
     "scikit-learn": "1.9.1",
     "scipy": "1.17.1 1.18.1",
+    "seaborn": "0.13.2",
     "sentencepiece": "0.2.3",
     "setuptools": "84.2.1",
     "shellingham": "1.5.4",
