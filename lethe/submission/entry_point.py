@@ -4,7 +4,7 @@ import ast
 import tomllib
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from lethe.submission.batch_style import Style, sample_style
 from lethe.submission.cell_bodies import with_bodies_parsed
 from lethe.submission.imported_files import imported_files
 from lethe.submission.left_out import LeftOut
+from lethe.submission.line_edits import LineEdits
 from lethe.submission.notebook import LOOP_HINT, Mode
 from lethe.submission.notebook_statements import reached_definitions
 from lethe.submission.parsing import parse_python
@@ -46,7 +47,8 @@ class EntryPoint:
     """What to call: a function (or class) of a file, how its loaders show a sample, which extras it wants by name.
 
     mode: "notebook" runs the file once, from top to bottom, and takes the models that it writes. left_out: what of a
-    notebook is not run in the mode "function". notes: what its author should know before it fails.
+    notebook is not run in the mode "function", as edits of its lines: `edits`. notes: what its author should know
+    before it fails.
     """
 
     file: str
@@ -56,11 +58,15 @@ class EntryPoint:
     mode: Mode = "function"
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    edits: LineEdits | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain values."""
-        left_out = [part.as_data() for part in self.left_out]
-        return {**asdict(self), "keywords": list(self.keywords), "left_out": left_out, "notes": list(self.notes)}
+        data = asdict(replace(self, edits=None))
+        data |= {"keywords": list(self.keywords), "notes": list(self.notes)}
+        data["left_out"] = [part.as_data() for part in self.left_out]
+        data["edits"] = self.edits.as_data() if self.edits else None
+        return data
 
 
 class Description(BaseModel):

@@ -43,10 +43,14 @@ class Sliced:
     notes: tuple[str, ...] = ()
 
 
-def without_own_loop(cells: Sequence[str], function: str) -> Sliced:
-    """Return the cells without the competition's own loop. All must be Python. Raises LoopIsNeeded."""
+def without_own_loop(cells: Sequence[str], function: str, *, is_accepted: bool = False) -> Sliced:
+    """Return the cells without the competition's own loop. All must be Python. Raises LoopIsNeeded.
+
+    is_accepted: the notebook was taken by an earlier version, which did not look at its loop: nothing is refused, and
+    no argument of the loop is bound.
+    """
     statements = read_statements(cells, function)
-    slicing = _Slicing(statements, function)
+    slicing = _Slicing(statements, function, is_accepted=is_accepted)
     reasons = slicing.left_out()
     dropped = [statements.all[number] for number in sorted(reasons)]
     kept = [statement for number, statement in enumerate(statements.all) if number not in reasons]
@@ -74,8 +78,8 @@ def _joined(found: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
 class _Slicing:
     """Decides which statements are left out. Statements are named by their place in the order in which they run."""
 
-    def __init__(self, statements: Statements, function: str) -> None:
-        self._statements, self._function = statements, function
+    def __init__(self, statements: Statements, function: str, *, is_accepted: bool) -> None:
+        self._statements, self._function, self._is_accepted = statements, function, is_accepted
         own = own_statements(statements, function)
         self._own, self._runners, self._aliases = own.reasons, own.runners, own.aliases
         runs = [number for number, reason in self._own.items() if reason is Reason.RUNS]
@@ -131,7 +135,7 @@ class _Slicing:
 
     def _look_at_the_loop(self) -> Bound:
         """Return what the loop passes to the function. Raises LoopIsNeeded if it does more to models than that."""
-        if self._called_at >= len(self._statements.all):
+        if self._is_accepted or self._called_at >= len(self._statements.all):
             return Bound()
         loop = self._statements.all[self._called_at]
         scopes = loop_scopes(loop, self._statements, aliases=self._aliases, runners=self._runners)
@@ -253,7 +257,9 @@ class _Slicing:
                 heappush(waiting, (place, reader))
             for number in self._makers(name, budget):
                 if number < -place and number in dropped and number not in needed:
-                    self._check_not_the_loop(number, name)
+                    if self._is_the_loop(number):
+                        self._refuse_loop(number, name)
+                        continue
                     needed.add(number)
                     for read in self._statements.all[number].reads:
                         heappush(waiting, (-number, read))
@@ -301,11 +307,14 @@ class _Slicing:
                 waiting += users.get(user, ())
                 yield from self._mentions.get(user, ())
 
-    def _check_not_the_loop(self, number: int, name: str) -> None:
-        statement = self._statements.all[number]
-        called = {call.partition(".")[0] for call in statement.calls.names}
-        if self._own.get(number) is not Reason.RUNS or not called & self._runners:  # only handed over
+    def _is_the_loop(self, number: int) -> bool:
+        called = {call.partition(".")[0] for call in self._statements.all[number].calls.names}
+        return self._own.get(number) is Reason.RUNS and bool(called & self._runners)  # else it is only handed over
+
+    def _refuse_loop(self, number: int, name: str) -> None:
+        if self._is_accepted:
             return
+        statement = self._statements.all[number]
         place = LeftOut(statement.cell, *statement.lines, f"sets or changes {name!r}")
         raise LoopIsNeeded(
             f"the lines to {place.last_line} call {self._function}, which here each run does by itself, and also "

@@ -5,15 +5,19 @@ A zip is taken only if every entry is a plain file with a safe relative name and
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from lethe.submission import notebook
 from lethe.submission.archive import SOURCE_MIB, ArchiveLimits, checked_archive, common_folder, read_chunks, refused
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
 from lethe.submission.gpu_guards import without_gpu_guards
+from lethe.submission.left_out import LeftOut
+from lethe.submission.line_edits import LineEdits
 from lethe.submission.notebook import Mode
+from lethe.submission.notebook_slicing import without_own_loop
 from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
 
 SUFFIXES = (".py", ".ipynb", ".zip")
@@ -53,33 +57,70 @@ def load_package(
     modes: what may be done with a notebook; where both may, one that saves models by itself is run as it is.
     sources_only: check the other files of a zip as well, but keep them empty.
     """
-    suffix = PurePosixPath(filename).suffix.lower()
     if not data:
         raise refused("file", "is empty")
-    if suffix == ".py":
-        if len(data) > limits.source_bytes:
-            raise refused(
-                "file", f"is too large: a Python file has at most {limits.source_bytes} bytes", str(len(data))
-            )
-        cell = notebook.cell_of_export(data)
-        if cell is None:
-            _check_function_mode(filename, modes=modes)
-            return _without_guards("py", {"submission.py": data}, shown_as=filename)
-        return _notebook_package("py", [cell], filename, modes=modes)
-    if suffix == ".ipynb":
+    kind = _kind(filename)
+    if kind == "zip":
+        _check_function_mode(filename, modes=modes)
+    source = _read(data, filename, kind=kind, limits=limits, sources_only=sources_only)
+    if source.cells is not None:
+        return _notebook_package(kind, source.cells, filename, modes=modes)
+    _check_function_mode(filename, modes=modes)
+    return _without_guards(kind, source.files, shown_as=filename if kind == "py" else None)
+
+
+def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of a submission that was accepted, as they were then; nothing of it is judged again.
+
+    entry_point: as it was stored then.
+    """
+    source = _read(data, filename, kind=_kind(filename), limits=LIMITS)
+    if source.cells is None:
+        return {**source.files, **{name: content for name, (content, _parts) in _guarded(source.files).items()}}
+    if entry_point.get("mode") == "notebook":
+        return notebook.list_files(source.cells)
+    if edits := entry_point.get("edits"):
+        return notebook.list_files(LineEdits.of_data(edits).apply(source.cells))
+    before_edits = "edits" not in entry_point  # were kept; else they are too large
+    sliced = without_own_loop(source.cells, entry_point["function"], is_accepted=before_edits)
+    return notebook.list_files(sliced.cells)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An upload: files, or the code cells of a notebook."""
+
+    files: dict[str, bytes]
+    cells: list[str] | None = None
+
+
+def _kind(filename: str) -> str:
+    suffix = PurePosixPath(filename).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise refused("file", f"needs a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}", filename)
+    return suffix[1:]
+
+
+def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sources_only: bool = False) -> _Source:
+    if kind == "zip":
+        return _Source(read_zip(data, limits=limits, sources_only=sources_only))
+    if kind == "ipynb":
         if len(data) > limits.notebook_bytes:
             raise refused("file", f"is too large: a notebook has at most {limits.notebook_bytes} bytes", str(len(data)))
-        return _notebook_package("ipynb", notebook.code_cells(data, shown_as=filename), filename, modes=modes)
-    if suffix == ".zip":
-        _check_function_mode(filename, modes=modes)
-        files = read_zip(data, limits=limits, sources_only=sources_only)
-        return _without_guards("zip", files)
-    raise refused("file", f"needs a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}", filename)
+        return _Source({}, notebook.code_cells(data, shown_as=filename))
+    if len(data) > limits.source_bytes:
+        raise refused("file", f"is too large: a Python file has at most {limits.source_bytes} bytes", str(len(data)))
+    cell = notebook.cell_of_export(data)
+    return _Source({"submission.py": data}) if cell is None else _Source({}, [cell])
+
+
+def _guarded(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, tuple[LeftOut, ...]]]:
+    return {name: without_gpu_guards(content) for name, content in files.items() if name.endswith(".py")}
 
 
 def _without_guards(kind: str, files: dict[str, bytes], *, shown_as: str | None = None) -> Package:
     entry_point = find_entry_point(files, shown_as=shown_as)
-    found = {name: without_gpu_guards(content) for name, content in files.items() if name.endswith(".py")}
+    found = _guarded(files)
     left_out = tuple(
         part if name == entry_point.file else replace(part, reason=f"in {name}: {part.reason}")
         for name, (_content, parts) in found.items()
@@ -97,7 +138,10 @@ def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: 
         return Package(kind, notebook.list_files(cells), entry_point)
     sliced = notebook.sliced_for(cells, entry_point.function, shown_as=filename)
     left_out = sliced.left_out if kind == "ipynb" else tuple(replace(part, cell=0) for part in sliced.left_out)
-    return Package(kind, notebook.list_files(sliced.cells), replace(entry_point, left_out=left_out, notes=sliced.notes))
+    entry_point = replace(
+        entry_point, left_out=left_out, notes=sliced.notes, edits=LineEdits.between(cells, sliced.cells)
+    )
+    return Package(kind, notebook.list_files(sliced.cells), entry_point)
 
 
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:

@@ -86,7 +86,7 @@ def _body(
         "submission": {
             "id": submission.id,
             "sha256": submission.content_sha256,
-            "entry_point": submission.entry_point,
+            "entry_point": {name: value for name, value in submission.entry_point.items() if name != "edits"},
             "received_at": submission.received_at.isoformat(),
         },
         "split": {

@@ -7,22 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lethe.submission.package import load_package
+from lethe.submission.package import accepted_files
 from server.evaluations.leases import ClaimedShard
 
 
 @contextmanager
 def staged(shard: ClaimedShard, data: bytes, stage_dir: Path) -> Iterator[Path]:
     """Yield a folder with the submission's files, readable by all and writable by nobody; removed afterwards."""
-    package = load_package(
-        data,
-        shard.filename,
-        modes=(shard.entry_point.get("mode", "function"),),  # the one that was chosen when it was received
-    )
+    files = accepted_files(data, shard.filename, shard.entry_point)
     folder = stage_dir / secrets.token_hex(8)
     folder.mkdir(parents=True)
     try:
-        for name, content in package.files.items():
+        for name, content in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
