@@ -58,8 +58,8 @@ class CostCache(Generic[T]):
     def get(self, key: Hashable, compute: Callable[[], T], *, in_background: Callable[[], T] | None = None) -> T:
         """Return the kept value, or compute it. What `compute` raises is raised here and nothing is kept.
 
-        in_background: computes the same in another thread, on means of its own. A costly value that has just become
-        stale is then shown once more to the one who noticed, and nobody waits.
+        in_background: computes the same in another thread, on means of its own. A costly value that became stale less
+        than its lifetime ago is then shown once more to the one who noticed, and nobody waits.
         """
         kept = self._kept.get(key)
         if kept and self._clock() < kept.until:
@@ -67,7 +67,7 @@ class CostCache(Generic[T]):
         computing = self._lock_for(key)
         if not computing.acquire(blocking=kept is None) and kept:
             return kept.value
-        if kept and in_background and kept.cost_s >= COSTLY_S and self._clock() < kept.until + LONGEST_S:
+        if kept and in_background and kept.cost_s >= COSTLY_S and self._clock() < kept.until + lifetime_s(kept.cost_s):
             threading.Thread(target=self._refresh, args=(key, in_background, computing), daemon=True).start()
             return kept.value
         try:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from server.cost_cache import MAX_KEYS, CostCache
+from server.cost_cache import MAX_KEYS, CostCache, lifetime_s
 
 
 class Clock:
@@ -100,7 +100,7 @@ def test_a_costly_value_is_made_anew_in_the_background(cost_s: float) -> None:
         return "new"
 
     cache.get("k", costly)
-    clock.now += 10.5
+    clock.now += 1.05 * lifetime_s(cost_s)
     assert cache.get("k", costly, in_background=again) == "old"
     assert done.wait(10)
 
@@ -118,16 +118,17 @@ def test_a_cheap_value_is_made_anew_at_once() -> None:
     assert cache.get("k", lambda: "new", in_background=lambda: "late") == "new"
 
 
-def test_a_value_long_out_of_date_is_not_shown() -> None:
+@pytest.mark.parametrize("cost_s", [1.0, 0.03])
+def test_a_value_long_out_of_date_is_not_shown(cost_s: float) -> None:
     clock = Clock()
     cache: CostCache[str] = CostCache(clock)
 
     def costly() -> str:
-        clock.now += 1
+        clock.now += cost_s
         return "old"
 
     cache.get("k", costly)
-    clock.now += 60
+    clock.now += 2.05 * lifetime_s(cost_s)
     assert cache.get("k", lambda: "new", in_background=lambda: "late") == "new"
 
 

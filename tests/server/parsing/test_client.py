@@ -67,6 +67,7 @@ def test_good_upload_is_checked_elsewhere() -> None:
             "left_out": [],
             "notes": [],
             "mode": "function",
+            "edits": None,
         },
     }
 
