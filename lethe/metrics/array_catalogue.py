@@ -70,7 +70,7 @@ class StoredArray:
         """Return what to do when the array is missing."""
         if self.shared:
             return f"add `{self.name}` {self.shape} to the file of any side"
-        if self.level == CaptureLevel.CONFIDENCES:  # of every evaluation; a reference has no run time, though
+        if self.level == CaptureLevel.CONFIDENCES:
             return f"add `{self.name}` {self.shape} to the arrays of these models; a prepared split has all there is"
         if self.level == CaptureLevel.WEIGHTS:
             return (

@@ -127,6 +127,6 @@ def test_features_of_the_other_sides_are_computed_once_for_all_unlearned_models(
 
 
 def test_what_every_evaluation_stores_is_not_asked_for_by_a_capture_level():
-    with pytest.raises(MissingArray, match=r"add `wall_time_s` \[N\] to the arrays of these models") as error:
-        Inputs(oracle={"confidences": np.zeros((2, 3))}).array(Side.ORACLE, "wall_time_s")
+    with pytest.raises(MissingArray, match=r"add `test_accuracy` \[N\] to the arrays of these models") as error:
+        Inputs(oracle={"confidences": np.zeros((2, 3))}).array(Side.ORACLE, "test_accuracy")
     assert "`capture`" not in str(error.value)
