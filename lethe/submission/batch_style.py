@@ -13,6 +13,8 @@ DICT_KEYS = frozenset({"image", "image_id", "age_group", "label", "age", "person
 WRAPPERS = frozenset(
     "DataLoader chain cycle enumerate islice iter list next tqdm tqdm_notebook trange zip zip_longest".split()  # noqa: SIM905
 )
+ZIPS = frozenset({"zip", "zip_longest"})
+DICT_METHODS = frozenset({"items", "keys", "values"})
 LOADER = re.compile(r"load|retain|remain|forget|(^|_)(val|valid|validation|dl|ds|dataset)(_|$|\d)", re.IGNORECASE)
 PASSES = 3  # names that stand for a loader, for what wraps it, and for that
 
@@ -26,7 +28,8 @@ def sample_style(trees: Sequence[ast.Module]) -> Style:
     nodes = [node for tree in trees for node in ast.walk(tree)]
     if any(_is_key(node) for node in nodes):
         return "dict"
-    return "tuple" if _Batches(nodes).are_pairs() else "dict"
+    batches = _Batches(nodes)
+    return "tuple" if batches.are_pairs() and not batches.are_dicts() else "dict"
 
 
 class _Batches:
@@ -36,12 +39,14 @@ class _Batches:
         self._nodes = nodes
         self._loaders: set[str] = set()
         self._batches: set[str] = set()
+        self._stale: set[int] = set()
         for _ in range(PASSES):
             for target, value in self._assigned():
                 if isinstance(target, ast.Name) and self._is_loader(value):
                     (self._batches if _last_name(value) == "next" else self._loaders).add(target.id)
         self._targets = [target for node in nodes for target in self._batch_targets(node)]
         self._batches |= {target.id for target in self._targets if isinstance(target, ast.Name)}
+        self._stale = {id(name) for node in nodes if isinstance(node, ast.For) for name in self._after_rebinding(node)}
 
     def are_pairs(self) -> bool:
         """Return whether a batch is unpacked into two, or read by position."""
@@ -49,14 +54,29 @@ class _Batches:
             return True
         if any(_is_pair(target) and self._is_batch(value) for target, value in self._assigned()):
             return True
-        return any(
-            isinstance(node, ast.Subscript)
-            and isinstance(node.slice, ast.Constant)
-            and type(node.slice.value) is int
-            and isinstance(node.value, ast.Name)
-            and node.value.id in self._batches
-            for node in self._nodes
-        )
+        return any(type(key) is int for key in self._keys())
+
+    def are_dicts(self) -> bool:
+        """Return whether a batch is read by names, or asked for its keys or values."""
+        if any(type(key) is str for key in self._keys()):
+            return True
+        attributes = (node for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in DICT_METHODS)
+        return any(self._is_batch(node.value) for node in attributes)
+
+    def _keys(self) -> Iterator[object]:
+        """Yield the constants by which batches are subscripted."""
+        for node in self._nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and self._is_batch(node.value):
+                yield node.slice.value
+
+    def _after_rebinding(self, loop: ast.For) -> Iterator[ast.Name]:
+        """Yield where the loop reads a name that stood for a batch, and has been given something else."""
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Assign) and not self._is_batch(node.value):
+                names = {getattr(target, "id", "") for target in node.targets} & self._batches
+                end = (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+                later = (name for name in ast.walk(loop) if isinstance(name, ast.Name) and name.id in names)
+                yield from (name for name in later if (name.lineno, name.col_offset) > end)
 
     def _assigned(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         for node in self._nodes:
@@ -70,9 +90,9 @@ class _Batches:
             return self._is_loader(value)
         if isinstance(value, ast.ListComp | ast.GeneratorExp):  # [part.to(device) for part in batch]
             return self._is_batch(value.generators[0].iter)
-        if isinstance(value, ast.Call) and _last_name(value) == "map":
-            return any(map(self._is_batch, value.args))
-        return isinstance(value, ast.Name) and value.id in self._batches
+        if isinstance(value, ast.Call):
+            return _last_name(value) in ("list", "map", "tuple") and any(map(self._is_batch, value.args))
+        return isinstance(value, ast.Name) and value.id in self._batches and id(value) not in self._stale
 
     def _is_loader(self, value: ast.expr) -> bool:
         if isinstance(value, ast.Call):
@@ -88,12 +108,12 @@ class _Batches:
     def _matched(self, target: ast.expr, source: ast.expr) -> Iterator[ast.expr]:
         name = _last_name(source) if isinstance(source, ast.Call) else ""
         parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-        if isinstance(source, ast.Call) and name in ("zip", "zip_longest") and len(parts) == len(source.args):
+        if isinstance(source, ast.Call) and name in ZIPS and len(parts) == len(source.args):
             for part, argument in zip(parts, source.args, strict=True):
                 yield from self._matched(part, argument)
         elif isinstance(source, ast.Call) and name == "enumerate" and len(parts) == 2 and source.args:
             yield from self._matched(parts[1], source.args[0])
-        elif isinstance(source, ast.Call) and name in WRAPPERS and name != "zip" and source.args:
+        elif isinstance(source, ast.Call) and name in WRAPPERS and name not in ZIPS and source.args:
             yield from self._matched(target, source.args[0])
         elif not isinstance(source, ast.Call) and self._is_loader(source):
             yield target

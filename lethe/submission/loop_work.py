@@ -9,24 +9,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from lethe.submission.left_out import LeftOut
+from lethe.submission.model_changes import MODEL_ARGUMENTS, ModelChanges
 from lethe.submission.notebook_statements import Statement, Statements
 from lethe.submission.own_loop import dotted
 from lethe.submission.statement_reads import Definition, Function
 
 SHOWN = 60
 MOST_SHOWN = 5
-TRAINS = frozenset({"backward", "step"})
-CHANGES = frozenset(
-    {"add_module", "apply", "register_buffer", "register_parameter", "reset_parameters", "set_submodule"}
-)
-IN_PLACE = re.compile(r"[^_]_$")
-CASTS = frozenset(
-    {"bfloat16", "clone", "contiguous", "cpu", "cuda", "detach", "float", "half", "is_floating_point", "to"}
-)
-LEAVES_MODELS = re.compile(r"^torch\.(save|compile|load|no_grad)$|^torch\.(optim|cuda)\.|\.(DataParallel|manual_seed)$")
 CONTEXTS = re.compile(r"(^|\.)(autocast|no_grad|enable_grad|inference_mode|set_grad_enabled)$")
 SETTINGS = re.compile(r"^torch\.(set_default_\w+|set_grad_enabled|inference_mode)$")
-MODEL_ARGUMENTS = frozenset({"net", "model", "network"})
 
 
 class LoopIsNeeded(Exception):
@@ -86,14 +77,7 @@ class _Work:
         self._nodes = list(_own_nodes(scope))
         self._scope, self._statements, self._aliases = scope, statements, aliases
         self._calls = calls_of(self._nodes, aliases)
-        self._models = self._model_names()
-        self._states = {
-            target.id
-            for node in self._nodes
-            if isinstance(node, ast.Assign) and _method(node.value) == "state_dict"
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        self._changes = ModelChanges(self._nodes, self._model_names(), statements)
 
     def found(self) -> Iterator[ast.expr | ast.stmt]:
         """Yield what changes models, or how the function runs."""
@@ -102,79 +86,18 @@ class _Work:
             if isinstance(node, ast.With | ast.AsyncWith):
                 if calls_of(ast.walk(node), self._aliases):
                     yield from (item.context_expr for item in node.items if CONTEXTS.search(_called(item.context_expr)))
-            elif isinstance(node, ast.Call) and node not in self._calls:
-                if self._changes(node):
-                    yield node
-            elif isinstance(node, ast.Attribute | ast.Subscript) and self._is_stored(node):
+            elif isinstance(node, ast.Call) and SETTINGS.match(dotted(node.func)):
                 yield node
+        first = min((call.lineno for call in self._calls), default=0)
+        yield from self._changes.found(but=self._calls, replaced_from=first)
 
     def _model_names(self) -> set[str]:
         named = [keyword.value for call in self._calls for keyword in call.keywords if keyword.arg in MODEL_ARGUMENTS]
         first = [call.args[0] for call in self._calls if call.args]
         names = {node.id for value in (*named, *first) for node in ast.walk(value) if isinstance(node, ast.Name)}
         assigned = (node for node in self._nodes if isinstance(node, ast.Assign) and node.value in self._calls)
+        names -= self._statements.modules
         return names | {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
-
-    def _changes(self, call: ast.Call) -> bool:
-        method, name = _method(call), dotted(call.func)
-        root = name.partition(".")[0]
-        if method == "backward" or SETTINGS.match(name) or (method and IN_PLACE.search(method)):
-            return True
-        if method in CHANGES and root in self._models:
-            return True
-        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if not any(self._is_model(argument) for argument in arguments):
-            return False
-        if root in self._statements.definitions:
-            return root not in self._aliases and _trains(root, self._statements)
-        return root in self._statements.modules and not LEAVES_MODELS.search(name) and self._is_statement(call)
-
-    def _is_model(self, value: ast.expr) -> bool:
-        return any(isinstance(node, ast.Name) and node.id in self._models for node in ast.walk(value))
-
-    def _is_statement(self, call: ast.Call) -> bool:
-        """Return whether its value is dropped, or taken for the model."""
-        for node in self._nodes:
-            if isinstance(node, ast.Expr) and node.value is call:
-                return True
-            if isinstance(node, ast.Assign) and node.value is call:
-                return any(isinstance(target, ast.Name) and target.id in self._models for target in node.targets) and (
-                    any(call.lineno > found.lineno for found in self._calls)
-                )
-        return False
-
-    def _is_stored(self, target: ast.Attribute | ast.Subscript) -> bool:
-        """Return whether something is stored in a model or its state but the value of before in another type."""
-        if isinstance(target.ctx, ast.Load) or dotted(target).partition(".")[0] not in self._models | self._states:
-            return False
-        stored = (node for node in self._nodes if isinstance(node, ast.Assign) and target in node.targets)
-        value = next(stored, None)
-        return not (isinstance(target, ast.Subscript) and value is not None and _only_casts(value.value))
-
-
-def _only_casts(value: ast.expr) -> bool:
-    if isinstance(value, ast.IfExp):
-        return _only_casts(value.body) and _only_casts(value.orelse)
-    if isinstance(value, ast.Call):
-        return isinstance(value.func, ast.Attribute) and value.func.attr in CASTS and _only_casts(value.func.value)
-    return isinstance(value, ast.Name | ast.Subscript)
-
-
-def _trains(name: str, statements: Statements) -> bool:
-    """Return whether a function of the notebook, or what it calls, trains or changes a model."""
-    seen, waiting = {name}, [name]
-    while waiting:
-        found = waiting.pop()
-        for node in (node for top in statements.definitions.get(found, ()) for node in ast.walk(top)):
-            method = _method(node)
-            if method in TRAINS or method in CHANGES or (method and IN_PLACE.search(method)):
-                return True
-            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and node.attr in ("data", "grad"):
-                return True
-        new = {read for read in statements.later.get(found, ()) if read in statements.definitions} - seen
-        seen |= new
-        waiting += new
-    return False
 
 
 def _second_calls(calls: Sequence[ast.Call], scope: ast.stmt) -> Iterator[ast.expr]:
@@ -220,10 +143,6 @@ def _cell_of(node: ast.expr | ast.stmt, statements: Statements, otherwise: int) 
     """Return the cell that a node lies in."""
     holders = (found for found in statements.all if any(inner is node for inner in ast.walk(found.node)))
     return next((found.cell for found in holders), otherwise)
-
-
-def _method(node: ast.AST) -> str:
-    return node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
 
 
 def _called(node: ast.expr) -> str:

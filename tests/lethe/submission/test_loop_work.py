@@ -24,6 +24,27 @@ def frozen(net):
     for p in net.parameters():
         p.requires_grad_(False)
     yield
+def evaluate(net, loader, conf=None):
+    tot, meter = torch.zeros(1), Meter()
+    for b in loader:
+        b.clamp_(0, 1)
+        tot.add_((net(b).argmax(1) == b).sum())
+        conf.index_add_(0, b, b)
+        meter.step(); bar.update(); df.apply(len)
+    return tot
+class Meter:
+    def step(self):
+        self.total.add_(1)
+def zero(model): blank(model.fc)
+def blank(layer): layer.weight.data.zero_()
+def shift(ws):
+    for w in ws: w.data += 1
+def walk(net, opt): opt.step()
+class Mender:
+    def __init__(self, net): self.kept = net
+    def fit(self): self.kept.fc.weight.zero_()
+import copy, json, logging, pickle, sys, tqdm
+import numpy as np, matplotlib.pyplot as plt, safetensors.torch
 lr = 0.1
 """
 FUNCTION = "def unlearning(net, r, f, v, epochs=1, *, lr=1.0, seed=None):\n    return epochs\n"
@@ -59,6 +80,17 @@ def cells_of(lines: str) -> list[str]:
         (f"with torch.autocast('cpu'):\n    {CALL}", "torch.autocast('cpu')"),
         (f"with frozen(net):\n    {CALL}", "frozen(net)"),
         (f"torch.set_default_dtype(torch.float64)\n{CALL}", "torch.set_default_dtype"),
+        (f"{CALL}\nnet.fc.weight = w", "net.fc.weight"),
+        (f"{CALL}\nnet.fc = None", "net.fc"),
+        (f"{CALL}\nfor m in net.modules(): m.reset_parameters()", "m.reset_parameters()"),
+        (f"{CALL}\nfor p in net.parameters(): p.data *= 0.9", "p.data"),
+        (f"{CALL}\nw = net.fc.weight.data; w.zero_()", "w.zero_()"),
+        (f"{CALL}\nnn.init.zeros_(net.fc.weight)", "nn.init.zeros_(net.fc.weight)"),
+        (f"{CALL}\n[p.data.zero_() for p in net.parameters()]", "p.data.zero_()"),
+        (f"{CALL}\nzero(net)", "zero(net)"),
+        (f"{CALL}\nshift(net.parameters())", "shift(net.parameters())"),
+        (f"{CALL}\nwalk(net, o)", "walk(net, o)"),
+        (f"{CALL}\nMender(net).fit()", "Mender(net)"),
     ],
 )
 def test_a_loop_that_does_more_to_the_model_is_refused(lines: str, named: str) -> None:
@@ -91,6 +123,34 @@ def test_loading_casting_and_measuring_is_the_loops_own(lines: str) -> None:
     sliced = without_own_loop(cells_of(lines), "unlearning")
     assert not sliced.cells[2].strip()
     assert sliced.notes == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "logging.info(f'acc {accuracy(net, v)}')",
+        "tqdm.tqdm.write(str(accuracy(net, v)))",
+        "sys.stdout.write(f'{accuracy(net, v)}')",
+        "json.dump({'acc': accuracy(net, v)}, file)",
+        "np.save('x.npy', evaluate(net, v))",
+        "plt.plot(evaluate(net, v, conf=c))",
+        "pickle.dump(net.state_dict(), file)",
+        "safetensors.torch.save_file(net.state_dict(), 'x')",
+        "torch.nn.functional.relu_(net(x))",
+        "net = copy.deepcopy(out)",
+        "tot.add_(1)",
+        "probs.copy_(net(x))",
+        "net.name = 'a'",
+        "net.name = f'run {i}'",
+        "net.training = True",
+        "net.requires_grad_(True)",
+        "for p in net.parameters(): p.data = p.data.half()",
+        "for p in net.parameters(): p.grad = None",
+        "norms = [p.norm() for p in net.parameters()]; norms[0] = 1",
+    ],
+)
+def test_measuring_logging_and_saving_is_the_loops_own(line: str) -> None:
+    assert not without_own_loop(cells_of(f"out = {CALL}\n{line}"), "unlearning").cells[2].strip()
 
 
 @pytest.mark.parametrize(
