@@ -35,6 +35,7 @@ RETRY_AFTER_FAULT_S = 5
 FULL = (errno.ENOSPC, errno.EDQUOT)
 TAKEN_ON_POSTGRESQL = "23505"  # unique_violation
 TAKEN_ON_SQLITE = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+WORKERS = "/api/v1/worker/"
 CLIENT_GONE = 499  # as nginx logs it
 SECRET_FIELDS = ("password", "old", "new", "token")
 
@@ -172,6 +173,8 @@ async def _taken_or_unexpected(request: Request, error: Exception) -> Response:
 
 async def _changed_meanwhile(request: Request, error: Exception) -> Response:
     log.warning("somebody was quicker", exc_info=error)
+    if request.url.path.startswith(WORKERS):  # where 409 says that a worker is refused, which ends it
+        return respond(request, HostFault("Another process was quicker; try again", retry_after_s=RETRY_AFTER_FAULT_S))
     return respond(request, Conflict("Somebody else changed the same at this moment; look again, and try again"))
 
 
