@@ -201,7 +201,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _full_or_unexpected(request: Request, error: Exception) -> Response:
     if getattr(error, "errno", None) not in FULL:
-        return await _unexpected(request, error)
+        raise error
     return await _app_error(request, HostFault("A disk of the server is full; what you sent was not kept"))
 
 
