@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from server import health, logging, telemetry
+from server import health, logging, queue, telemetry
 from server.accounts.router import router as accounts_router
 from server.admin import router as admin
 from server.admission import Admission
@@ -104,12 +104,13 @@ def create_app() -> FastAPI:
 
 @asynccontextmanager
 async def _answers_before_other_work(_: FastAPI) -> AsyncIterator[None]:
-    """Hold no answer up for the interpreter's own work, or for a thread that computes.
+    """Hold no answer up for the interpreter's own work, for a thread that computes, or for a broker that is silent.
 
     What start-up made is out of the collector's sight, and the collector comes seldom: it walked all of it. An answer
     waits for the database a dozen times, and after each for a thread that computes a board to let go of the
     interpreter: usually 5 ms.
     """
+    queue.client().requests_wait = True
     usual_threshold, usual_interval = gc.get_threshold(), sys.getswitchinterval()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)

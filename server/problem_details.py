@@ -1,6 +1,7 @@
 """Errors as problem documents (RFC 9457): what was wrong, which value, what is allowed."""
 
 import errno
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,9 @@ log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_FAULT_S = 5
 FULL = (errno.ENOSPC, errno.EDQUOT)
+TAKEN_ON_POSTGRESQL = "23505"  # unique_violation
+TAKEN_ON_SQLITE = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+WORKERS = "/api/v1/worker/"
 CLIENT_GONE = 499  # as nginx logs it
 SECRET_FIELDS = ("password", "old", "new", "token")
 
@@ -104,7 +108,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(OperationalError, _database_away)
     app.add_exception_handler(PoolTimeout, _database_away)
-    app.add_exception_handler(IntegrityError, _changed_meanwhile)
+    app.add_exception_handler(IntegrityError, _taken_or_unexpected)
     app.add_exception_handler(StaleDataError, _changed_meanwhile)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(DataError, _unstorable)
@@ -158,8 +162,19 @@ async def _database_away(request: Request, error: Exception) -> Response:
     return respond(request, as_app_error(error))
 
 
+async def _taken_or_unexpected(request: Request, error: Exception) -> Response:
+    """Only what is unique may have been taken at this moment; any other constraint is broken by our own fault."""
+    found = getattr(error, "orig", None)
+    is_taken = getattr(found, "sqlstate", None) == TAKEN_ON_POSTGRESQL
+    if not is_taken and getattr(found, "sqlite_errorcode", None) not in TAKEN_ON_SQLITE:
+        raise error
+    return await _changed_meanwhile(request, error)
+
+
 async def _changed_meanwhile(request: Request, error: Exception) -> Response:
-    log.warning("somebody was quicker", error=str(error))
+    log.warning("somebody was quicker", exc_info=error)
+    if request.url.path.startswith(WORKERS):  # where 409 says that a worker is refused, which ends it
+        return respond(request, HostFault("Another process was quicker; try again", retry_after_s=RETRY_AFTER_FAULT_S))
     return respond(request, Conflict("Somebody else changed the same at this moment; look again, and try again"))
 
 
@@ -186,7 +201,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _full_or_unexpected(request: Request, error: Exception) -> Response:
     if getattr(error, "errno", None) not in FULL:
-        return await _unexpected(request, error)
+        raise error
     return await _app_error(request, HostFault("A disk of the server is full; what you sent was not kept"))
 
 

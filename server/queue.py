@@ -1,7 +1,8 @@
 """Messages to the workers. A message only wakes a worker: the database says what there is to do.
 
 Messages go out after the transaction that made the work has committed, and a lost one costs only time, since
-the sweeper finds work that nobody was told of. So none is sent where enough wait already: a queue that holds messages
+the sweeper finds work that nobody was told of; but not a board whose ties are to be grouped: that is asked for again
+with its next score. So none is sent where enough wait already: a queue that holds messages
 has no idle worker, and whatever is queued, Redis holds a few of them.
 """
 
@@ -116,8 +117,12 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
 
 
 class SendingEnd(Celery):
-    """silent_until: when a broker is asked again that was silent."""
+    """The sending end.
 
+    requests_wait: whether requests do, for what is sent. silent_until: when a broker is asked again that was silent.
+    """
+
+    requests_wait = False  # the web server says so at its start
     silent_until = 0.0
 
 
@@ -139,10 +144,10 @@ def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, t
 
 
 def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float | None = None) -> bool:
-    """Send `task` now. Return whether the broker took it; if not, the sweeper will come back to it.
+    """Send `task` now. Return whether the broker took it.
 
-    to: for shards, who may serve them. expires_s: when nobody needs to start it any more. A broker that was silent for
-    seconds is spared for some: requests hold their turn meanwhile.
+    to: for shards, who may serve them. expires_s: when nobody needs to start it any more. Where requests wait, a broker
+    that was silent for seconds is asked nothing for some: they hold their turn meanwhile.
     """
     began = time.monotonic()
     if began < client().silent_until:
@@ -153,8 +158,8 @@ def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float |
                 if waiting(producer.channel, queue) < most_waiting(task):
                     client().send_task(task, args=args, expires=expires_s, queue=queue, producer=producer)
     except BROKER_FAILURES as error:
-        log.warning("message not sent, the sweeper will", task=task, error=str(error))
-        if time.monotonic() - began > SILENT_S:
+        log.warning("message not sent", task=task, error=str(error))
+        if client().requests_wait and time.monotonic() - began > SILENT_S:
             client().silent_until = time.monotonic() + SPARED_S
         return False
     return True

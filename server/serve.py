@@ -5,7 +5,10 @@ Addresses are believed from configured proxies only: the application sees to tha
 
 import argparse
 import asyncio
+import fcntl
 import resource
+import sys
+import termios
 from typing import Any
 
 import uvicorn
@@ -13,7 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_WITHIN_S = 10.0
 MOST_HEAD_BYTES = 32 << 10  # of a request's address and headers; and of what follows a piece of a body unread
-SILENT_S = 30.0  # between two pieces of a body, or in which nothing of an answer is taken
+SILENT_S = 30.0  # between two pieces of a body
+UNTAKEN_S = 120.0  # in which nothing of an answer is taken; a slow reader's system takes it in pieces of its own size
 CHECKED_EVERY_S = 5.0
 TOO_LONG = "The request's head is too long."
 
@@ -28,7 +32,7 @@ class ImpatientHttp(HttpToolsProtocol):
 
     _ends_at: float | None = None
     _unread = 0  # bytes since the last head or piece of a body was whole
-    _untaken = 0  # bytes of answers when it was last looked
+    _untaken = 0  # bytes of answers when it was last looked, here and in the kernel
     _taken_at = 0.0
     _check: asyncio.TimerHandle | None = None
 
@@ -82,11 +86,22 @@ class ImpatientHttp(HttpToolsProtocol):
 
     def _is_stuck(self) -> bool:
         """Return whether nothing of what waits to be sent was taken for long: it would lie in memory for ever."""
-        now, left = self.loop.time(), self.transport.get_write_buffer_size()
+        now, left = self.loop.time(), self.transport.get_write_buffer_size() + self._in_kernel()
         if left == 0 or left < self._untaken:
             self._taken_at = now
         self._untaken = left
-        return now - self._taken_at > SILENT_S
+        return now - self._taken_at > UNTAKEN_S
+
+    def _in_kernel(self) -> int:
+        """Return how many bytes the kernel holds that the other end has not taken; 0 where it cannot be asked.
+
+        It takes more from us only once a third of its own megabytes is free, which a slow reader needs minutes for.
+        """
+        try:
+            held = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+        except (OSError, ValueError):
+            return 0
+        return int.from_bytes(held, sys.byteorder)
 
     def _is_paused(self) -> bool:
         """Return whether it is we who do not read, since the application has not taken what came."""

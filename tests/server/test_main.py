@@ -1,6 +1,7 @@
 """The application as a whole: its description, its error answers, its health."""
 
 import asyncio
+import errno
 import gc
 import json
 import logging
@@ -9,6 +10,7 @@ import time
 from urllib.parse import quote
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from server import health, queue
@@ -149,14 +151,14 @@ def test_readyz_looks_once_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> 
     looks = []
 
     def look_slowly() -> health.Readiness:
-        looks.append(time.sleep(0.1))
+        looks.append(time.sleep(0.6))
         return health.Readiness(ready=False, database="ok", storage="ok", queue="does not answer")
 
     async def ask() -> None:
         checks = health.Checks()
         await asyncio.gather(*(checks.get() for _ in range(5)))
 
-    monkeypatch.setattr(health, "CHECKED_EVERY_S", 0.05)
+    monkeypatch.setattr(health, "CHECKED_EVERY_S", 0.5)
     monkeypatch.setattr(health, "_check_all", look_slowly)
     asyncio.run(ask())
     assert len(looks) == 1
@@ -180,15 +182,19 @@ def test_database_away_is_the_hosts_fault(server: Instance) -> None:
     assert "competitions" not in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("the secret cause"), OSError(errno.EIO, "the secret cause")])
 def test_unexpected_error_tells_nothing_but_its_id(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Instance, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def explode(*_args: object, **_values: object) -> None:
-        raise RuntimeError("the secret cause")
+        raise error
 
     monkeypatch.setattr("server.competitions.service.list_visible", explode)
     with caplog.at_level(logging.ERROR):
         answer = server.client.get("/api/v1/competitions")
+        # What answers last raises it again, for the traceback of whatever runs the application.
+        with pytest.raises(type(error)), TestClient(server.client.app) as raising:
+            raising.get("/api/v1/competitions")
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert answer.json()["request_id"]

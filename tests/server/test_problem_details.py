@@ -4,10 +4,13 @@ import re
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm.exc import StaleDataError
 
 from lethe.client.api import ApiError
 from lethe.competition.file import parse_competition
 from lethe.errors import MOST_NAMED, InvalidCompetitionFile
+from server.deps import get_database
 from tests.support.instance import Instance, competition_toml
 
 ONE = {"submissions_per_day": "-1"}
@@ -62,3 +65,54 @@ def test_any_number_of_wrong_values_makes_a_short_answer(server: Instance) -> No
         assert re.search(r"[25]0\d\d wrong values, of which the first 100 are named$", problem["detail"])
     with pytest.raises(InvalidCompetitionFile, match=r"and 4900 more$"):
         parse_competition(competition_toml(extra=wrong), source="x.toml")
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, failure: str | Exception) -> None:
+    """Have the list of competitions run a statement that the database refuses, or raise an error."""
+
+    def fail(*_args: object, **_values: object) -> None:
+        if isinstance(failure, Exception):
+            raise failure
+        with get_database().write() as session:
+            session.execute(text(failure))
+
+    monkeypatch.setattr("server.competitions.service.list_visible", fail)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "UPDATE accounts SET name_key = 'same'",
+        "INSERT INTO accounts SELECT * FROM accounts",
+        StaleDataError("2 rows expected, 1 found"),
+    ],
+    ids=["unique", "primary key", "stale"],
+)
+def test_what_somebody_else_was_quicker_with_is_a_conflict(
+    both: Instance, failure: str | Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    both.participant("ada")
+    both.participant("bob")
+    fail_with(monkeypatch, failure)
+    answer = both.client.get("/api/v1/competitions")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:lethe:problem:conflict")
+    assert "'exc_info': " in caplog.text
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "UPDATE accounts SET name = NULL",
+        "UPDATE accounts SET role = 'none'",
+        "UPDATE api_tokens SET account_id = 'nobody'",
+    ],
+    ids=["null", "check", "foreign key"],
+)
+def test_other_broken_constraints_are_our_own_fault(
+    both: Instance, failure: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    both.participant()
+    fail_with(monkeypatch, failure)
+    answer = both.client.get("/api/v1/competitions")
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:lethe:problem:server-error")
+    assert "'exc_info': " in caplog.text

@@ -102,3 +102,18 @@ def test_frozen_redis_is_told_soon_and_holds_few_up(with_own_redis: Instance, pr
         assert time.monotonic() - began < 5
     finally:
         os.kill(private_redis.pid, signal.SIGCONT)
+
+
+def test_only_requests_spare_a_redis_that_was_silent(
+    with_own_redis: Instance, private_redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's message is sent as soon as Redis is back."""
+    monkeypatch.setattr(queue, "SILENT_S", 0.0)
+    for requests_wait in (False, True):
+        queue.client().requests_wait = requests_wait
+        with redis.Redis.from_url(private_redis.client_url) as client:
+            client.config_set("maxmemory", "1")
+            client.config_set("maxmemory-policy", "noeviction")
+            assert not queue.send(queue.SWEEP)
+            client.config_set("maxmemory", "0")
+        assert queue.send(queue.SWEEP) is not requests_wait

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from server.accounts import service as accounts
@@ -14,18 +15,40 @@ from server.teams import joining, merging
 from tests.support.instance import Instance
 from tests.support.team_requests import BASE, call, lead, link
 
-BEHIND_S = 0.3  # in which the request comes to where the other holds it up
+WITHIN_S = 60.0  # in which the request comes to where the other holds it up
+WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+
+
+def wait_until_held_up(server: Instance, writes: threading.Event) -> None:
+    """Wait until a request has come to where an open transaction holds it up."""
+    if server.database.engine.dialect.name == "sqlite":  # where writers hold each other up as they begin
+        assert writes.wait(WITHIN_S), "nothing held it up"
+        return
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
+        with server.database.read() as session:
+            if session.scalar(WAITING):
+                return
+        time.sleep(0.02)
+    raise AssertionError("nothing held it up")
 
 
 def answer_behind(server: Instance, act: Callable[[Session, Competition], object], request: Callable[[], Any]) -> Any:
     """Return the answer to a request that comes while `act` is done and not yet committed."""
-    answers = []
+    answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(request()))
+    writes, ours = threading.Event(), threading.get_ident()
+
+    def note(*execution: Any) -> None:
+        if execution[2] == "BEGIN IMMEDIATE" and threading.get_ident() != ours:
+            writes.set()
+
+    event.listen(server.database.engine, "before_cursor_execute", note)
     with server.database.write() as session:
         act(session, competitions.get(session, "digits", account=None))
         session.flush()
         thread.start()
-        time.sleep(BEHIND_S)
+        wait_until_held_up(server, writes)
         assert not answers, "nothing held it up"
     thread.join()
     return answers[0]

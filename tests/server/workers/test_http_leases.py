@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.orm.exc import StaleDataError
 
 from server.db import clock, database_time
 from server.evaluations import lease_reaper
@@ -17,6 +18,7 @@ from server.submissions import repository
 from server.workers.schemas import FailureIn
 from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
+from worker.remote.client import PASSING
 
 
 def stage(hosted: Hosted, submission_id: str) -> str:
@@ -348,3 +350,16 @@ def test_answers_of_a_smoke_run_are_checked_and_stored_as_its_result(hosted: Hos
         assert repository.public_sample_result(session, submission) == (key, smoke.result_sha256)
     worker.claim()
     assert worker.held["kind"] == "runs"
+
+
+def test_step_that_meets_another_at_once_may_be_tried_again(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is answered 409 ends for good."""
+
+    def fail(*_args: object, **_values: object) -> None:
+        raise StaleDataError("1 row expected, 0 found")
+
+    worker = hosted.worker()
+    monkeypatch.setattr("server.workers.http_leases.set_state", fail)
+    answer = worker.call("PUT", "/state", json={"state": "draining"})
+    assert answer.status_code in PASSING
+    assert int(answer.headers["Retry-After"]) > 0
