@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import stat
@@ -96,9 +97,12 @@ def start_redis(folder: Path, *, timeout_s: float = 60.0) -> RedisProcess:
 
 
 def client_url(broker_url: str) -> str:
-    """Return the URL that redis-py understands for one of Celery's: only the name of a unix socket's scheme differs."""
-    scheme = "redis+socket://"
-    return "unix://" + broker_url.removeprefix(scheme) if broker_url.startswith(scheme) else broker_url
+    """Return the URL that redis-py understands for one of Celery's.
+
+    The name of a unix socket's scheme differs, and CERT_REQUIRED and its like are `required` and so on.
+    """
+    url = re.sub(r"^redis\+socket://", "unix://", broker_url)
+    return re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_(REQUIRED|OPTIONAL|NONE)\b", lambda found: found[1].lower(), url)
 
 
 def redis_server_program() -> Path:

@@ -147,6 +147,24 @@ def test_readyz_says_what_is_away(server: Instance, monkeypatch: pytest.MonkeyPa
     assert "127.0.0.1" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("rediss://127.0.0.1:1/0?ssl_cert_reqs=CERT_REQUIRED", "does not answer (ConnectionError)"),
+        ("redis://127.0.0.1:1/0?socket_timeout=soon", "does not answer (ValueError)"),
+        ("sentinel://127.0.0.1:1;sentinel://127.0.0.2:1", "not checked"),
+    ],
+)
+def test_readyz_takes_brokers_addresses_as_celery_writes_them(
+    server: Instance, url: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LETHE_REDIS_URL", url)
+    get_settings.cache_clear()
+    answer = server.client.get("/readyz")
+    assert answer.json()["queue"] == found
+    assert answer.status_code == (200 if found == "not checked" else 503)
+
+
 def test_readyz_looks_once_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 

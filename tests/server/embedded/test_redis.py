@@ -174,7 +174,9 @@ def test_program_on_path_is_used_without_a_wheel(name: str, tmp_path: Path, monk
         ("redis+socket:///run/lethe/redis.sock", "unix:///run/lethe/redis.sock"),
         ("redis://redis.example:6379/0", "redis://redis.example:6379/0"),
         ("rediss://redis.example:6380/0", "rediss://redis.example:6380/0"),
+        ("rediss://x/0?a=b&ssl_cert_reqs=CERT_NONE&c=d", "rediss://x/0?a=b&ssl_cert_reqs=none&c=d"),
+        ("rediss://x/0?ssl_cert_reqs=optional", "rediss://x/0?ssl_cert_reqs=optional"),
     ],
 )
-def test_client_url_renames_only_the_socket_scheme(broker: str, client: str) -> None:
+def test_client_url_renames_only_what_redis_py_names_otherwise(broker: str, client: str) -> None:
     assert client_url(broker) == client
