@@ -97,8 +97,11 @@ class ImpatientHttp(HttpToolsProtocol):
 
         It takes more from us only once a third of its own megabytes is free, which a slow reader needs minutes for.
         """
+        connection = self.transport.get_extra_info("socket")
+        if connection is None:
+            return 0
         try:
-            held = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+            held = fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))
         except (OSError, ValueError):
             return 0
         return int.from_bytes(held, sys.byteorder)
