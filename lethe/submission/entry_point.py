@@ -25,6 +25,7 @@ from lethe.submission.parsing import parse_python
 from lethe.submission.signatures import (
     Entry,
     Imported,
+    ImportedFile,
     NotCallable,
     find_callable,
     from_elsewhere,
@@ -132,13 +133,14 @@ def _imported_in(files: Mapping[str, bytes], file: str, followed: list[str]) -> 
     followed: where the names of the files that were looked into are added.
     """
 
-    def imported(node: ast.ImportFrom) -> tuple[Sequence[ast.Module], Imported] | None:
+    def imported(node: ast.ImportFrom) -> ImportedFile | None:
         module = ast.ImportFrom(node.module, [ast.alias("*")], node.level)
         found = list(imported_files(ast.Module([module], []), file, files))
         if not found:
             return None
-        followed.append(found[-1])
-        return [_parsed(found[-1], files[found[-1]], found[-1])], _imported_in(files, found[-1], followed)
+        name = found[-1]
+        followed.append(name)
+        return ImportedFile(name, [_parsed(name, files[name], name)], _imported_in(files, name, followed))
 
     return imported
 
@@ -161,7 +163,8 @@ def _found(
         found = find_callable(trees, name, signature=wanted, imported=imported)
     except NotCallable as error:
         cell, line = _find_cell(error.line, starts)
-        raise _refused(f"{file}, cell {cell}" if starts else file, str(error), line=line) from error
+        place = f"{file}, cell {cell}" if starts else error.file or file
+        raise _refused(place, str(error), line=line) from error
     if found is None:
         foreign = f". {FOREIGN_HINT}" if any(map(_is_foreign, trees)) else ""
         raise _refused(file, f"has no function {name!r} at its top level; define {wanted}{foreign}{hint}")

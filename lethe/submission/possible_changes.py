@@ -250,10 +250,14 @@ class PossibleChanges:
             fresh = isinstance(value.func, ast.Attribute) and value.func.attr in FRESH
             if fresh or COPIES.search(name) or IMMUTABLE_CALLS.match(name):
                 return
-            yield from self._roots(value, looked_into)
-            library_function = name.partition(".")[0] in self._quiet and not name.rpartition(".")[2][:1].isupper()
-            if library_function and name.rpartition(".")[2] not in ("partial", "chain"):
-                return
+            hands_on = (
+                isinstance(value.func, ast.Name) and name in HANDS_ON and name not in self._statements.definitions
+            )
+            if not hands_on:  # else its roots are what the arguments hold
+                yield from self._roots(value, looked_into)
+                library_function = name.partition(".")[0] in self._quiet and not name.rpartition(".")[2][:1].isupper()
+                if library_function and name.rpartition(".")[2] not in ("partial", "chain"):
+                    return
             for argument in [*value.args, *(keyword.value for keyword in value.keywords)]:
                 yield from self._held(argument, looked_into)
         elif isinstance(value, ast.Attribute) and value.attr in self._plain_attributes:

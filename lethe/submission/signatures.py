@@ -20,24 +20,38 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class NotCallable(Exception):
-    """It cannot be called as it would be; the message says why, `line` where."""
+    """It cannot be called as it would be; the message says why, `line` where.
+
+    file: of the package, if it lies in one that is imported from; empty for the entry file.
+    """
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
         self.line = line
+        self.file = ""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Where a name is looked up. follow: how many names may still be followed."""
+    """Where a name is looked up. follow: how many names may still be followed. starred: files looked into for it."""
 
     trees: Sequence[ast.Module]
     signature: str
     imported: "Imported"
     follow: int
+    starred: set[str]
 
 
-Imported = Callable[[ast.ImportFrom], "tuple[Sequence[ast.Module], Imported] | None"]
+@dataclass(frozen=True)
+class ImportedFile:
+    """A file of the package that a statement imports from, with what finds those that it imports from itself."""
+
+    name: str
+    trees: Sequence[ast.Module]
+    imported: "Imported"
+
+
+Imported = Callable[[ast.ImportFrom], ImportedFile | None]
 
 
 def from_elsewhere(_node: ast.ImportFrom) -> None:
@@ -60,22 +74,27 @@ def find_callable(
     signature: str,
     imported: Imported = from_elsewhere,
     follow: int = MOST_FOLLOWED,
+    starred: set[str] | None = None,
 ) -> Entry | None:
     """Return what `name` is bound to: a function, another name for one, an object; else a class with a fitting `run`.
 
-    trees: files that share one namespace, in the order in which they are run. imported: returns the trees of the file
-    that a statement imports from, with its own `imported`, or None if the package does not hold it. Raises NotCallable.
+    trees: files that share one namespace, in the order in which they are run. imported: returns the file that a
+    statement imports from, or None if the package does not hold it. `from … import *` counts where nothing else is
+    found, and only for the name itself; starred: given by such an import, the files looked into. Raises NotCallable.
     """
     statements = [node for tree in trees for node in top_level(tree.body)]
     bound = _last(node for node in statements if name in _names_given(node))
     if isinstance(bound, Function):
         return Entry(name, known_extras(bound, signature=signature))
-    looked_up = Lookup(trees, signature, imported, follow - 1)
-    if bound is None and (entry := _star_import(statements, name, looked_up)):
-        return entry
+    looked_up = Lookup(trees, signature, imported, follow - 1, set() if starred is None else starred)
     if bound is not None and not isinstance(bound, ast.ClassDef):
         return Entry(name, _extras_of_bound(bound, name, looked_up) if follow > 0 else ())
     classes = [node for node in statements if isinstance(node, ast.ClassDef) and _method(node, METHOD)]
+    fitting = {node.name for node in classes if _fits(node, signature)} if starred is None else set()
+    if bound is None and len(fitting) != 1 and (entry := _star_import(statements, name, looked_up)):
+        return entry
+    if bound is None and starred is not None:
+        return None
     named = [node for node in classes if node.name == name]
     chosen = named or classes
     names = sorted({node.name for node in chosen})
@@ -92,10 +111,8 @@ def _extras_of_bound(node: ast.stmt, name: str, at: Lookup) -> tuple[str, ...]:
     """Return the known extras of what a statement binds to the name; none where only running it would tell."""
     if isinstance(node, ast.ImportFrom):
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
-        if (found := at.imported(node)) is None:
-            return ()
-        trees, imported = found
-        entry = find_callable(trees, original, signature=at.signature, imported=imported, follow=at.follow)
+        found = at.imported(node)
+        entry = _find_in(found, original, at) if found else None
         return entry.keywords if entry else ()
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
     if isinstance(value, ast.Name):
@@ -155,12 +172,22 @@ def _star_import(statements: Sequence[ast.stmt], name: str, at: Lookup) -> Entry
     """Return what the last `from … import *` of the package's own files brings under this name, if one does."""
     stars = (node for node in statements if isinstance(node, ast.ImportFrom) and node.names[0].name == "*")
     for node in reversed(list(stars)):
-        if at.follow > 0 and (found := at.imported(node)):
-            trees, imported = found
-            entry = find_callable(trees, name, signature=at.signature, imported=imported, follow=at.follow)
-            if entry and entry.name == name:
+        found = at.imported(node) if at.follow > 0 else None
+        if found and found.name not in at.starred:
+            at.starred.add(found.name)
+            if entry := _find_in(found, name, at, starred=at.starred):
                 return entry
     return None
+
+
+def _find_in(file: ImportedFile, name: str, at: Lookup, starred: set[str] | None = None) -> Entry | None:
+    try:
+        return find_callable(
+            file.trees, name, signature=at.signature, imported=file.imported, follow=at.follow, starred=starred
+        )
+    except NotCallable as error:
+        error.file = error.file or file.name
+        raise
 
 
 def top_level(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -221,16 +248,18 @@ def known_extras(
 
 
 def _check_order(function: Function, four: Sequence[ast.arg], signature: str) -> None:
-    """Raise NotCallable if the arguments' names say that they come in another order."""
+    """Raise NotCallable if the names of two arguments say that they come in another order; one may be chance."""
+    misplaced = []
     for place, argument in enumerate(four):
         words = argument.arg.lower().split("_")
         roles = [role for role, names in enumerate(ROLES) if any(word in names for word in words)]
         if len(roles) == 1 and roles[0] != place:
-            raise NotCallable(
-                f"{function.name} takes {argument.arg} as its {PLACES[place]} argument, but it is called as"
-                f" {signature}; put its arguments in this order",
-                function.lineno,
-            )
+            misplaced.append(f"{argument.arg} as its {PLACES[place]} argument")
+    if len(misplaced) > 1:
+        raise NotCallable(
+            f"{function.name} takes {misplaced[0]}, but it is called as {signature}; put its arguments in this order",
+            function.lineno,
+        )
 
 
 def _extras_of_class(node: ast.ClassDef, *, signature: str) -> tuple[str, ...]:
@@ -247,6 +276,14 @@ def _extras_of_class(node: ast.ClassDef, *, signature: str) -> tuple[str, ...]:
             )
         return known_extras(maker, signature=signature, bound=1)
     return known_extras(run, signature=signature, bound=1)
+
+
+def _fits(node: ast.ClassDef, signature: str) -> bool:
+    try:
+        _extras_of_class(node, signature=signature)
+    except NotCallable:
+        return False
+    return True
 
 
 def _n_required(function: Function) -> int:

@@ -274,3 +274,34 @@ def test_a_star_import_gives_what_the_package_holds() -> None:
 
 def test_a_module_of_that_name_is_no_function() -> None:
     assert "no function" in refused({"submission.py": b"import unlearning\n"}).detail
+
+
+MINE = b"from utils import *\nclass Mine:\n    def run(self, net, retain, forget, val): pass\n"
+
+
+def test_a_class_of_the_entry_file_wins_over_those_of_a_star_import() -> None:
+    tools = b"class A:\n    def run(self): pass\nclass B:\n    def run(self): pass\n"
+    assert find_entry_point({"submission.py": MINE, "utils.py": tools}).function == "Mine"
+    assert (
+        find_entry_point({"submission.py": MINE, "utils.py": tools + b"def unlearning(a): pass\n"}).function == "Mine"
+    )
+    with pytest.raises(InvalidSubmission, match=r"submission\.py: has no function"):
+        find_entry_point({"submission.py": b"from utils import *\n", "utils.py": tools})
+
+
+def test_a_star_import_brings_the_function_beside_classes_that_do_not_fit() -> None:
+    code = b"from utils import *\nclass Task:\n    def run(self): pass\n"
+    found = find_entry_point({"submission.py": code, "utils.py": GOOD})
+    assert (found.file, found.function) == ("submission.py", "unlearning")
+
+
+@pytest.mark.parametrize("code", [b"from utils import *\n", b"\nfrom utils import unlearning\n"])
+def test_a_function_of_another_file_is_refused_in_that_file(code: bytes) -> None:
+    violation = refused({"submission.py": code, "utils.py": b"\n\ndef unlearning(net): pass\n"}).violations[0]
+    assert (violation.field, violation.line) == ("utils.py", 3)
+
+
+def test_files_that_star_import_one_another_are_looked_into_once() -> None:
+    stars = b"".join(b"from m%d import *\n" % number for number in range(12))
+    files = {f"m{number}.py": stars for number in range(12)}
+    assert "has no function" in refused({"submission.py": stars, **files}).detail

@@ -1,8 +1,12 @@
 """What only follows from the competition's data stays wherever the function may notice it, however it is written."""
 
+import ast
+from collections.abc import Iterator
+
 import pytest
 
 from lethe.submission.notebook_slicing import without_own_loop
+from lethe.submission.possible_changes import PossibleChanges
 
 START = "import torch, pandas as pd\nimport torch.nn.functional as F\nfrom torch import nn\ndf = pd.read_csv('x')\n"
 LOOP = """
@@ -424,3 +428,19 @@ for b in forget_loader:
     cells = without_own_loop([START, settings, look, loop], "unlearning").cells
     assert cells[2].split() == ["model", "=", "resnet18(num_classes=10)", "losses", "=", "[]"]
     assert not cells[3].strip()
+
+
+def test_nested_built_in_functions_take_no_longer_each_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+    held = PossibleChanges._held
+
+    def counted(self: PossibleChanges, value: ast.expr, looked_into: frozenset[str] = frozenset()) -> Iterator[str]:
+        nonlocal looked_at
+        looked_at += 1
+        assert looked_at < 2000
+        return held(self, value, looked_into)
+
+    monkeypatch.setattr(PossibleChanges, "_held", counted)
+    nested = f"a = {'list(' * 60}cw{')' * 60}\n"
+    kept = START + "cw = [0]\n" + nested + "a[0] = len(df)\ndef unlearning(n, r, f, v): print(cw)\n"
+    assert "len(df)" in without_own_loop([kept, LOOP], "unlearning").cells[0]

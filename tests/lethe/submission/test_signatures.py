@@ -78,7 +78,15 @@ def test_arguments_in_another_order_are_refused(four: str) -> None:
         find(f"def unlearning({four}): pass\n")
 
 
-@pytest.mark.parametrize("four", ["model, train_loader, forget_set, test_loader", "a, b, c, d", "net, *loaders"])
+@pytest.mark.parametrize(
+    "four",
+    [
+        "model, train_loader, forget_set, test_loader",
+        "a, b, c, d",
+        "net, *loaders",
+        "net, train_val_loader, forget, val",
+    ],
+)
 def test_arguments_of_other_names_are_taken_by_their_places(four: str) -> None:
     assert find(f"def unlearning({four}): pass\n") is not None
 
