@@ -21,6 +21,7 @@ from lethe.submission.notebook_slicing import without_own_loop
 from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
 
 SUFFIXES = (".py", ".ipynb", ".zip")
+SCRIPT = "submission.py"  # what a lone file is called
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,9 @@ def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -
 
     entry_point: as it was stored then.
     """
-    source = _read(data, filename, kind=_kind(filename), limits=LIMITS)
+    kind = _kind(filename)
+    is_script = kind == "py" and entry_point.get("file") != notebook.ENTRY_FILE  # not taken for an export then
+    source = _Source({SCRIPT: data}) if is_script else _read(data, filename, kind=kind, limits=LIMITS)
     if source.cells is None:
         return {**source.files, **{name: content for name, (content, _parts) in _guarded(source.files).items()}}
     if entry_point.get("mode") == "notebook":
@@ -111,7 +114,7 @@ def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sourc
     if len(data) > limits.source_bytes:
         raise refused("file", f"is too large: a Python file has at most {limits.source_bytes} bytes", str(len(data)))
     cell = notebook.cell_of_export(data)
-    return _Source({"submission.py": data}) if cell is None else _Source({}, [cell])
+    return _Source({SCRIPT: data}) if cell is None else _Source({}, [cell])
 
 
 def _guarded(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, tuple[LeftOut, ...]]]:

@@ -77,6 +77,13 @@ def test_script_and_zip_have_their_guards_taken_out_as_at_the_upload() -> None:
     assert accepted_files(guarded, "mine.py", found.entry_point.as_data()) == found.files
 
 
+def test_script_of_an_earlier_version_is_not_taken_for_an_export() -> None:
+    script = b"PATH = '../input/data'\n" + FUNCTION.encode() + b"def save(net, i):\n    torch.save(net, f'{i}.pth')\n"
+    assert load_package(script, "mine.py").entry_point.file == "notebook.py"
+    stored = {"file": "submission.py", "function": "unlearning", "mode": "function"}
+    assert accepted_files(script, "mine.py", stored) == {"submission.py": script}
+
+
 def test_edits_name_ranges_of_lines_and_new_text() -> None:
     before, after = ["a\nb\nc\nd", "e"], ["a\n\n\nd; f", "e"]
     edits = LineEdits.between(before, after)
