@@ -397,5 +397,6 @@ def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
         "keywords": ["class_weights"],
         "left_out": [],
         "notes": [],
+        "edits": None,
         "mode": "function",
     }
