@@ -9,11 +9,10 @@ from lethe.benchmark.cell_metrics import compute_method_metrics, compute_referen
 from lethe.benchmark.method_runs import OpenRuns, run_method
 from lethe.benchmark.metric_keys import is_complete, missing_metrics
 from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
+from lethe.benchmark.shared_preparation import SharedPreparation
 from lethe.benchmark.store import BenchmarkFolder, Unit
-from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, HostFault
 from lethe.metrics import Side
-from lethe.preparation.prepare import prepare_split
 from lethe.preparation.step_cache import Progress
 
 WAIT_S = 1.0
@@ -35,6 +34,7 @@ class Execution:
     until: float | None = None
     device: str = "cpu"
     _faults: dict[str, str] = field(default_factory=dict)
+    _helped: dict[str, SharedPreparation] = field(default_factory=dict)
 
     def run(self) -> None:
         """Compute what is missing and is computed by no other process; wait for what others compute.
@@ -60,6 +60,7 @@ class Execution:
         if not self.folder.is_prepared(cell):
             with self.folder.claimed(cell.key) as ours:
                 if not ours:
+                    self._help(cell)
                     return True
                 if not self.folder.is_prepared(cell) and not self._prepare(cell):
                     return False
@@ -78,9 +79,7 @@ class Execution:
                 self.say(f"{cell.name}: {state.stage} {state.done:.0f}/{state.total} {state.message}".rstrip())
 
         try:
-            prepare_split(
-                cell.competition, Visibility.PUBLIC, self.folder.split_dir(cell), device=self.device, progress=progress
-            )
+            SharedPreparation(cell, self.folder, device=self.device).lead(progress)
         except AppError as error:
             self._faults[cell.name] = error.detail
             self.folder.record_cell_failure(cell, error.detail)
@@ -90,6 +89,11 @@ class Execution:
         self.folder.references(cell).add_times(preparation_s=seconds)
         self.say(f"{cell.name}: prepared in {seconds:.0f} s")
         return True
+
+    def _help(self, cell: CellPlan) -> None:
+        if cell.name not in self._helped:
+            self._helped[cell.name] = SharedPreparation(cell, self.folder, device=self.device)
+        self._helped[cell.name].help()
 
     def _references(self, cell: CellPlan) -> bool:
         unit = self.folder.references(cell)

@@ -1,7 +1,10 @@
 """`lethe benchmark`: methods x cells, computed once, as tables and a report."""
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import lethe
 from lethe.cli.context import Json, Url, connected, console, notes, print_facts, print_json, print_table
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
@@ -65,6 +69,7 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
     file: File,
     out: Out = OUT,
     max_hours: Annotated[float | None, typer.Option(help="Stop after so many hours; run it again to go on.")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="How many work side by side; one for each idle core.")] = 1,
     sandbox: Annotated[
         str | None,
         typer.Option("--sandbox", help="bubblewrap, plain or none; else bubblewrap in a checkout, none elsewhere."),
@@ -89,9 +94,27 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
             for method in plan.methods:
                 folder.unit(cell, method).forget_failure()
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
-    with _opener(sandbox) as open_runs:
+    options = {"--out": out, "--max-hours": max_hours, "--sandbox": sandbox, "--device": device}
+    with _helpers(processes - 1, file, options), _opener(sandbox) as open_runs:
         Execution(plan, folder, open_runs, _say(), until=until, device=device).run()
     _print_status(plan, out)
+
+
+@contextmanager
+def _helpers(number: int, file: Path, options: Mapping[str, object]) -> Iterator[None]:
+    """Run the same command in further processes, and end them with this one."""
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    command = [sys.executable, "-P", "-m", "lethe.cli.main", "benchmark", "run", str(file), *words]
+    environment = os.environ | {"PYTHONPATH": str(Path(lethe.__file__).resolve().parents[1])}
+    helpers = [subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) for _ in range(number)]
+    try:
+        yield
+        for helper in helpers:
+            helper.wait()
+    finally:
+        for helper in helpers:
+            helper.terminate()
+            helper.wait()
 
 
 def _run_on_server(file: Path, url: str | None, *, max_hours: float | None, retry: bool, wait: bool) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lethe.cli import benchmark_commands
 from lethe.errors import InvalidInput
-from tests.lethe.benchmark.conftest import finished  # noqa: F401  a fixture of another folder
+from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
 
 runner = CliRunner()
 
@@ -37,6 +37,14 @@ def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
     result = invoke("run", path, "--out", out, "--sandbox", "none")
     assert result.exit_code == 0
     assert "nothing" in result.stdout
+
+
+def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
+    out = tmp_path / "out"
+    result = invoke("run", write_benchmark(), "--out", out, "--sandbox", "none", "--processes", "2")
+    assert result.exit_code == 0
+    assert len(list(out.glob("cells/*/runs/*/part-*.safetensors"))) == 2
 
 
 def test_tables_come_from_the_folder_alone(finished):  # noqa: F811
