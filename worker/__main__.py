@@ -4,11 +4,17 @@ Celery's own command puts the current folder before everything else, and would r
 does while it loads modules of tasks: they are loaded here, before it starts.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 
+gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them
+
 import worker.tasks  # noqa: F401
 from worker.app import app
+
+gc.freeze()  # a collection then leaves the pages alone that the processes share
+gc.enable()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -11,7 +11,6 @@ from lethe.cli.context import Json, Slug, Url, connected, console, local_time, p
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.organiser_commands import File, print_organised
 from lethe.client.api import JsonObject, LetheClient
-from lethe.competition.file import read_competition_file
 from lethe.errors import InvalidInput, NotFound
 
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
@@ -31,6 +30,8 @@ def update(
     as_json: Json = False,
 ) -> None:
     """Replace the file of a draft; with --texts, change what a competition says of itself."""
+    from lethe.competition.file import read_competition_file
+
     checked = read_competition_file(file)
     with connected(url) as client:
         if texts:

@@ -3,15 +3,17 @@
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from lethe.cli.context import Json, Slug, Url, connected, console, local_time, notes, print_facts, print_json
 from lethe.client.api import JsonObject, LetheClient
-from lethe.competition.file import CompetitionFile, read_competition_file
 from lethe.errors import HostFault
+
+if TYPE_CHECKING:
+    from lethe.competition.file import CompetitionFile
 
 EVERY_S = 0.5
 UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
@@ -40,6 +42,8 @@ def validate(
 
     Relative paths are relative to the file.
     """
+    from lethe.competition.file import read_competition_file
+
     checked = read_competition_file(file)
     sizes = {} if file_only else _set_sizes(file, checked)
     if as_json:
@@ -48,7 +52,7 @@ def validate(
     _print_plan(checked, sizes)
 
 
-def _set_sizes(file: Path, checked: CompetitionFile) -> dict[str, dict[str, int]]:
+def _set_sizes(file: Path, checked: "CompetitionFile") -> dict[str, dict[str, int]]:
     from lethe.data.datasets.roots import datasets_beside
     from lethe.preparation.file_check import check_preparation
 
@@ -58,6 +62,8 @@ def _set_sizes(file: Path, checked: CompetitionFile) -> dict[str, dict[str, int]
 
 def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json = False) -> None:
     """Create a draft from a competition file; with --prepare, its splits too."""
+    from lethe.competition.file import read_competition_file
+
     checked = read_competition_file(file)  # its mistakes are told with the file's own name before anything is sent
     with connected(url) as client:
         made = client.create_competition(file.read_text(encoding="utf-8"))
@@ -157,7 +163,7 @@ def print_organised(found: JsonObject, *, as_json: bool) -> None:
     print_facts(facts)
 
 
-def _print_plan(file: CompetitionFile, set_sizes: dict[str, dict[str, int]]) -> None:
+def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]]) -> None:
     examples = f"{file.task.example}s"
     looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
     console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)

@@ -7,10 +7,10 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from lethe.cli.context import Json, console, notes, print_facts, print_json
-from lethe.competition.file import CompetitionFile, read_competition_file
 from lethe.competition.visibility import Visibility
 
 if TYPE_CHECKING:
+    from lethe.competition.file import CompetitionFile
     from lethe.preparation.step_cache import OnProgress
     from lethe.preparation.step_cache import Progress as StepProgress
 
@@ -32,6 +32,7 @@ def prepare(
 
     Called again it goes on where it stopped. Relative paths in the file are relative to it.
     """
+    from lethe.competition.file import read_competition_file
     from lethe.data.datasets.roots import datasets_beside
     from lethe.preparation.file_check import check_preparation
     from lethe.preparation.prepare import prepare_split
@@ -63,7 +64,7 @@ def prepare(
     console.print(f"Next: lethe methods run METHOD --split {out}", style="dim", highlight=False)
 
 
-def _with_seed(competition: CompetitionFile, seed: int) -> CompetitionFile:
+def _with_seed(competition: "CompetitionFile", seed: int) -> "CompetitionFile":
     """Return the competition with a seed: a file that names none has another at each reading."""
     if "seed" in competition.splits.model_fields_set:
         return competition

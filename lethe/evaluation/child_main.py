@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # an optimiser's first step imports it, which takes a second in each fork
 
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import load_data

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import safetensors
-import sklearn
 import torch
-import torchvision
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
@@ -77,6 +75,9 @@ def maker(competition: CompetitionFile, visibility: Visibility, *, device: str) 
 
 
 def library_versions() -> dict[str, str]:
+    import sklearn  # noqa: PLC0415 - with torchvision three seconds, which a worker that only runs entries need not pay
+    import torchvision  # noqa: PLC0415
+
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.transforms import v2
 
 from lethe.competition.file import Training
 
@@ -78,6 +77,8 @@ def mix(recipe: Training, images: Tensor, labels: Tensor, *, n_classes: int) -> 
     """
     if recipe.mixing == "none" or float(torch.rand(())) >= MIXING_PROBABILITY:
         return images, labels
+    from torchvision.transforms import v2  # noqa: PLC0415 - two seconds that most recipes need not pay
+
     kind = v2.CutMix if recipe.mixing == "cutmix" else v2.MixUp
     mixed: tuple[Tensor, Tensor] = kind(num_classes=n_classes, alpha=MIXING_ALPHA)(images, labels)
     return mixed

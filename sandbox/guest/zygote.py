@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them
+
 import numpy  # noqa: F401 - loaded here so that a run need not
 import torch
 import torch._dynamo  # an optimiser's first step imports it, which takes two seconds
@@ -35,6 +37,8 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 from sandbox.guest import isolate, kaggle_cuda, linux
 from sandbox.guest.harness import run_task
 from sandbox.guest.notebook.entry import run_notebook
+
+gc.enable()
 
 FRAME_FD, GATE_FD = 3, 4
 _MAX_MESSAGE = 1024 * 1024

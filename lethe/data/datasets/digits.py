@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-from sklearn.datasets import load_digits
 
 from lethe.data.datasets.image_dataset import ImageDataset, Options, own_person_each
 from lethe.data.seeds import numpy_generator
@@ -20,6 +19,8 @@ class DigitsOptions(Options):
 
 def open_digits(options: Mapping[str, Any]) -> ImageDataset:
     """Return the digits: standardised over all pixels, noise added, stored in 256 steps."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second that other datasets need not pay
+
     parsed = DigitsOptions.parse(options)
     digits = load_digits()
     pixels = digits.images.astype(np.float64)
