@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from lethe.competition.file import Dataset
 from lethe.data.datasets.image_dataset import Options
-from lethe.data.datasets.roots import placed
+from lethe.data.datasets.roots import on_a_server, placed
 from lethe.data.errors import InvalidDataset
 from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.tokenizers import JsonTokenizer, Tokenizer, library_for_tokenizers, load_tokenizer
@@ -108,7 +108,8 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
     root = Path(options.root)
     named = [*options.files, *options.details, options.refusals, options.real_authors, options.world_facts]
     if missing := [name for name in (*named, options.tokenizer) if name is not None and not (root / name).is_file()]:
-        raise InvalidDataset(f"{root.name} has no file {missing[0]}. Put there the files that dataset.options names")
+        place = root.name if on_a_server() else root.absolute()
+        raise InvalidDataset(f"{place} has no file {missing[0]}. Put there the files that dataset.options names")
     questions = [one for name in options.files for one in read_question_answers(root / name)]
     questions = _with_details(
         questions, [one for name in options.details for one in read_question_answers(root / name)]

@@ -157,7 +157,7 @@ def test_a_text_cell_whose_files_are_unknown_says_so(write_benchmark, tmp_path):
     path.write_text(path.read_text() + TEXT_CELL)
     found = estimate(read_plan(path))
     assert found.cells[1].training_s is None
-    assert "towns has no file questions.jsonl" in found.cells[1].note
+    assert f"{Path.cwd()}/towns has no file questions.jsonl" in found.cells[1].note
 
 
 def test_a_text_cell_is_estimated_from_its_files(write_benchmark, tmp_path):
