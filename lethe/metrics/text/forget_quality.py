@@ -25,7 +25,8 @@ def forget_quality(
 
     Losses of paraphrased answers, shape (n_runs, n_examples), and of wrong ones, (n_runs, n_examples, n_wrong); run i
     is compared with retrained model i. Above log10(0.05) the two are not told apart. table: p, the power of ten of
-    the value.
+    the value; median_p, over the pairs. Of models that differ in nothing, p is spread evenly: its median is near 0.5,
+    and p of the mean logarithm, which small ones rule, near 0.37.
     Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.
     Source: Maini et al. 2024 (TOFU), section 2.2.2.
     """
@@ -35,9 +36,8 @@ def forget_quality(
     n_examples = require_same_examples(unlearned=unlearned, retrained=retrained)
     per_run = np.array([log10_p(ks_p_value(u, r)) for u, r in zip(unlearned, retrained, strict=True)])
     value = float(per_run.mean())
-    return MetricResult(
-        value, per_run=per_run, table={"p": 10**value, "n_examples": n_examples}, notes=(GIBBERISH_NOTE,)
-    )
+    table = {"p": 10**value, "median_p": 10 ** float(np.median(per_run)), "n_examples": n_examples}
+    return MetricResult(value, per_run=per_run, table=table, notes=(GIBBERISH_NOTE,))
 
 
 METRIC = Metric(
@@ -50,6 +50,7 @@ METRIC = Metric(
         "retrained_answer_loss": Need("forget_paraphrased_loss", Side.RETRAINED),
         "retrained_wrong_loss": Need("forget_wrong_loss", Side.RETRAINED),
     },
+    version=2,  # 2: median_p
     unit="log10 of a p-value",
     direction=Direction.HIGHER,
     paired=True,

@@ -79,6 +79,13 @@ def test_metric_is_the_mean_of_its_runs(metric_id: str) -> None:
     assert whole.per_run == pytest.approx(np.array(per_run), abs=1e-12)
 
 
+def test_forget_quality_tells_the_p_of_the_mean_logarithm_and_of_the_middle_pair() -> None:
+    result = computed("forget_quality", side(0), side(1))
+    assert result.table["p"] == pytest.approx(10**result.value)
+    assert result.table["median_p"] == pytest.approx(10 ** float(np.median(result.per_run)))
+    assert result.table["median_p"] != pytest.approx(result.table["p"])
+
+
 @pytest.mark.parametrize(("metric_id", "ideal"), [("forget_quality", 0.0), ("privacy_leakage", 0.0)])
 def test_metric_of_the_retrained_models_is_ideal(metric_id: str, ideal: float) -> None:
     assert computed(metric_id, side(1), side(1)).value == pytest.approx(ideal, abs=1e-7)
