@@ -32,6 +32,7 @@ from server.parsing.limits import (
     NICE_AFTER_S,
     NICENESS,
     STARTED,
+    TaskLimits,
     get_limits,
 )
 
@@ -163,13 +164,14 @@ def run_on_file(task: str, file: IO[bytes], **options: Any) -> Any:
 
 
 def _run(task: str, data: bytes, files: tuple[IO[bytes], ...], options: dict[str, Any]) -> Any:
-    header = {"task": task, "bytes": len(data), "options": options}
+    limits = get_limits(task)
+    header = {"task": task, "bytes": len(data), "limits": vars(limits), "options": options}
     for _ in range(ATTEMPTS):
         with _parsing_process(os.getpid()).connect(*files) as connection:
-            connection.settimeout(get_limits(task).wall_s + ANSWER_AFTER_S)
+            connection.settimeout(limits.wall_s + ANSWER_AFTER_S)
             started, answer = _exchange(connection, json.dumps(header).encode() + b"\n", data)
         if started:
-            return _result(task, answer)
+            return _result(task, answer, limits)
     raise HostFault("The process that reads uploads did not begin; try again", retry_after_s=BUSY_S)
 
 
@@ -201,12 +203,12 @@ def _let_others_go_first(connection: socket.socket, *, reader: int) -> None:
             os.setpriority(os.PRIO_PROCESS, reader, NICENESS)
 
 
-def _result(task: str, answer: bytes) -> Any:
+def _result(task: str, answer: bytes, limits: TaskLimits) -> Any:
     try:
         reply = json.loads(answer)
     except ValueError:  # nothing, or not all of it: the reader was ended
-        limits = f"{get_limits(task).cpu_s} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
-        raise Unreadable(f"Reading it takes more than {limits}; send less of it") from None
+        most = f"{limits.cpu_s} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
+        raise Unreadable(f"Reading it takes more than {most}; send less of it") from None
     if "refused" in reply:
         raise _as_error(getattr(errors, reply["refused"]), reply)
     if "fault" in reply:

@@ -26,7 +26,6 @@ from server.parsing.limits import (
     STARTED,
     TEXTS_OF_A_CHILD,
     TaskLimits,
-    get_limits,
 )
 from server.parsing.tasks import FILE_TASKS, TASKS
 
@@ -66,7 +65,8 @@ def _answer(connection: socket.socket, *files: IO[bytes]) -> None:
     """Do what the connection asks for, within limits."""
     with connection.makefile("rwb") as stream:
         header = json.loads(stream.readline())
-        _limit(header["bytes"], get_limits(header["task"]))
+        limits = TaskLimits(**header["limits"])
+        _limit(header["bytes"], limits)
         stream.write(STARTED + b"%d\n" % os.getpid())
         stream.flush()
         try:
@@ -81,7 +81,7 @@ def _answer(connection: socket.socket, *files: IO[bytes]) -> None:
             os._exit(1)  # as if the kernel had ended it
         except Exception as error:
             reply = {"fault": type(error).__name__}
-        stream.write(_encoded(reply, most=get_limits(header["task"]).answer_bytes))
+        stream.write(_encoded(reply, most=limits.answer_bytes))
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -1,44 +1,27 @@
 """Connections whose requests never come are ended, and others are not."""
 
-import os
-import re
+import shutil
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 
 import server
-from tests.support.instance import Instance
-
-# The process's own limits, shorter: nobody waits half a minute for a test.
-START = (
-    "import server.serve as s; s.HEAD_WITHIN_S = s.SILENT_S = 1.0; s.UNTAKEN_S = 3.0; s.CHECKED_EVERY_S = 0.2;"
-    " import sys; sys.argv = ['server', '--port', '0']; s.main()"
-)
+from tests.support.impatient_server import SILENT_S, UNTAKEN_S
+from tests.support.web_process import web_process
 
 
-@pytest.fixture
-def port(server: Instance, tmp_path: Path) -> Iterator[int]:
-    log_path = tmp_path / "web.log"
-    with log_path.open("w") as log, Popen([sys.executable, "-c", START], env=os.environ.copy(), stderr=log) as process:
-        try:
-            yield _port(process, log_path)
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
-
-
-def _port(process: "Popen[bytes]", log_path: Path) -> int:
-    while process.poll() is None:
-        if found := re.search(r"running on http://127\.0\.0\.1:(\d+)", log_path.read_text()):
-            return int(found[1])
-        time.sleep(0.05)
-    raise RuntimeError(log_path.read_text())
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory, _migrated_sqlite: Path) -> Iterator[int]:
+    """Of one process for all: what becomes of a connection concerns no other."""
+    home = tmp_path_factory.mktemp("home")
+    database = shutil.copyfile(_migrated_sqlite, home / "lethe.db")
+    environment = {"LETHE_DATABASE_URL": f"sqlite:///{database}", "LETHE_HOME": str(home)}
+    with web_process(home, module="tests.support.impatient_server", **environment) as port:
+        yield port
 
 
 def ended_after_s(port: int, begun: bytes, dribble: bytes = b"") -> float:
@@ -78,12 +61,13 @@ def test_connection_that_is_used_is_kept(port: int) -> None:
                 assert part, answer
                 answer += part
             assert answer.startswith(b"HTTP/1.1 200 OK")
-            time.sleep(0.8)
+            time.sleep(0.8 * SILENT_S)
 
 
 ASKED = 12
 ASK = b"GET /static/0/vendor/vega/vega.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * ASKED
 ANSWERED = ASKED * VEGA.stat().st_size
+PIECES = int(2.5 * UNTAKEN_S / 0.1)
 
 
 def taken(connection: socket.socket) -> int:
@@ -103,8 +87,8 @@ def test_connection_is_kept_while_it_takes_something(port: int, piece_bytes: int
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", port))
         connection.sendall(ASK)
-        for _ in range(80):
+        for _ in range(PIECES):
             time.sleep(0.1)
             piece = connection.recv(piece_bytes)
             assert len(piece) > 0 or piece_bytes == 0
-        assert (taken(connection) + 80 * piece_bytes >= ANSWERED) is is_kept
+        assert (taken(connection) + PIECES * piece_bytes >= ANSWERED) is is_kept

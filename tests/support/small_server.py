@@ -1,12 +1,20 @@
-"""The application with one turn at the database, and nine that may wait for it."""
+"""`python -m tests.support.small_server`: the web server with one turn at the database; nine may wait for it."""
 
 from fastapi import FastAPI
 
+import server.main
+from server import serve
 from server.admission import Admission
-from server.main import create_app as create_real_app
+
+make_usual_app = server.main.create_app
 
 
 def create_app() -> FastAPI:
-    app = create_real_app()
+    app = make_usual_app()
     app.state.admission = Admission(at_once=1, most_waiting=9)
     return app
+
+
+if __name__ == "__main__":
+    server.main.create_app = create_app
+    serve.main()

@@ -1,58 +1,82 @@
-"""A web server as its own process, as an instance starts it, for tests that count on real sockets."""
+"""The web server as its own process, for tests that count on real sockets.
+
+Each is forked from a process that has imported the server and made its routes: the same, and seconds sooner.
+"""
 
 import os
 import socket
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from multiprocessing import forkserver, popen_forkserver
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest import mock
 
+from tests.faults import forked
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).parents[2]
 STARTS_WITHIN_S = 60.0
 
 
 @contextmanager
-def web_process(
-    database_url: str, home: Path, *, application: str = "server.main:create_app", **settings: str
-) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """Yield the port and the process of one uvicorn. settings: LETHE_ variables of its own."""
+def web_process(folder: Path, *, module: str = "server", **environment: str) -> Iterator[int]:
+    """Yield the port of `python -m module`, which is stopped at the end. Its log is folder / "web.log".
+
+    module: `server`, or one that starts it with other limits. environment: what differs from this process's.
+    """
     port = free_port()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LETHE_DATABASE_URL": database_url,
-        "LETHE_HOME": str(home),
-        "LETHE_STORAGE_URL": (home / "storage").as_uri(),
-        **settings,
-    }
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT), "--factory", application]
-    options = ["--port", str(port), "--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "3"]
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "web.log").open("wb") as log:
-        process = subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
+    options = ["--port", str(port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"]
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "web.log"
+    process = _Process(target=_run, args=(module, options, os.environ | environment, log))
+    process.start()
     try:
-        _wait_for(port, process, log=home / "web.log")
-        yield port, process
+        _wait_for(port, process, log=log)
+        yield port
     finally:
         process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.join(30)
+        process.kill()
+        process.join()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], *, log: Path) -> None:
+class _Popen(popen_forkserver.Popen):
+    """Forked from our own server, not from the one that other tests fork from."""
+
+    def _launch(self, process_obj: BaseProcess) -> None:
+        with mock.patch.object(forkserver, "connect_to_new_process", _forks().connect_to_new_process):
+            super()._launch(process_obj)
+
+
+class _Process(ForkServerProcess):
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> popen_forkserver.Popen:
+        return _Popen(process_obj)
+
+
+@lru_cache
+def _forks() -> forkserver.ForkServer:
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload(["tests.support.imported_server"])
+    return server
+
+
+def _run(module: str, options: list[str], environment: dict[str, str], log: Path) -> None:
+    tempfile.tempdir = None  # as the environment says, not as it was where we were forked
+    forked._run(module, options, environment, log)
+
+
+def _wait_for(port: int, process: BaseProcess, *, log: Path) -> None:
     deadline = time.monotonic() + STARTS_WITHIN_S
     while time.monotonic() < deadline:
-        if process.poll() is not None:
+        if not process.is_alive():
             raise RuntimeError(f"the web server ended:\n{log.read_text()[-2000:]}")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.05)
+        time.sleep(0.02)
     raise RuntimeError(f"the web server did not start:\n{log.read_text()[-2000:]}")

@@ -142,7 +142,9 @@ def test_organisers_keep_all_of_it(database: Database, fail: Fail) -> None:
     assert (error["message"], error["line"]) == (FAILURE.message, 7)
 
 
-def test_public_sample_and_faults_of_this_side_cost_nothing(database: Database, competition: Competition) -> None:
+def test_public_sample_and_faults_of_this_side_cost_nothing(
+    database: Database, competition: Competition, sent: list[str]
+) -> None:
     set_budget(database, 0)
     smoke = failed(database, add_submission(database, competition, "a", smoke=True), FAILURE)
     assert (smoke.line, smoke.withheld, smoke.bits) == (7, False, None)

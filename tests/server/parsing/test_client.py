@@ -22,13 +22,20 @@ from markupsafe import Markup
 from lethe.errors import HostFault, InvalidInput, InvalidSubmission
 from server.parsing import client
 from server.parsing.client import ParsingProcess, Unreadable, run
-from server.parsing.limits import CPU_S, WALL_S
+from server.parsing.limits import CPU_S, WALL_S, TaskLimits, get_limits
+from server.parsing.tasks import TASKS
 from server.web.markdown import markdown
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 
 BRACES = GOOD_CODE + b'x = f"' + b"{a}" * 68_000 + b'"\n'
 CALLS = b"f()\n" * (2 << 18)
 WITHIN_S = 0.5
+QUICK = TaskLimits(cpu_s=1)  # nobody waits for three
+
+
+@pytest.fixture
+def _quick_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "get_limits", lambda _task: QUICK)
 
 
 def zip_of_calls() -> bytes:
@@ -78,13 +85,14 @@ def test_refusal_keeps_its_sentence_and_line() -> None:
     assert (caught.value.violations[0].field, caught.value.violations[0].line) == ("mine.py", 2)
 
 
+@pytest.mark.usefixtures("_quick_limits")
 @pytest.mark.parametrize(
     ("data", "filename"), [(BRACES, "a.py"), (CALLS, "a.py"), (zip_of_calls(), "a.zip")], ids=["braces", "calls", "zip"]
 )
 def test_hostile_text_is_ended_and_costs_this_process_nothing(data: bytes, filename: str) -> None:
     before, began, computed = peak_mib(), time.monotonic(), time.process_time()
     taken = sys.version_info >= (3, 12) and data is BRACES  # its parser is quick there
-    expected = pytest.raises(InvalidInput, match=r"more than 3 s of computing or 512 MiB of memory|MemoryError")
+    expected = pytest.raises(InvalidInput, match=r"more than 1 s of computing or 512 MiB of memory|MemoryError")
     with nullcontext() if taken else expected:
         check(data, filename)
     assert time.monotonic() - began < WALL_S
@@ -152,9 +160,10 @@ def test_answer_of_a_reader_that_has_ended_already_is_read(monkeypatch: pytest.M
     assert check(data) == "whole"
 
 
+@pytest.mark.usefixtures("_quick_limits")
 def test_others_are_answered_while_hostile_uploads_are_read(server: Instance) -> None:
     server.competition()
-    people = [server.participant(f"person-{number}") for number in range(6)]
+    people = [server.participant(f"person-{number}") for number in range(4)]
     answers: list[int] = []
     threads = [
         threading.Thread(target=lambda who=who: answers.append(server.submit(who, CALLS).status_code)) for who in people
@@ -225,15 +234,18 @@ def test_notebook_is_shown_cell_by_cell() -> None:
 def test_limits_are_what_the_documentation_says() -> None:
     text = (Path(__file__).parents[3] / "docs" / "operators" / "security.md").read_text()
     assert f"{CPU_S} s of computing" in text
+    assert {get_limits(task).cpu_s for task in TASKS} == {CPU_S}
 
 
+@pytest.mark.usefixtures("_quick_limits")
 def test_hostile_competition_file_is_refused(server: Instance) -> None:
     headers = server.organiser()
-    for text, sentence in ((".".join("a" * 60_000) + " = 1", "more than 3 s"), ("x = " + "[" * 5000, "too deeply")):
+    for text, sentence in ((".".join("a" * 60_000) + " = 1", "more than 1 s"), ("x = " + "[" * 5000, "too deeply")):
         answer = server.client.post("/api/v1/competitions", headers=headers, content=text)
         assert (answer.status_code, sentence in answer.json()["detail"]) == (422, True)
 
 
+@pytest.mark.usefixtures("_quick_limits")
 def test_hostile_markdown_is_shown_as_written() -> None:
     assert markdown("**bold** <b>") == "<p><strong>bold</strong> &lt;b&gt;</p>\n"
     assert markdown("[" * 200_000 + "<") == Markup("<pre>" + "[" * 200_000 + "&lt;</pre>")
@@ -245,7 +257,7 @@ def test_markdown_that_grows_without_end_is_shown_as_written() -> None:
 
 
 def test_child_that_had_much_to_do_reads_no_other_text() -> None:
-    busy = GOOD_CODE + b"f()\n" * 30_000
+    busy = GOOD_CODE + b"f()\n" * 10_000
     first = {_make_reader(busy) for _ in range(6)}
     assert len(first) == 6
     assert len({_make_reader(GOOD_CODE) for _ in range(12)}) < 12
@@ -257,7 +269,8 @@ def _connected() -> socket.socket:
 
 def _request(data: bytes) -> tuple[bytes, bytes]:
     options = {"filename": "a.py", "modes": ["function"]}
-    return json.dumps({"task": "check_package", "bytes": len(data), "options": options}).encode() + b"\n", data
+    header = {"task": "check_package", "bytes": len(data), "limits": vars(TaskLimits()), "options": options}
+    return json.dumps(header).encode() + b"\n", data
 
 
 def _make_reader(data: bytes) -> int:

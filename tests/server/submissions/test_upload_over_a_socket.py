@@ -1,16 +1,10 @@
 """A real server and real sockets: an upload that is cut off, and many at once."""
 
-import os
-import re
 import socket
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 
 import httpx
 import pytest
@@ -19,29 +13,9 @@ from sqlalchemy import func, select
 from server.models.competition import Team
 from server.models.submission import Submission
 from tests.support.instance import GOOD_CODE, Instance
+from tests.support.web_process import web_process
 
 FORM = 'Content-Disposition: form-data; name="file"; filename="a.py"\r\n\r\n'
-
-
-@contextmanager
-def web_process(folder: Path) -> Iterator[int]:
-    """Run the web server as its own process, with this test's settings. Yield its port."""
-    command = [sys.executable, "-m", "server", "--port", "0"]
-    log_path = folder.with_suffix(".log")
-    with log_path.open("w") as log, Popen(command, env=os.environ | {"TMPDIR": str(folder)}, stderr=log) as process:
-        try:
-            yield _port(process, log_path)
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
-
-
-def _port(process: Popen[bytes], log_path: Path) -> int:
-    while process.poll() is None:
-        if found := re.search(r"running on http://127\.0\.0\.1:(\d+)", log_path.read_text()):
-            return int(found[1])
-        time.sleep(0.05)
-    raise RuntimeError(log_path.read_text())
 
 
 def test_upload_cut_off_in_the_middle_leaves_nothing(server: Instance, tmp_path: Path) -> None:
@@ -50,7 +24,7 @@ def test_upload_cut_off_in_the_middle_leaves_nothing(server: Instance, tmp_path:
     folder = tmp_path / "temporary"
     folder.mkdir()
     before = set(server.storage.keys("submissions"))
-    with web_process(folder) as port:
+    with web_process(tmp_path, TMPDIR=str(folder)) as port:
         with socket.create_connection(("127.0.0.1", port)) as connection:
             head = (
                 "POST /api/v1/competitions/digits/submissions HTTP/1.1\r\nHost: localhost\r\n"
@@ -83,7 +57,7 @@ def test_200_parallel_uploads_with_quota_5_accept_exactly_5(both: Instance, tmp_
 
     folder = tmp_path / "temporary"
     folder.mkdir()
-    with web_process(folder) as port:
+    with web_process(tmp_path, TMPDIR=str(folder)) as port:
         limits = httpx.Limits(max_connections=200)
         base_url = f"http://127.0.0.1:{port}/api/v1"
         with (
