@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lethe.runtime.weights_layout import DTYPE_BYTES, HEADER_LENGTH, ORIGINAL_MODEL
-from sandbox.controls import BASELINE_CONTROLS, Control, missing_controls
+from sandbox.controls import BASELINE_CONTROLS, STRICT_CONTROLS, Control, missing_controls
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.guest.isolate import core_limit
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
@@ -45,10 +45,14 @@ _KEEP_DUMPS_OUT = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the trial showed. `problems` is empty where a competition could be hosted."""
+    """What the trial showed. `problems` is empty where a competition could be hosted.
+
+    weaknesses: what is missing of the strict controls, whether or not they are required.
+    """
 
     problems: tuple[str, ...]
     controls: dict[str, Any]
+    weaknesses: tuple[str, ...] = ()
     start_time_s: float = 0.0
     run_time_s: float = 0.0
 
@@ -107,6 +111,7 @@ def _trial(spec: SandboxSpec, code_dir: Path, required: Iterable[Control]) -> Di
         return Diagnosis(
             problems=tuple(problems),
             controls=sandbox.controls,
+            weaknesses=tuple(missing_controls(sandbox.achieved, STRICT_CONTROLS)),
             start_time_s=started - began,
             run_time_s=time.monotonic() - started,
         )

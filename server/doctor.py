@@ -124,7 +124,7 @@ def _clock(settings: Settings) -> Finding:
 def _queue(settings: Settings) -> Finding:
     try:
         with client().connection_for_write() as connection:
-            connection.ensure_connection(max_retries=1, timeout=2)
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=2)
     except (BrokerError, OSError) as error:
         fix = "Start Redis and check LETHE_REDIS_URL. An embedded instance starts its own: `lethe up`."
         if not settings.redis_url:

@@ -1,6 +1,6 @@
 """A small competition, prepared once for all tests of this folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 
 from lethe.competition.file import CompetitionFile
 from lethe.preparation.prepare import prepare_split
+from tests.support import forked_children
 
 MakeCompetition = Callable[..., CompetitionFile]
 
@@ -47,3 +48,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("splits") / "public"
     prepare_split(competition(), "public", out)
     return out
+
+
+@pytest.fixture
+def quick_children() -> Iterator[None]:
+    """Child processes of `ChildRuns` and `run_on_split` that are forked, not started."""
+    with forked_children.forked_children():
+        yield

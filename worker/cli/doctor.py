@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sandbox import doctor as sandbox_doctor
-from sandbox.controls import STRICT_CONTROLS
 from server import doctor
 from server.config import Settings
 from server.doctor import Finding
@@ -75,9 +74,8 @@ def _sandbox(settings: Settings) -> Finding:
         lacks = f"{backend} does not give what LETHE_SANDBOX_REQUIRED={settings.sandbox_required} asks for"
         return Finding("sandbox", "wrong", lacks, " ".join(found.problems))
     seen = f"{backend}, started in {found.start_time_s:.1f} s, a run in {found.run_time_s:.2f} s"
-    strict = sandbox_doctor.examine(backend=backend, required=STRICT_CONTROLS)
-    if strict.problems:
-        return Finding("sandbox", "warning", f"{seen}; weaker than `strict` asks for", " ".join(strict.problems))
+    if found.weaknesses:
+        return Finding("sandbox", "warning", f"{seen}; weaker than `strict` asks for", " ".join(found.weaknesses))
     return Finding("sandbox", "ok", seen)
 
 

@@ -8,6 +8,7 @@ from lethe.benchmark.execution import Execution
 from lethe.benchmark.method_runs import child_runs
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.store import BenchmarkFolder
+from tests.support.forked_children import forked_children
 
 COMPETITION = """
 slug = "tiny"
@@ -59,7 +60,8 @@ def write_files(folder: Path) -> Path:
 def execute(path: Path, out: Path, *, open_runs=child_runs, said=None) -> None:
     """Run a benchmark to its end."""
     said = [] if said is None else said
-    Execution(read_plan(path), BenchmarkFolder(out), open_runs, said.append).run()
+    with forked_children():
+        Execution(read_plan(path), BenchmarkFolder(out), open_runs, said.append).run()
 
 
 @pytest.fixture(scope="session")

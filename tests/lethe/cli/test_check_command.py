@@ -14,6 +14,7 @@ from lethe.evaluation.shard_outputs import ShardOutputs
 from tests.lethe.conftest import competition
 
 RUNNER = CliRunner()
+pytestmark = pytest.mark.usefixtures("quick_children")
 SIGNATURE = "def unlearning(net, retain_loader, forget_loader, val_loader):\n"
 
 

@@ -13,6 +13,7 @@ from lethe.errors import InvalidInput, NotFound
 from lethe.methods.catalogue import method_ids, method_source
 
 runner = CliRunner()
+pytestmark = pytest.mark.usefixtures("quick_children")
 
 
 def invoke(*arguments):

@@ -7,6 +7,8 @@ from lethe.methods.tuning import make_question, tune
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 
+pytestmark = pytest.mark.usefixtures("quick_children")
+
 
 @pytest.fixture(scope="module")
 def with_losses(tmp_path_factory):

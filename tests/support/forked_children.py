@@ -1,0 +1,148 @@
+"""The library's child processes, forked from one that has imported their libraries: the same, and seconds sooner.
+
+`ChildRuns` and `run_on_split` start an interpreter each, which imports torch for two seconds and then works for a tenth
+of one. Only libraries are shared: what is forked imports our own code by itself, as the module that it was asked for.
+"""
+
+import fcntl
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.context import ForkServerContext
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+import pytest
+
+from tests.faults.forked import LIBRARIES
+
+_FIRST_FREE_FD = 100  # above those that a fresh process has
+
+
+@contextmanager
+def forked_children() -> Iterator[None]:
+    """Let the library's child processes be forked until the block ends."""
+    stand_in = SimpleNamespace(
+        PIPE=subprocess.PIPE, Popen=ForkedProcess, TimeoutExpired=subprocess.TimeoutExpired, run=_run
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("lethe.evaluation.child_runs", "lethe.methods.local_run"):
+            patch.setattr(f"{module}.subprocess", stand_in)
+        yield
+
+
+def run_code(code: str, *, standard_input: str = "", **environment: str) -> str:
+    """Run a program's text in a process of its own, and return what it printed. Raises CalledProcessError.
+
+    environment: variables beside those of this process.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "program_under_test.py").write_text(code, encoding="utf-8")
+        variables = os.environ | environment | {"PYTHONPATH": folder}
+        done = _run([sys.executable, "-m", "program_under_test"], env=variables, standard_input=standard_input)
+        done.check_returncode()
+        return str(done.stdout)
+
+
+class ForkedProcess:
+    """`python -m MODULE ARGUMENT ...`, as subprocess.Popen would start it; what is read from it is in files."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        stdin: int | IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        module, *arguments = command[list(command).index("-m") + 1 :]
+        with ExitStack() as opened:
+            if stdin == subprocess.PIPE:
+                read_fd, write_fd = os.pipe()
+                self.stdin = os.fdopen(write_fd, "wb")
+            else:
+                read_fd = os.open(os.devnull, os.O_RDONLY) if stdin is None else os.dup(stdin.fileno())  # type: ignore[union-attr]
+            opened.callback(os.close, read_fd)
+            inherited = {0: read_fd, 1: stdout.fileno(), 2: stderr.fileno()} | {fd: fd for fd in pass_fds}
+            environment, folder = dict(os.environ if env is None else env), str(cwd or Path.cwd())
+            self._process = _fork_server().Process(
+                target=_become, args=(module, arguments, _Inherited(inherited), environment, folder)
+            )
+            self._process.start()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Return the exit status, None where it has not ended in time."""
+        self._process.join(timeout_s)
+        return self._process.exitcode
+
+
+class _Inherited:
+    """Descriptors, by the numbers that they have in the process that this is sent to."""
+
+    def __init__(self, numbers: Mapping[int, int]) -> None:
+        self._numbers = numbers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _put_in_place, ({number: DupFd(fd) for number, fd in self._numbers.items()},)
+
+
+def _put_in_place(numbers: Mapping[int, Any]) -> None:
+    free = {number: fcntl.fcntl(sent.detach(), fcntl.F_DUPFD, _FIRST_FREE_FD) for number, sent in numbers.items()}
+    for number, fd in free.items():
+        os.dup2(fd, number)
+        os.close(fd)
+
+
+def _fork_server() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LIBRARIES)
+    return context
+
+
+def _become(module: str, arguments: Sequence[str], _: None, environment: Mapping[str, str], folder: str) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:0] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _run(
+    command: Sequence[str],
+    *,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    standard_input: str = "",
+    **_: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Do what subprocess.run does with `capture_output` and `text`."""
+    with ExitStack() as opened:
+        given, out, err = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(standard_input.encode())
+        given.seek(0)
+        process = ForkedProcess(command, stdin=given, stdout=out, stderr=err, env=env)
+        status = process.wait(timeout)
+        if status is None:
+            process.kill()
+            process.wait()
+            raise subprocess.TimeoutExpired(command, timeout or 0.0)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+        return subprocess.CompletedProcess(command, status, *texts)
