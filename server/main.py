@@ -110,7 +110,7 @@ async def _answers_before_other_work(_: FastAPI) -> AsyncIterator[None]:
     waits for the database a dozen times, and after each for a thread that computes a board to let go of the
     interpreter: usually 5 ms.
     """
-    queue.client().requests_wait = True
+    queue.client().let_requests_wait_little()
     usual_threshold, usual_interval = gc.get_threshold(), sys.getswitchinterval()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)

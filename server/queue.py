@@ -58,6 +58,7 @@ _PENDING = "lethe_messages"
 
 SILENT_S = 3.0  # of a broker that is frozen, or that is tried again and again; a full one says so at once
 SPARED_S = 10.0
+REFUSED_S = 0.2  # until a request asks a broker again that is away
 
 
 class RoutingKey(NamedTuple):
@@ -122,8 +123,13 @@ class SendingEnd(Celery):
     requests_wait: whether requests do, for what is sent. silent_until: when a broker is asked again that was silent.
     """
 
-    requests_wait = False  # the web server says so at its start
+    requests_wait = False
     silent_until = 0.0
+
+    def let_requests_wait_little(self) -> None:
+        """Ask a broker that refuses once again soon, and not for seconds: the web server says so at its start."""
+        self.requests_wait = True
+        self.conf.broker_transport_options |= {"max_retries": 1, "interval_start": REFUSED_S}
 
 
 @lru_cache

@@ -187,7 +187,11 @@ def test_submission_is_accepted_while_the_queue_is_away(server: Instance, monkey
     monkeypatch.setenv("LETHE_REDIS_URL", "redis://127.0.0.1:1/0")
     get_settings.cache_clear()
     queue.client.cache_clear()
+    queue.client().let_requests_wait_little()
+    slept: list[float] = []
+    monkeypatch.setattr("kombu.utils.functional.sleep", slept.append)
     assert server.submit(server.participant()).status_code == 201
+    assert 0 < sum(slept) < 1
 
 
 def test_database_away_is_the_hosts_fault(server: Instance) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from botocore.retries.standard import ExponentialBackoff
 
 from lethe.errors import HostFault, NotFound
 from server.storage import Storage, content_key
@@ -26,6 +27,11 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
         return Storage(tmp_path.as_uri())
     server: S3Server = request.getfixturevalue("s3")
     return Storage(f"{server.url}/{tmp_path.name}")
+
+
+@pytest.fixture(autouse=True)
+def _tries_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
 
 
 def test_what_was_written_is_read_and_named_by_its_hash(storage: Storage) -> None:

@@ -323,7 +323,7 @@ class Worlds(Protocol):
 class SqliteWorlds:
     template: Path
     folder: Path
-    examples: int = 20
+    examples: int = 10
 
     def make(self) -> str:
         path = self.folder / f"{new_id()}.db"
@@ -341,7 +341,7 @@ class PostgresWorlds:
 
     server: PostgresServer
     template: str
-    examples: int = 6
+    examples: int = 4
 
     def make(self) -> str:
         return self.server.url(self.server.create_database(template=self.template))
@@ -366,7 +366,7 @@ def test_what_must_hold_holds_whatever_is_done(worlds: Worlds, redis_url: str, m
         run_state_machine_as_test(
             lambda: Life(worlds),
             settings=settings(
-                max_examples=worlds.examples,
+                max_examples=worlds.examples * (1 if settings.default.derandomize else 10),
                 stateful_step_count=50,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
