@@ -38,6 +38,7 @@ def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     folder = site.parent / "elsewhere"
     folder.mkdir(exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(site), "COLUMNS": "100", "XDG_CONFIG_HOME": str(site.parent)}
+    environment["NUMBA_DISABLE_JIT"] = "1"  # a new place has no compiled attacks yet, which takes seconds
     command = [sys.executable, "-P", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

@@ -45,6 +45,7 @@ TEST_POLICY = RunPolicy(
 
 DEFAULT_ENTRY = EntryPoint()
 Submit = Callable[..., RunResult]
+MakeOriginal = Callable[[int], Path]
 
 
 def write_split(folder: Path, *, network: dict[str, object] = NETWORK, examples: int = 60) -> Path:
@@ -99,6 +100,23 @@ def submit(sandbox: Sandbox, stage: Path, request: pytest.FixtureRequest) -> Sub
         return sandbox.run(RunRequest(code_dir=folder, entry_point=entry, **wanted))  # type: ignore[arg-type]
 
     return run
+
+
+@pytest.fixture
+def original(stage: Path) -> Iterator[MakeOriginal]:
+    """Write original model i of the test's network below the stage folder."""
+    written: list[Path] = []
+
+    def make(index: int) -> Path:
+        torch.manual_seed(1000 + index)
+        path = stage / f"original-{index}.safetensors"
+        save_file({name: value.contiguous() for name, value in builders.build(NETWORK).state_dict().items()}, path)
+        written.append(path)
+        return path
+
+    yield make
+    for path in written:
+        path.unlink(missing_ok=True)
 
 
 WHOLE_SUITE = bool(os.environ.get("LETHE_TEST_WHOLE_SUITE"))

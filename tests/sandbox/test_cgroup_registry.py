@@ -10,10 +10,8 @@ import pytest
 
 from sandbox.cgroup_registry import RECORDS, keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, owner_mark
-from sandbox.launcher import Launcher, SandboxSpec
+from sandbox.launcher import Sandbox
 from tests.support.kernel_cgroups import kernels_own
-
-from .conftest import TEST_POLICY
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root alone keeps records")
 
@@ -102,9 +100,8 @@ def test_folder_that_others_may_write_to_is_not_read(elsewhere: Path, records: P
         left.rmdir()
 
 
-def test_sandbox_writes_down_where_its_groups_are(split: Path, stage: Path) -> None:
+def test_sandbox_writes_down_where_its_groups_are(sandbox: Sandbox) -> None:
     if not kernels_own():
         pytest.skip("no control group can be made here")
-    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY)).start() as sandbox:
-        places = (RECORDS / owner_mark()).read_text(encoding="utf-8").splitlines()
-        assert set(places) == {str(folder) for folder in sandbox._roots.folders.values()}
+    places = (RECORDS / owner_mark()).read_text(encoding="utf-8").splitlines()
+    assert set(places) == {str(folder) for folder in sandbox._roots.folders.values()}

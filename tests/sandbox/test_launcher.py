@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load
+import torch
+from safetensors.torch import load, load_file
 
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.verdict import Fault
 
-from .conftest import GOOD, TEST_POLICY, Submit, write_submission
+from .conftest import GOOD, TEST_POLICY, MakeOriginal, Submit, write_submission
 
 NOTHING = "def unlearning(net, retain, forget, validation):\n    pass\n"
 
@@ -153,14 +154,22 @@ def hurried(split: Path, stage: Path) -> Iterator[Sandbox]:
         yield started
 
 
-# 30 ms of processor time on any machine: more than idle runs have, and in ten seconds less than the limit.
+# 30 ms of processor time on any machine: more than idle runs have, and in three seconds less than the limit.
 SOME_WORK = ("    until = time.process_time() + 0.03", "    while time.process_time() < until: pass")
+
+
+def test_busy_run_ends_at_its_wall_time(hurried: Sandbox, stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = hurried._spec  # the clock is the launcher's own: this zygote serves for another wall time as well
+    monkeypatch.setattr(hurried, "_spec", replace(spec, policy=replace(spec.policy, wall_time_s=3)))
+    source = body("import time", "while True:", "    time.sleep(0.5)", *SOME_WORK)
+    result = hurried.run(RunRequest(code_dir=write_submission(stage, "time-timeout", source)))
+    assert result.verdict.error_class == "timeout", result.facts
+    assert result.wall_time_s < 10
 
 
 @pytest.mark.parametrize(
     ("source", "error_class"),
     [
-        (body("import time", "while True:", "    time.sleep(0.5)", *SOME_WORK), "timeout"),
         (body("import time", "time.sleep(100)"), "idle"),
         (body("import signal", "signal.pause()"), "idle"),
         (body("while True: pass"), "cpu-time"),
@@ -220,23 +229,21 @@ def test_stopping_is_nobodys_fault(sandbox: Sandbox, stage: Path) -> None:
     assert time.monotonic() - began < TEST_POLICY.wall_time_s
 
 
-def test_killed_zygote_is_a_host_fault_and_next_run_works(split: Path, stage: Path) -> None:
+def test_killed_zygote_is_a_host_fault_and_next_run_works(hurried: Sandbox, stage: Path) -> None:
     folder = write_submission(stage, "good", GOOD)
-    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY)).start() as sandbox:
-        endless = write_submission(stage, "endless", body("while True: pass"))
-        link = sandbox._link
-        assert link is not None
-        threading.Timer(0.5, link._process.kill).start()
-        broken = sandbox.run(RunRequest(code_dir=endless))
-        assert (broken.verdict.error_class, broken.verdict.fault) == ("host-fault", Fault.HOST)
-        assert sandbox.run(RunRequest(code_dir=folder)).weights is not None
+    endless = write_submission(stage, "waits", body("import time", "while True:", *SOME_WORK, "    time.sleep(0.1)"))
+    assert hurried.run(RunRequest(code_dir=folder)).weights is not None
+    link = hurried._link
+    assert link is not None
+    threading.Timer(0.5, link._process.kill).start()
+    broken = hurried.run(RunRequest(code_dir=endless))
+    assert (broken.verdict.error_class, broken.verdict.fault) == ("host-fault", Fault.HOST)
+    assert hurried.run(RunRequest(code_dir=folder)).weights is not None
 
 
-def test_two_sandboxes_stand_side_by_side(split: Path, stage: Path) -> None:
-    folder = write_submission(stage, "good", GOOD)
-    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY)
-    with Launcher(spec).start() as one, Launcher(spec).start() as other:
-        assert one.run(RunRequest(code_dir=folder)).weights == other.run(RunRequest(code_dir=folder)).weights
+def test_two_sandboxes_stand_side_by_side(sandbox: Sandbox, hurried: Sandbox, stage: Path) -> None:
+    request = RunRequest(code_dir=write_submission(stage, "good", GOOD))
+    assert sandbox.run(request).weights == hurried.run(request).weights is not None
 
 
 def test_code_outside_the_stage_folder_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -249,11 +256,25 @@ def test_plain_backend_is_refused_in_production(split: Path, stage: Path) -> Non
         Launcher(SandboxSpec(data_dir=split, stage_dir=stage, backend="plain"))
 
 
-def test_plain_backend_runs_a_submission_outside_production(split: Path, stage: Path) -> None:
-    folder = write_submission(stage, "good", GOOD)
+@pytest.fixture(scope="module")
+def plain(split: Path, stage: Path) -> Iterator[Sandbox]:
     spec = SandboxSpec(data_dir=split, stage_dir=stage, backend="plain", production=False, policy=TEST_POLICY)
-    with Launcher(spec).start() as sandbox:
-        assert sandbox.run(RunRequest(code_dir=folder)).weights is not None
+    with Launcher(spec).start() as started:
+        yield started
+
+
+def test_plain_backend_runs_a_submission_outside_production(plain: Sandbox, stage: Path) -> None:
+    folder = write_submission(stage, "good", GOOD)
+    assert plain.run(RunRequest(code_dir=folder)).weights is not None
+
+
+def test_without_a_boundary_an_original_is_the_runs_own_too(
+    plain: Sandbox, stage: Path, original: MakeOriginal
+) -> None:
+    own = original(2)
+    weights = plain.run(RunRequest(code_dir=write_submission(stage, "unchanged", NOTHING), original=own)).weights
+    assert weights is not None
+    assert all(torch.equal(value, load(weights)[name]) for name, value in load_file(own).items())
 
 
 PREFORK = """

@@ -1,21 +1,18 @@
 """Runs with original models of their own: each starts from its own, and finds no other."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load, load_file, save_file
+from safetensors.torch import load_file, save_file
 
-from lethe.networks import builders
 from sandbox.errors import InvalidRequest
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.notebook_stream import NotebookRun
-from sandbox.policy import Isolation
 
-from .conftest import GOOD, NETWORK, TEST_POLICY, write_submission
+from .conftest import GOOD, TEST_POLICY, MakeOriginal, write_submission
 
 UNCHANGED = "def unlearning(net, retain, forget, validation): pass\n"
 LOOK = """
@@ -36,33 +33,6 @@ def unlearning(net, retain, forget, validation):
     for parameter in net.parameters():
         assert parameter.detach().numpy().tobytes() in shown
 """
-COUNT = """
-import os
-
-def unlearning(*_):
-    found = len(os.listdir("/scratch"))
-    print(found)
-    open(f"/scratch/{found}", "w").close()
-"""
-
-MakeOriginal = Callable[[int], Path]
-
-
-@pytest.fixture
-def original(stage: Path) -> Iterator[MakeOriginal]:
-    """Write original model i of the test's network below the stage folder."""
-    written: list[Path] = []
-
-    def make(index: int) -> Path:
-        torch.manual_seed(1000 + index)
-        path = stage / f"original-{index}.safetensors"
-        save_file({name: value.contiguous() for name, value in builders.build(NETWORK).state_dict().items()}, path)
-        written.append(path)
-        return path
-
-    yield make
-    for path in written:
-        path.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -113,26 +83,6 @@ def test_split_model_as_original_gives_the_same_bits(sandbox: Sandbox, split: Pa
     plain = sandbox.run(RunRequest(code_dir=folder, seed=5)).weights
     assert plain is not None
     assert sandbox.run(RunRequest(code_dir=folder, seed=5, original=copy)).weights == plain
-
-
-def test_without_a_boundary_the_weights_are_the_runs_own_too(split: Path, stage: Path, original: MakeOriginal) -> None:
-    folder = write_submission(stage, "unchanged", UNCHANGED)
-    own = original(2)
-    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY, backend="plain", production=False)
-    with Launcher(spec).start() as plain:
-        weights = plain.run(RunRequest(code_dir=folder, original=own)).weights
-    assert weights is not None
-    assert all(torch.equal(value, load(weights)[name]) for name, value in load_file(own).items())
-
-
-def test_shard_mode_makes_a_process_for_every_original(split: Path, stage: Path, original: MakeOriginal) -> None:
-    folder = write_submission(stage, "counts", COUNT)
-    policy = replace(TEST_POLICY, isolation=Isolation.SHARD)
-    originals = (None, original(0), original(1), None)
-    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy)).start() as shard:
-        results = [shard.run(RunRequest(code_dir=folder, original=path, kind="sample")) for path in originals]
-    assert [result.log for result in results] == [b"0\n"] * 4
-    assert [result.weights for result in results[1:3]] == [path.read_bytes() for path in originals[1:3] if path]
 
 
 def test_an_original_elsewhere_is_refused(sandbox: Sandbox, split: Path, stage: Path) -> None:

@@ -13,7 +13,7 @@ from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import Isolation
 from sandbox.verdict import Fault
 
-from .conftest import GOOD, TEST_POLICY, write_submission
+from .conftest import GOOD, TEST_POLICY, MakeOriginal, write_submission
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +31,28 @@ def test_runs_share_a_process_and_give_the_bits_of_separate_ones(shard: Sandbox,
     assert together[0] == together[2] != together[1]
 
 
-def test_process_is_kept_for_the_same_submission_only(shard: Sandbox, stage: Path) -> None:
-    source = """
-    import os
+COUNT = """
+import os
 
-    def unlearning(*_):
-        found = len(os.listdir("/scratch"))
-        print(found)
-        open(f"/scratch/{found}", "w").close()
-    """
-    one, other = (write_submission(stage, name, source) for name in ("one", "other"))
+def unlearning(*_):
+    found = len(os.listdir("/scratch"))
+    print(found)
+    open(f"/scratch/{found}", "w").close()
+"""
+
+
+def test_process_is_kept_for_the_same_submission_only(shard: Sandbox, stage: Path) -> None:
+    one, other = (write_submission(stage, name, COUNT) for name in ("one", "other"))
     logs = [shard.run(RunRequest(code_dir=folder, kind="sample")).log for folder in (one, one, other)]
     assert logs == [b"0\n", b"1\n", b"0\n"]
+
+
+def test_every_original_has_a_process_of_its_own(shard: Sandbox, stage: Path, original: MakeOriginal) -> None:
+    folder = write_submission(stage, "counts", COUNT)
+    originals = (None, original(0), original(1), None)
+    results = [shard.run(RunRequest(code_dir=folder, original=path, kind="sample")) for path in originals]
+    assert [result.log for result in results] == [b"0\n"] * 4
+    assert [result.weights for result in results[1:3]] == [path.read_bytes() for path in originals[1:3] if path]
 
 
 def test_time_between_runs_is_nobodys(shard: Sandbox, stage: Path) -> None:

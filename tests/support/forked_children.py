@@ -39,7 +39,7 @@ def forked_children() -> Iterator[None]:
 
 
 def run_code(code: str, *, standard_input: str = "", **environment: str) -> str:
-    """Run a program's text in a process of its own, and return what it printed. Raises CalledProcessError.
+    """Run a program's text in a process of its own, and return what it printed. Raises RuntimeError saying why not.
 
     environment: variables beside those of this process.
     """
@@ -47,7 +47,8 @@ def run_code(code: str, *, standard_input: str = "", **environment: str) -> str:
         (Path(folder) / "program_under_test.py").write_text(code, encoding="utf-8")
         variables = os.environ | environment | {"PYTHONPATH": folder}
         done = _run([sys.executable, "-m", "program_under_test"], env=variables, standard_input=standard_input)
-        done.check_returncode()
+        if done.returncode:
+            raise RuntimeError(f"the program ended with {done.returncode}: {done.stderr}")
         return str(done.stdout)
 
 

@@ -1,23 +1,18 @@
 """The worker's queues: its own kind of device and what every worker takes; one message reaches one queue."""
 
-import os
-import subprocess
-import sys
-
 import redis
 
 from server.embedded.redis import RedisProcess
 from server.queue import CONTROL_QUEUE, ControlFirst, RoutingKey, shard_queues
+from tests.support.forked_children import run_code
 
 
 def queues(**environment: str) -> list[tuple[str, str, str]]:
     program = (
         "from worker.app import app; [print(q.name, q.exchange.name, q.routing_key) for q in app.amqp.queues.values()]"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | environment
-    )
-    return [tuple(line.split()) for line in found.stdout.splitlines()]  # type: ignore[misc]
+    found = run_code(program, **environment)
+    return [tuple(line.split()) for line in found.splitlines()]  # type: ignore[misc]
 
 
 def test_worker_takes_its_own_kind_of_shards_alone() -> None:
@@ -76,7 +71,7 @@ def test_scores_are_taken_before_what_a_worker_tells_itself() -> None:
 def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_server: RedisProcess) -> None:
     """However often it beats, and although Redis knows of no exchange."""
     program = "from worker.app import beat; [beat('one@test') for _ in range(5)]"
-    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"LETHE_REDIS_URL": redis_url})
+    run_code(program, LETHE_REDIS_URL=redis_url)
     with redis.Redis.from_url(redis_server.client_url) as client:
         lists = {key.decode(): client.llen(key) for key in client.keys("*") if client.type(key) == b"list"}
         assert lists == {"one@test.dq2": 2}

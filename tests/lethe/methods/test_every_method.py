@@ -3,6 +3,7 @@
 import ast
 import importlib
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -15,6 +16,10 @@ from tests.lethe.methods.tiny_data import NETWORKS, SMALL, changed, make_problem
 METHODS = method_ids()
 PHASES = {"unlearning", "prepare", "erase0", "erase", "repair", "finish"}
 
+# What tests only look at; where a second run is the point, they call the functions themselves.
+looked_at = cache(run_method)
+untouched_network = cache(lambda kind: make_problem(kind, sizes=SMALL, batch_size=8).net)
+
 
 def has_square_kernel(kind):
     return kind != "mlp"
@@ -25,8 +30,7 @@ def has_square_kernel(kind):
 def test_method_leaves_a_network_of_the_same_form(method_id, kind):
     if method_id == "ct" and not has_square_kernel(kind):
         pytest.skip("refused; see test_winners")
-    untouched = make_problem(kind, sizes=SMALL, batch_size=8)
-    problem = run_method(method_id, kind)
+    problem = looked_at(method_id, kind)
     state = problem.net.state_dict()
     form = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
     assert form == {name: (tensor.shape, tensor.dtype) for name, tensor in problem.before.items()}
@@ -34,7 +38,7 @@ def test_method_leaves_a_network_of_the_same_form(method_id, kind):
     assert not problem.net.training
     assert all(parameter.requires_grad for parameter in problem.net.parameters())
     assert not any(hooks(part) for part in [*problem.net.modules(), *problem.net.parameters()])
-    assert [type(module) for module in problem.net.modules()] == [type(m) for m in untouched.net.modules()]
+    assert [type(module) for module in problem.net.modules()] == [type(m) for m in untouched_network(kind).modules()]
 
 
 def hooks(part):
@@ -59,7 +63,7 @@ def test_deterministic_method_gives_one_result(method_id):
 
 @pytest.mark.parametrize("method_id", [m for m in METHODS if m not in {"original", "ssd"}])
 def test_method_changes_weights(method_id):
-    assert changed(run_method(method_id, "small_cnn"))  # ssd has its own test, with a threshold that the data reach
+    assert changed(looked_at(method_id, "small_cnn"))  # ssd has its own test, with a threshold that the data reach
 
 
 @pytest.mark.parametrize("method_id", ["ct", "eu_k"])
@@ -120,7 +124,7 @@ def test_method_without_a_convolution_refuses_or_runs():
     refusing = []
     for method_id in METHODS:
         try:
-            run_method(method_id, "mlp")
+            looked_at(method_id, "mlp")
         except ValueError:
             refusing.append(method_id)
     assert refusing == [info.id for info in all_methods() if "convolutions" in info.needs]

@@ -1,10 +1,10 @@
 """Code of 2023 finds torch as it was: schedulers take verbose, torch.load takes whole models, nothing is compiled."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.forked_children import run_code
 
 HEAD = """
 import inspect, os, tempfile
@@ -42,7 +42,9 @@ CASES = {
 @pytest.fixture(scope="module")
 def outputs() -> dict[str, str]:
     """What each case raised, all of them in one process of its own."""
-    code = f"""{HEAD}
+    code = f"""import warnings
+warnings.simplefilter("ignore")
+{HEAD}
 import traceback, json
 said = {{}}
 for name, text in {CASES!r}.items():
@@ -53,8 +55,7 @@ for name, text in {CASES!r}.items():
 print(json.dumps(said))
 """
 
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, str] = json.loads(run_code(code).splitlines()[-1])
     return found
 
 

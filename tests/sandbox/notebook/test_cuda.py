@@ -1,10 +1,10 @@
 """Where "cuda" is read as the CPU, usual training code runs: optimisers, saved states, factories, loaders."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.forked_children import run_code
 
 HEAD = """
 import io
@@ -45,37 +45,32 @@ CASES = {
 }
 
 
-EACH_IN_A_FORK = """
+EACH_IN_A_FORK = f"""
 import json, os, sys, tempfile, traceback
-import torch, torch._dynamo, torchvision
-from sandbox.guest import kaggle_cuda
-
+{HEAD}
 def said_by(code):
     with tempfile.TemporaryFile() as kept:
         child = os.fork()
         if child == 0:
             try:
-                exec(code, {"__name__": "__main__"})
+                exec(code, globals())
             except BaseException:
                 kept.write(traceback.format_exc().encode())
                 kept.flush()
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         kept.seek(0)
-        return kept.read().decode() or (f"ended with status {status}" if status else "")
+        return kept.read().decode() or (status and "ended with status " + str(status)) or ""
 
-json.dump({name: said_by(code) for name, code in json.load(sys.stdin).items()}, sys.stdout)
+json.dump(dict((name, said_by(code)) for name, code in json.load(sys.stdin).items()), sys.stdout)
 """
 
 
 @pytest.fixture(scope="module")
 def complaints() -> dict[str, str]:
-    """What each case raised. Each runs in its own process, for what is installed stays."""
-    cases = json.dumps({name: HEAD + code for name, code in CASES.items()} | {"broken": HEAD + "1 / 0"})
-    done = subprocess.run(
-        [sys.executable, "-c", EACH_IN_A_FORK], input=cases, check=True, stdout=subprocess.PIPE, text=True
-    )
-    found: dict[str, str] = json.loads(done.stdout)
+    """What each case raised. Each runs in a process of its own, which begins where the head has ended."""
+    said = run_code(EACH_IN_A_FORK, standard_input=json.dumps(CASES | {"broken": "1 / 0"}))
+    found: dict[str, str] = json.loads(said)
     return found
 
 

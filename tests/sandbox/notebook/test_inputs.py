@@ -1,7 +1,6 @@
 """Networks that a notebook builds take images as they are."""
 
-import subprocess
-import sys
+from tests.support.forked_children import run_code
 
 CODE = """
 import torch, copy
@@ -27,4 +26,4 @@ assert not scale_in(Mlp(64, 10), description)
 
 def test_a_network_scales_its_own_inputs() -> None:
     # In its own process: the class stays changed.
-    subprocess.run([sys.executable, "-c", CODE], check=True)
+    run_code(CODE)

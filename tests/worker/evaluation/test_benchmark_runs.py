@@ -12,10 +12,14 @@ from tests.lethe.benchmark.conftest import execute, write_files
 from worker.evaluation.benchmark_runs import sandbox_runs
 
 
-def test_the_sandbox_runs_a_benchmark(tmp_path):
+def test_one_sandbox_runs_a_benchmark_of_one_split(tmp_path, monkeypatch):
+    started = []
+    start = Launcher.start
+    monkeypatch.setattr(Launcher, "start", lambda self: started.append(1) or start(self))
     path = write_files(tmp_path)
     with sandbox_runs("plain") as open_runs:
         execute(path, tmp_path / "out", open_runs=open_runs)
+    assert len(started) == 1
     plan, folder = read_plan(path), BenchmarkFolder(tmp_path / "out")
     original, finetune, broken = (folder.unit(plan.cells[0], method) for method in plan.methods)
     assert [original.n_runs, finetune.n_runs, broken.n_runs] == [4, 4, 0]
@@ -30,15 +34,6 @@ def test_each_run_starts_from_its_own_original(tmp_path):
     plan, folder = read_plan(path), BenchmarkFolder(tmp_path / "out")
     outputs = stored_outputs(folder.unit(plan.cells[0], plan.methods[0]))
     assert len({row.tobytes() for row in outputs.confidences}) == 4
-
-
-def test_methods_on_one_split_share_a_sandbox(tmp_path, monkeypatch):
-    started = []
-    start = Launcher.start
-    monkeypatch.setattr(Launcher, "start", lambda self: started.append(1) or start(self))
-    with sandbox_runs("plain") as open_runs:
-        execute(write_files(tmp_path), tmp_path / "out", open_runs=open_runs)
-    assert len(started) == 1
 
 
 def test_after_a_failure_of_the_sandbox_the_next_method_gets_a_new_one(tmp_path, monkeypatch):

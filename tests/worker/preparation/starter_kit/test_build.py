@@ -1,7 +1,5 @@
 """The code of a kit runs without this project."""
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 from lethe.competition.task import Kind
 from server.starter_kit.service import kit_key
 from server.storage import Storage
+from tests.support.forked_children import run_code
 from worker.preparation.starter_kit import build
 from worker.preparation.starter_kit.build import kit_code
 
@@ -21,22 +20,14 @@ def test_kit_code_imports_nothing_of_this_project(kind: Kind, tmp_path: Path) ->
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     lines = (
-        "import sys",
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})",
         "import kit.estimate",
         "from kit.builders import TASK_BUILDERS, build",
         "sizes = dict(width=8, layers=1, heads=2, hidden_width=8, context=8)",
         "build(dict(task='causal-lm', name='llama', vocabulary_size=9, options=sizes))" if kind == "causal-lm" else "",
         "assert 'lethe' not in sys.modules, sorted(name for name in sys.modules if name.startswith('lethe'))",
     )
-    run = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    run_code("\n".join(lines))
 
 
 @pytest.mark.parametrize(("kind", "pictured"), [("image-classification", ["digits"]), ("causal-lm", [])])
