@@ -6,13 +6,19 @@ does while it loads modules of tasks: they are loaded here, before it starts.
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-import worker.tasks  # noqa: F401
-from worker.app import app
+from worker.app import TASKS, app
 
 
 def main(arguments: Sequence[str]) -> None:
-    app.start(list(arguments) if arguments[:1] == ["beat"] else ["worker", *arguments])
+    if arguments[:1] == ["beat"]:
+        app.conf.include = ()  # the scheduler sends messages by their name
+        app.start(list(arguments))
+        return
+    for module in TASKS:
+        import_module(module)
+    app.start(["worker", *arguments])
 
 
 if __name__ == "__main__":
