@@ -67,10 +67,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 LONGEST_FIRST = (
     "tests/faults/test_workers.py",
-    "tests/end_to_end/test_command_line.py",
-    "tests/browser/test_pages.py",
+    "tests/end_to_end/",  # whole: a process that takes two of its files starts one instance for both
     "tests/faults/",
-    "tests/end_to_end/",
+    "tests/browser/test_pages.py",
     "tests/sandbox/test_hostile_through_worker.py",
     "tests/lethe/benchmark/test_execution.py",
     "tests/sandbox/",

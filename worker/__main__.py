@@ -7,18 +7,22 @@ does while it loads modules of tasks: they are loaded here, before it starts.
 import gc
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them
-
-import worker.tasks  # noqa: F401
-from worker.app import app
-
-gc.freeze()  # a collection then leaves the pages alone that the processes share
-gc.enable()
+from worker.app import TASKS, app
 
 
 def main(arguments: Sequence[str]) -> None:
-    app.start(list(arguments) if arguments[:1] == ["beat"] else ["worker", *arguments])
+    if arguments[:1] == ["beat"]:
+        app.conf.include = ()  # the scheduler sends messages by their name
+        app.start(list(arguments))
+        return
+    gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them
+    for module in TASKS:
+        import_module(module)
+    gc.freeze()  # a collection then leaves the pages alone that the processes share
+    gc.enable()
+    app.start(["worker", *arguments])
 
 
 if __name__ == "__main__":

@@ -62,7 +62,10 @@ def queues_taken(settings: Settings) -> list[str]:
 
 PULSE = (SWEEP,) if settings.worker_takes == "messages" else (EVALUATE_SHARD, SWEEP)
 
-app = configure(Celery("lethe", include=["worker.tasks"]), redis_url=settings.resolved_redis_url)
+# What a worker loads. Only what computes takes seconds to import, and memory.
+TASKS = ("worker.server_tasks",) if settings.worker_takes == "messages" else ("worker.server_tasks", "worker.tasks")
+
+app = configure(Celery("lethe", include=TASKS), redis_url=settings.resolved_redis_url)
 app.conf.update(
     worker_concurrency=settings.worker_concurrency,
     worker_hijack_root_logger=False,

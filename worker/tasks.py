@@ -1,4 +1,7 @@
-"""Thin tasks. A message says only that there is work; what work, the database says."""
+"""Thin tasks that compute. A message says only that there is work; what work, the database says.
+
+They reach torch; those that do not are in `worker.server_tasks`.
+"""
 
 import os
 from functools import lru_cache
@@ -8,42 +11,26 @@ import structlog
 from celery.signals import worker_process_init, worker_process_shutdown
 
 from server import telemetry
-from server.benchmarks import submitting as benchmarks
-from server.competitions import model_shard_leases, scheduler, split_leases
 from server.config import get_settings
-from server.db import clock as database_clock
-from server.db import now
-from server.deps import get_database
-from server.evaluations import lease_reaper
-from server.metric_results import service as metric_results
-from server.notifications import email_delivery, webhook_delivery
 from server.queue import (
     COMPUTE_METRICS,
-    DELIVER_WEBHOOKS,
     EVALUATE_SHARD,
     GROUP_TIES,
     PREPARE_SHARD,
     PREPARE_SPLIT,
     SCORE_EVALUATION,
-    SEND_MAIL,
-    SWEEP,
     send,
 )
-from server.rejudging import service
-from server.submissions import baselines
 from worker.app import app
 from worker.context import get_context
 from worker.evaluation import metrics_job, scoring_job, shard_pipeline, tie_groups
 from worker.evaluation.shard_claimer import Claimant
 from worker.host import graceful_shutdown, prometheus
-from worker.host.debounce import Pace
 from worker.host.worker_info import find_gpu, pool_slot
 from worker.preparation import prepare_split_job, train_shard_job
 from worker.preparation.preparation_slots import preparation_slot
 
 log = structlog.get_logger()
-
-MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
 
 
 @lru_cache
@@ -52,16 +39,9 @@ def claimant() -> Claimant:
     return Claimant(get_context())
 
 
-@lru_cache
-def sweeping() -> Pace:
-    """Return how often this process looks for what was lost."""
-    return Pace(get_settings().sweep_interval_s / 2)
-
-
 @worker_process_init.connect
 def _settle(**_: Any) -> None:
-    """Give each process of the pool its own GPU, and no connection of the process that forked it."""
-    get_database.cache_clear()
+    """Give each process of the pool its own GPU."""
     if get_settings().worker_device == "cuda":
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the device files are numbered
         os.environ["CUDA_VISIBLE_DEVICES"] = find_gpu(get_settings(), slot=pool_slot())
@@ -139,51 +119,3 @@ def prepare_shard() -> bool:
     if made:
         send(PREPARE_SHARD)
     return made
-
-
-@app.task(name=SEND_MAIL, soft_time_limit=MESSAGES_MAY_TAKE_S)
-def send_mail() -> int:
-    """Send the e-mails that are due."""
-    return email_delivery.send(get_context().database, get_settings(), at=now())
-
-
-@app.task(name=DELIVER_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
-def deliver_webhooks() -> int:
-    """Send what webhooks are to be told."""
-    return webhook_delivery.deliver(get_context().database, get_settings(), at=now())
-
-
-@app.task(name=SWEEP)
-def sweep_lost() -> None:
-    """Find what was lost. Of sweeps that have piled up behind a long shard one is enough: scores wait behind them."""
-    context = get_context()
-    settings = context.settings
-    if not sweeping().allows():
-        return
-    with context.database.write() as session:
-        at = database_clock(session)
-        swept = lease_reaper.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
-        split_leases.sweep(session, at, max_attempts=settings.max_attempts)
-        lost_splits = split_leases.forgotten(session, at)
-        model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
-        lost_metrics = [
-            *metric_results.lost(session, lease_s=settings.lease_s),
-            *metric_results.recompute_outdated(session),
-        ]
-    for split_id in lost_splits:
-        send(PREPARE_SPLIT, split_id)
-    for evaluation_id in lost_metrics:
-        send(COMPUTE_METRICS, evaluation_id)
-    with context.database.write() as session:
-        scheduler.tick(session, now())
-        service.retry_host_faults(session, max_attempts=settings.max_attempts)
-    baselines.submit_missing(context.database, context.storage, at=now())
-    benchmarks.submit_missing(context.database, context.storage, at=now())
-    if email_delivery.is_due(context.database, settings, at=now()):
-        send(SEND_MAIL, expires_s=settings.sweep_interval_s)
-    if webhook_delivery.is_due(context.database, at=now()):
-        send(DELIVER_WEBHOOKS, expires_s=settings.sweep_interval_s)
-    sweeping().rest()
-    prometheus.LEASES_LOST.inc(swept.leases_lost)
-    if swept.leases_lost or swept.scores_asked:
-        log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)

@@ -19,7 +19,7 @@ from lethe.errors import HostFault
 
 SLUG = "smoke"
 WITHIN_S = 600.0
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 0.3
 TOML = """\
 slug = "{slug}"
 title = "Smoke test"

@@ -12,12 +12,13 @@ import pytest
 import uvicorn
 
 from benchmarks.web.seed import Seeded, seed
+from server.accounts import passwords
 from server.config import get_settings
 from server.deps import get_database
 from server.main import create_app
 from server.storage import get_storage
 from server.web.page_cache import anonymous_pages
-from tests.support.instance import CACHES
+from tests.support.instance import CACHES, QUICK_HASHER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
@@ -73,6 +74,7 @@ def site(migrated_sqlite_url: str, redis_url: str, tmp_path: Path, monkeypatch: 
     for name, value in values.items():
         monkeypatch.setenv(f"LETHE_{name}", value)
     monkeypatch.setenv("LETHE_STORAGE_URL", (tmp_path / "storage").as_uri())
+    monkeypatch.setattr(passwords, "_hasher", QUICK_HASHER)
     for cache in CACHES:
         cache.cache_clear()
     anonymous_pages.clear()

@@ -1,25 +1,29 @@
-"""A complete embedded instance per test module: real web server, Redis, worker and sandbox, reached over HTTP."""
+"""A complete embedded instance for all tests here: real web server, Redis, worker and sandbox, reached over HTTP."""
 
 import os
 import signal
 import time
+import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from server.cli.seed_accounts import organiser_credentials
 from server.config import Settings
 from server.db import Database
 from server.embedded.instance import running
+from server.models.evaluation import Evaluation, Shard, ShardKind
 from tests.support.processes import descendants
 
 TOML = """
-slug = "tiny"
+slug = "{slug}"
 title = "Tiny digits"
 opens_at = {opens}
 closes_at = {closes}
@@ -60,10 +64,11 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 
 
 def competition_toml(
-    *, n: int = 12, shard: int = 4, floor: float = 20.0, opened_ago: timedelta = timedelta(hours=1)
+    *, slug: str = "tiny", n: int = 12, shard: int = 4, floor: float = 8.0, opened_ago: timedelta = timedelta(hours=1)
 ) -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
     return TOML.format(
+        slug=slug,
         opens=(moment - opened_ago).isoformat(),
         closes=(moment + timedelta(days=1)).isoformat(),
         n=n,
@@ -74,7 +79,7 @@ def competition_toml(
 
 @dataclass
 class Instance:
-    """A running instance with one open competition, and people to take part in it."""
+    """A running instance, and people to take part in its competitions."""
 
     url: str
     settings: Settings
@@ -107,28 +112,44 @@ def parent_is_worker(pid: int) -> bool:
 
 
 @contextmanager
-def open_instance(home: Path, *, toml: str, prepared_within_s: float = 120.0, **changes: object) -> Iterator[Instance]:
+def running_instance(home: Path, **changes: object) -> Iterator[Instance]:
+    """Run an instance without a competition. changes: to its settings."""
     # One shard at a time: each more means more processes that import torch, on cores that are all taken.
     values = {"port": 0, "sweep_interval_s": 1.0, "worker_concurrency": 1} | changes
     settings = Settings(home=home, **values)  # type: ignore[arg-type]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.model_dump(include={"lease_s", "sweep_interval_s", "heartbeat_s"}).items():
-            patch.setenv(f"LETHE_{name.upper()}", str(value))
-        with running(settings) as instance, LetheClient(instance.url) as organiser:
-            organiser.log_in(*organiser_credentials(settings))
-            organiser.create_competition(toml)
-            organiser.prepare("tiny")
-            wait_until(lambda: organiser.competition("tiny")["state"] in ("ready", "open"), within_s=prepared_within_s)
-            if organiser.competition("tiny")["state"] == "ready":
-                with suppress(ApiError):  # it may just have opened by itself
-                    organiser.open("tiny")
-            wait_until(lambda: organiser.competition("tiny")["state"] == "open")
-            database = Database(settings.resolved_database_url)
-            opened = Instance(instance.url, settings, organiser, database)
-            yield opened
-            for client in opened.clients:
-                client.close()
-            database.dispose()
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.model_dump(include={"lease_s", "sweep_interval_s", "heartbeat_s"}).items():
+                patch.setenv(f"LETHE_{name.upper()}", str(value))
+            started = stack.enter_context(running(settings))
+        organiser = stack.enter_context(LetheClient(started.url))
+        organiser.log_in(*organiser_credentials(settings))
+        database = Database(settings.resolved_database_url)
+        stack.callback(database.dispose)
+        instance = Instance(started.url, settings, organiser, database)
+        yield instance
+        for client in instance.clients:
+            client.close()
+
+
+def open_competition(instance: Instance, toml: str, *, prepared_within_s: float = 120.0) -> None:
+    """Create, prepare and open a competition, beside those that the instance has."""
+    organiser, slug = instance.organiser, tomllib.loads(toml)["slug"]
+    organiser.create_competition(toml)
+    organiser.prepare(slug)
+    wait_until(lambda: organiser.competition(slug)["state"] in ("ready", "open"), within_s=prepared_within_s)
+    if organiser.competition(slug)["state"] == "ready":
+        with suppress(ApiError):  # it may just have opened by itself
+            organiser.open(slug)
+    wait_until(lambda: organiser.competition(slug)["state"] == "open")
+
+
+@contextmanager
+def open_instance(home: Path, *, toml: str, **changes: object) -> Iterator[Instance]:
+    """Run an instance of its own with one open competition."""
+    with running_instance(home, **changes) as instance:
+        open_competition(instance, toml)
+        yield instance
 
 
 def wait_until(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
@@ -155,7 +176,22 @@ def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with open_instance(tmp_path_factory.mktemp("lethe"), toml=competition_toml(), lease_s=4.0) as opened:
+def shards_of(session: Session, submission_id: str) -> list[Shard]:
+    """Return the shards of a submission's runs, in the order of the runs."""
+    runs = select(Shard).join(Evaluation, Evaluation.id == Shard.evaluation_id)
+    of_submission = Evaluation.submission_id == submission_id, Shard.kind == ShardKind.RUNS.value
+    return list(session.scalars(runs.where(*of_submission).order_by(Shard.first_run)))
+
+
+@pytest.fixture(scope="package")
+def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """The instance of this folder's tests: each module opens competitions with slugs of its own on it."""
+    with running_instance(tmp_path_factory.mktemp("lethe"), lease_s=4.0) as opened:
         yield opened
+
+
+@pytest.fixture(scope="package")
+def instance(empty_instance: Instance) -> Instance:
+    """The instance with the open competition `tiny`, which modules share: each has participants of its own."""
+    open_competition(empty_instance, competition_toml())
+    return empty_instance

@@ -80,8 +80,8 @@ def test_good_code_is_scored_after_all_of_that(client: LetheClient, tmp_path: Pa
     ended = wait_for_end(client, client.submit("tiny", path))
     assert ended["stage"] == "scored", ended
     assert ended["score"] is not None
-    board = client.leaderboard("tiny")
-    assert [row["team"] for row in board["rows"] if row["kind"] == "team"] == ["clumsy"]
+    [mine] = [row for row in client.leaderboard("tiny")["rows"] if row["team"] == "clumsy"]
+    assert mine["score"] == ended["score"]["final_score"]
 
 
 def test_code_without_the_function_is_refused_at_the_door(client: LetheClient, tmp_path: Path) -> None:

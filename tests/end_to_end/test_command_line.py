@@ -2,9 +2,12 @@
 
 import json
 import os
+import secrets
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,21 @@ from sqlalchemy import update
 from lethe.client.api import ApiError, LetheClient
 from server.models.evaluation import PublicScore
 from tests.end_to_end.conftest import Instance, wait_for_end, wait_until
+from tests.faults import forked
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+MODULE, TAKES_AT_MOST_S = "lethe.cli.main", 300.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a command."""
+
+    returncode: int | None
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lethe(instance: Instance, folder: Path) -> Command:
-    """Run `lethe` as another process, logged in by the environment."""
+    """Run `lethe` as another process, logged in by the environment. The processes share what libraries they import."""
     client = instance.participant("comma")
     token = client.log_in("comma", "comma-and-a-long-password")
     environment = {
@@ -37,11 +53,15 @@ def lethe(instance: Instance, folder: Path) -> Command:
         "COLUMNS": "120",
     }
 
-    def run(
-        *words: str, program: tuple[str, ...] = ("-m", "lethe.cli.main"), cwd: Path = folder, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        command, there = [sys.executable, *program, *words], environment | variables
-        return subprocess.run(command, cwd=cwd, env=there, capture_output=True, text=True, check=False)
+    def run(*words: str, cwd: Path = folder, **variables: str) -> Done:
+        written = [folder / f"{secrets.token_hex(4)}.{name}" for name in ("out", "err")]
+        log, errors = written
+        there = environment | variables
+        command = forked.start("lethe", MODULE, words, environment=there, log=log, errors=errors, folder=cwd)
+        ended = command.wait(TAKES_AT_MOST_S)
+        command.kill()
+        assert ended, f"lethe {shlex.join(words)} does not end"
+        return Done(command.exit_status, *(file.read_text() for file in written))
 
     return run
 
@@ -65,13 +85,13 @@ def kit(instance: Instance, lethe: Command, folder: Path) -> Path:
 def lethe_there(instance: Instance, lethe: Command) -> Command:
     """Run `lethe` on the server's machine."""
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str) -> Done:
         return lethe(*words, LETHE_HOME=str(instance.settings.home))
 
     return run
 
 
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+def answer(done: Done) -> dict[str, object]:
     assert done.returncode == 0, (done.stdout, done.stderr)
     found: dict[str, object] = json.loads(done.stdout)
     return found

@@ -1,7 +1,6 @@
 """A competition that keeps weights, through a real instance: metrics of level 4 are those of the offline probes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,22 +12,28 @@ from lethe.client.api import JsonObject
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.kept_weights import is_weights
 from server.maintenance import storage_gc
-from server.models.evaluation import Shard, ShardKind
 from server.storage import Storage
-from tests.end_to_end.conftest import ONE_STEP, Instance, competition_toml, open_instance, wait_for_end, wait_until
+from tests.end_to_end.conftest import (
+    ONE_STEP,
+    Instance,
+    competition_toml,
+    open_competition,
+    shards_of,
+    wait_for_end,
+    wait_until,
+)
 from worker.evaluation.kept_weights import read_kept_weights
 
-K = 2
+SLUG, K = "kept", 2
 METRICS = ("relearn_time", "residual_knowledge", "weight_distance")
 REPORT = f"[report]\nkeep_weights = {K}\nmetrics = {json.dumps(['klom', *METRICS])}\n"
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def instance(empty_instance: Instance) -> Instance:
     """One run a shard: the runs whose weights are kept are of two shards."""
-    toml = competition_toml(n=5, shard=1) + REPORT
-    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml) as opened:
-        yield opened
+    open_competition(empty_instance, competition_toml(slug=SLUG, n=5, shard=1) + REPORT)
+    return empty_instance
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,7 @@ def submission(instance: Instance, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("code") / "one_step.py"
     path.write_text(ONE_STEP)
     client = instance.participant("kim")
-    ended = wait_for_end(client, client.submit("tiny", path))
+    ended = wait_for_end(client, client.submit(SLUG, path))
     assert ended["stage"] == "scored", ended
     return str(ended["id"])
 
@@ -68,19 +73,18 @@ def weights_files(storage: Storage) -> list[str]:
 
 
 def test_values_are_those_of_the_offline_probes(
-    instance: Instance, measured: dict[str, JsonObject], storage: Storage, tmp_path: Path
+    instance: Instance, submission: str, measured: dict[str, JsonObject], storage: Storage, tmp_path: Path
 ) -> None:
     with instance.database.read() as session:
-        shards = sorted(session.query(Shard).filter_by(kind=ShardKind.RUNS.value), key=lambda shard: shard.first_run)
         given = [
             (shard, ShardOutputs.from_bytes(storage.read_verified(shard.result_key or "", shard.result_sha256 or "")))
-            for shard in shards
+            for shard in shards_of(session, submission)
         ]
     states = read_kept_weights(storage, given)
     assert len(states) == K
     for number, state in enumerate(states):
         safetensors.torch.save_file(state, tmp_path / f"model-{number}.safetensors")
-    split_dir = storage.local_folder("splits/tiny/public")
+    split_dir = storage.local_folder(f"splits/{SLUG}/public")
     words = ["evaluate", "--split", str(split_dir), "--models", str(tmp_path), "--probes", str(K), "--json"]
     offline = CliRunner().invoke(build_app(), [*words, *(word for name in METRICS for word in ("-m", name))])
     assert offline.exit_code == 0, offline.output
@@ -101,8 +105,8 @@ def test_weights_of_the_first_runs_alone_are_kept_and_not_collected(
     assert [key.rpartition("/")[2] for key in kept] == [
         f"runs-{run:06d}-attempt-1-weights.safetensors" for run in range(K)
     ]
-    assert storage_gc.collect(instance.database, storage, keep_hours=-1, delete=True) == []
-    assert weights_files(storage) == kept
+    garbage = storage_gc.collect(instance.database, storage, keep_hours=-1, delete=False)
+    assert not {found.file.key for found in garbage} & set(kept)
 
 
 def test_missing_weights_are_a_sentence_and_the_other_metrics_stay(
@@ -110,7 +114,7 @@ def test_missing_weights_are_a_sentence_and_the_other_metrics_stay(
 ) -> None:
     for key in weights_files(storage):
         storage.remove(key)
-    instance.organiser.post("/competitions/tiny/metrics/recompute", {"only_stale": False})
+    instance.organiser.post(f"/competitions/{SLUG}/metrics/recompute", {"only_stale": False})
     found = computed_metrics(instance, submission)
     assert found["klom"]["value"] == measured["klom"]["value"]
     for name in METRICS:

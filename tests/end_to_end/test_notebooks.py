@@ -1,7 +1,6 @@
 """Kaggle's notebooks, sent over HTTP as they are, against ResNet-18 on 32x32 pictures: each ends in a score."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,12 +8,12 @@ import pytest
 
 import examples
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from tests.end_to_end.conftest import Instance, open_instance, wait_for_end
+from tests.end_to_end.conftest import Instance, open_competition, wait_for_end
 
 NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
 RUNS = 2  # the second must find nothing of the first
 TOML = """
-slug = "tiny"
+slug = "faces"
 title = "Small faces"
 opens_at = {opens}
 closes_at = {closes}
@@ -46,13 +45,13 @@ cuda = "map-to-cpu"
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def instance(empty_instance: Instance) -> Instance:
     moment = datetime.now(UTC).replace(microsecond=0)
     toml = TOML.format(
         opens=(moment - timedelta(hours=1)).isoformat(), closes=(moment + timedelta(days=1)).isoformat(), n=RUNS
     )
-    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml, prepared_within_s=500.0) as opened:
-        yield opened
+    open_competition(empty_instance, toml, prepared_within_s=500.0)
+    return empty_instance
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def client(instance: Instance) -> LetheClient:
 
 
 def scored(client: LetheClient, path: Path) -> JsonObject:
-    ended = wait_for_end(client, client.submit("tiny", path), within_s=300)
+    ended = wait_for_end(client, client.submit("faces", path), within_s=300)
     assert ended["stage"] == "scored", (ended["failure"], client.log(ended["id"]))
     return ended
 
@@ -79,18 +78,8 @@ def test_a_notebook_is_run_unchanged_to_a_score(client: LetheClient, path: Path)
 
 @pytest.mark.slow
 def test_the_board_marks_the_mode(client: LetheClient) -> None:
-    rows = [row for row in client.leaderboard("tiny")["rows"] if row["kind"] == "team"]
+    rows = [row for row in client.leaderboard("faces")["rows"] if row["kind"] == "team"]
     assert [row["mode"] for row in rows] == ["notebook"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["starter", "tuple_dataset", "class_weights"])
-def test_a_notebooks_function_is_run_by_itself(client: LetheClient, tmp_path: Path, name: str) -> None:
-    notebook = json.loads(next(path for path in NOTEBOOKS if path.stem == name).read_text())
-    notebook["cells"].insert(0, {"cell_type": "code", "source": "# lethe: mode = function", "outputs": []})
-    path = tmp_path / f"{name}.ipynb"
-    path.write_text(json.dumps(notebook))
-    assert scored(client, path)["mode"] == "function"
 
 
 @pytest.mark.slow
@@ -108,7 +97,7 @@ def test_a_failing_notebook_names_its_cell(client: LetheClient, tmp_path: Path) 
     path = tmp_path / "fails.ipynb"
     cells = ["import torch", "x = 1\nraise OSError('no')\ntorch.save({}, 'x.pth')"]
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
-    failure = wait_for_end(client, client.submit("tiny", path))["failure"]
+    failure = wait_for_end(client, client.submit("faces", path))["failure"]
     assert (failure["error_class"], failure["file"], failure["line"]) == ("exception", "cell-02.py", 2)
 
 
@@ -117,4 +106,15 @@ def test_a_notebook_that_is_no_python_is_refused_at_the_door(client: LetheClient
     path = tmp_path / "broken.ipynb"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x = = 1"}]}))
     with pytest.raises(ApiError, match="cell 1"):
-        client.submit("tiny", path)
+        client.submit("faces", path)
+
+
+# Last: sandboxes of the other mode are started again.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["starter", "tuple_dataset", "class_weights"])
+def test_a_notebooks_function_is_run_by_itself(client: LetheClient, tmp_path: Path, name: str) -> None:
+    notebook = json.loads(next(path for path in NOTEBOOKS if path.stem == name).read_text())
+    notebook["cells"].insert(0, {"cell_type": "code", "source": "# lethe: mode = function", "outputs": []})
+    path = tmp_path / f"{name}.ipynb"
+    path.write_text(json.dumps(notebook))
+    assert scored(client, path)["mode"] == "function"

@@ -1,6 +1,5 @@
 """Setup reuse-n-n through a real instance: every run starts from its own original model."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,10 @@ from lethe.client.api import ApiError, LetheClient
 from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
-from server.models.evaluation import Shard, ShardKind
 from server.storage import Storage
-from tests.end_to_end.conftest import Instance, competition_toml, open_instance, wait_for_end
+from tests.end_to_end.conftest import Instance, competition_toml, open_competition, shards_of, wait_for_end
 
-RUNS = 5
+SLUG, RUNS = "originals", 5
 REUSE_N_N = '[metric]\nsetup = "reuse-n-n"\n'
 MLP = 'name = "mlp"\noptions = { hidden = [16] }'
 OWN_ORDER = """name = "module"
@@ -38,11 +36,10 @@ def build(input_shape, n_classes):
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def instance(empty_instance: Instance) -> Instance:
     """The originals differ in their integers too."""
-    toml = competition_toml(n=RUNS, shard=2).replace(MLP, OWN_ORDER) + REUSE_N_N
-    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml) as opened:
-        yield opened
+    open_competition(empty_instance, competition_toml(slug=SLUG, n=RUNS, shard=2).replace(MLP, OWN_ORDER) + REUSE_N_N)
+    return empty_instance
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +49,14 @@ def client(instance: Instance) -> LetheClient:
 
 @pytest.fixture(scope="module")
 def split_dir(instance: Instance) -> Path:
-    return Storage(instance.settings.resolved_storage_url).local_folder("splits/tiny/public")
+    return Storage(instance.settings.resolved_storage_url).local_folder(f"splits/{SLUG}/public")
 
 
-def load_outputs(instance: Instance) -> ShardOutputs:
-    """Return what the only submission's runs gave, in their order."""
+def load_outputs(instance: Instance, submission_id: str) -> ShardOutputs:
+    """Return what a submission's runs gave, in their order."""
     storage = Storage(instance.settings.resolved_storage_url)
     with instance.database.read() as session:
-        shards = [shard for shard in session.query(Shard) if shard.kind == ShardKind.RUNS.value]
-        keys = [
-            (shard.result_key or "", shard.result_sha256 or "") for shard in sorted(shards, key=lambda s: s.first_run)
-        ]
+        keys = [(shard.result_key or "", shard.result_sha256 or "") for shard in shards_of(session, submission_id)]
     return join([ShardOutputs.from_bytes(storage.read_verified(key, sha256)) for key, sha256 in keys])
 
 
@@ -77,9 +71,9 @@ def test_a_net_returned_unchanged_gives_each_original_back(
 ) -> None:
     path = tmp_path / "unchanged.py"
     path.write_text("def unlearning(net, retain, forget, validation):\n    return net\n")
-    ended = wait_for_end(client, client.submit("tiny", path))
+    ended = wait_for_end(client, client.submit(SLUG, path))
     assert ended["stage"] == "scored", ended
-    originals, unlearned = read_outputs(split_dir, "originals"), load_outputs(instance)
+    originals, unlearned = read_outputs(split_dir, "originals"), load_outputs(instance, ended["id"])
     assert np.array_equal(unlearned.confidences, originals.confidences)
     assert np.array_equal(unlearned.test_accuracy, originals.test_accuracy)
     assert len(np.unique(unlearned.confidences[:, 0])) == RUNS
@@ -90,7 +84,7 @@ def test_no_original_is_left_where_submissions_are_staged(instance: Instance) ->
 
 
 def test_notebook_mode_is_refused_with_it(instance: Instance) -> None:
-    toml = competition_toml(n=RUNS).replace('"tiny"', '"other"') + REUSE_N_N + '[submissions]\nmodes = ["notebook"]\n'
+    toml = competition_toml(slug="other", n=RUNS) + REUSE_N_N + '[submissions]\nmodes = ["notebook"]\n'
     with pytest.raises(ApiError, match='take "notebook" out of submissions') as refused:
         instance.organiser.create_competition(toml)
     assert refused.value.http_status == 422

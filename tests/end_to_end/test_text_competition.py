@@ -1,6 +1,5 @@
 """A competition of language models through a real instance: prepared, run in the sandbox, scored, measured."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,9 +7,10 @@ import pytest
 
 from lethe.client.api import JsonObject, LetheClient
 from lethe.methods.rendering import render
-from tests.end_to_end.conftest import Instance, open_instance, wait_for_end, wait_until
+from tests.end_to_end.conftest import Instance, open_competition, wait_for_end, wait_until
 from tests.support.towns import towns_toml, write_towns
 
+SLUG = "towns"
 METRICS = ("forget_quality", "answer_probability", "answer_rouge")
 VISIBLE = 'visible_to_participants = "public"\n'
 KEEPS = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
@@ -23,18 +23,18 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def instance(empty_instance: Instance, tmp_path_factory: pytest.TempPathFactory) -> Instance:
     root = write_towns(tmp_path_factory.mktemp("text") / "towns")
     moment = datetime.now(UTC).replace(microsecond=0)
     toml = towns_toml(
         root,
-        slug="tiny",
+        slug=SLUG,
         opens_at=(moment - timedelta(hours=1)).isoformat(),
         closes_at=(moment + timedelta(days=1)).isoformat(),
         metrics=METRICS,
     )
-    with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml + VISIBLE) as opened:
-        yield opened
+    open_competition(empty_instance, toml + VISIBLE)
+    return empty_instance
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def metrics_of(client: LetheClient, submission: JsonObject) -> list[JsonObject]:
 def submit(client: LetheClient, folder: Path, code: str) -> JsonObject:
     path = folder / "submission.py"
     path.write_text(code)
-    return wait_for_end(client, client.submit("tiny", path))
+    return wait_for_end(client, client.submit(SLUG, path))
 
 
 def test_methods_for_text_are_scored_and_measured(client: LetheClient, instance: Instance, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_methods_for_text_are_scored_and_measured(client: LetheClient, instance:
     for row in measured.values():
         assert None not in (row["value"], row["oracle"], row["original"]), row
     assert measured["answer_probability"]["value"] < measured["answer_probability"]["original"]
-    board = client.leaderboard("tiny")["rows"]
+    board = client.leaderboard(SLUG)["rows"]
     assert [row["score"] for row in board if row["kind"] == "team"] == [forgets["score"]["final_score"]]
 
 

@@ -104,9 +104,21 @@ class Process:
                 self.kill()
 
 
-def start(name: str, module: str, arguments: Sequence[str], *, environment: dict[str, str], log: Path) -> Process:
-    """Run `python -m module arguments`, with nothing in its environment but what is given."""
-    forked = _context().Process(target=_run, args=(module, arguments, environment, log))
+def start(
+    name: str,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    environment: dict[str, str],
+    log: Path,
+    errors: Path | None = None,
+    folder: Path | None = None,
+) -> Process:
+    """Run `python -m module arguments` in a folder, with nothing in its environment but what is given.
+
+    log: what it writes, and errors, if that is given, what it writes to its standard error.
+    """
+    forked = _context().Process(target=_run, args=(module, arguments, environment, (log, errors or log), folder))
     forked.start()
     return Process(name, forked, log)
 
@@ -118,15 +130,19 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _run(module: str, arguments: Sequence[str], environment: dict[str, str], log: Path) -> None:
+def _run(
+    module: str, arguments: Sequence[str], environment: dict[str, str], written: tuple[Path, Path], folder: Path | None
+) -> None:
     os.setsid()
     _let_the_server_go()
     _end_with(os.getppid())
     os.register_at_fork(before=_note_parent, after_in_child=lambda: _end_with(_PARENT[0]))
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+    for standard, file in enumerate(written, start=1):
+        output = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(output, standard)
+        os.close(output)
+    if folder is not None:
+        os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     random.seed()

@@ -18,7 +18,7 @@ from tests.support.compose import Compose
 
 WITH_VALUE = frozenset({"--env-file", "--profile", "-p", "--wait-timeout", "--tail"})
 START_ORDER = ("web", "worker", "messages", "beat")
-CLIENT = """#!{python}
+CLIENT = """#!{python} -IS
 import socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})

@@ -1,5 +1,10 @@
 """The worker's queues: its own kind of device and what every worker takes; one message reaches one queue."""
 
+import os
+import subprocess
+import sys
+
+import pytest
 import redis
 
 from server.embedded.redis import RedisProcess
@@ -13,6 +18,24 @@ def queues(**environment: str) -> list[tuple[str, str, str]]:
     )
     found = run_code(program, **environment)
     return [tuple(line.split()) for line in found.splitlines()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "takes", "tasks"),
+    [
+        (["beat"], "everything", []),
+        ([], "messages", ["lethe.deliver_webhooks", "lethe.send_mail", "lethe.sweep"]),
+    ],
+)
+def test_what_does_not_compute_loads_no_torch(arguments: list[str], takes: str, tasks: list[str]) -> None:
+    program = (
+        "import sys; from worker import __main__ as program; app = program.app; app.start = lambda words: None\n"
+        f"program.main({arguments}); app.loader.import_default_modules(); assert 'torch' not in sys.modules\n"
+        "print(*sorted(name for name in app.tasks if name.startswith('lethe.')))"
+    )
+    environment = os.environ | {"LETHE_WORKER_TAKES": takes}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert found.stdout.split() == tasks
 
 
 def test_worker_takes_its_own_kind_of_shards_alone() -> None:

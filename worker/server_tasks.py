@@ -1,0 +1,90 @@
+"""Thin tasks that need what the server has, and not torch: sweeps, and messages to people.
+
+Every worker has them. One that takes messages alone has no others, and starts sooner and stays smaller for it.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import structlog
+from celery.signals import worker_process_init
+
+from server.benchmarks import submitting as benchmarks
+from server.competitions import model_shard_leases, scheduler, split_leases
+from server.config import get_settings
+from server.db import clock as database_clock
+from server.db import now
+from server.deps import get_database
+from server.evaluations import lease_reaper
+from server.metric_results import service as metric_results
+from server.notifications import email_delivery, webhook_delivery
+from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_MAIL, SWEEP, send
+from server.rejudging import service
+from server.storage import get_storage
+from server.submissions import baselines
+from worker.app import app
+from worker.host import prometheus
+from worker.host.debounce import Pace
+
+log = structlog.get_logger()
+
+MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
+
+
+@lru_cache
+def sweeping() -> Pace:
+    """Return how often this process looks for what was lost."""
+    return Pace(get_settings().sweep_interval_s / 2)
+
+
+@worker_process_init.connect
+def _forget_connections(**_: Any) -> None:
+    """Use no connection of the process that forked this one."""
+    get_database.cache_clear()
+
+
+@app.task(name=SEND_MAIL, soft_time_limit=MESSAGES_MAY_TAKE_S)
+def send_mail() -> int:
+    """Send the e-mails that are due."""
+    return email_delivery.send(get_database(), get_settings(), at=now())
+
+
+@app.task(name=DELIVER_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
+def deliver_webhooks() -> int:
+    """Send what webhooks are to be told."""
+    return webhook_delivery.deliver(get_database(), get_settings(), at=now())
+
+
+@app.task(name=SWEEP)
+def sweep_lost() -> None:
+    """Find what was lost. Of sweeps that have piled up behind a long shard one is enough: scores wait behind them."""
+    settings, database, storage = get_settings(), get_database(), get_storage()
+    if not sweeping().allows():
+        return
+    with database.write() as session:
+        at = database_clock(session)
+        swept = lease_reaper.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
+        split_leases.sweep(session, at, max_attempts=settings.max_attempts)
+        lost_splits = split_leases.forgotten(session, at)
+        model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
+        lost_metrics = [
+            *metric_results.lost(session, lease_s=settings.lease_s),
+            *metric_results.recompute_outdated(session),
+        ]
+    for split_id in lost_splits:
+        send(PREPARE_SPLIT, split_id)
+    for evaluation_id in lost_metrics:
+        send(COMPUTE_METRICS, evaluation_id)
+    with database.write() as session:
+        scheduler.tick(session, now())
+        service.retry_host_faults(session, max_attempts=settings.max_attempts)
+    baselines.submit_missing(database, storage, at=now())
+    benchmarks.submit_missing(database, storage, at=now())
+    if email_delivery.is_due(database, settings, at=now()):
+        send(SEND_MAIL, expires_s=settings.sweep_interval_s)
+    if webhook_delivery.is_due(database, at=now()):
+        send(DELIVER_WEBHOOKS, expires_s=settings.sweep_interval_s)
+    sweeping().rest()
+    prometheus.LEASES_LOST.inc(swept.leases_lost)
+    if swept.leases_lost or swept.scores_asked:
+        log.warning("swept", leases_lost=swept.leases_lost, hints=swept.hints_sent, scores=swept.scores_asked)
