@@ -7,10 +7,15 @@ what it held of one run, the next would find in its memory. It forks a keeper fo
 the request, forks the run, waits for its end and tells of it.
 """
 
+# ruff: noqa: E402
+
+import gc
+
+gc.disable()  # while libraries are loaded there is nothing to collect, and looking for it takes a tenth of the start
+
 import argparse
 import base64
 import copy
-import gc
 import itertools
 import json
 import multiprocessing
@@ -35,6 +40,8 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 from sandbox.guest import isolate, kaggle_cuda, linux
 from sandbox.guest.harness import run_task
 from sandbox.guest.notebook.entry import run_notebook
+
+gc.enable()
 
 FRAME_FD, GATE_FD = 3, 4
 _MAX_MESSAGE = 1024 * 1024
