@@ -111,6 +111,12 @@ def start(name: str, module: str, arguments: Sequence[str], *, environment: dict
     return Process(name, forked, log)
 
 
+def begin() -> None:
+    """Let the process that all are forked from load its libraries while other things are done."""
+    _context()
+    forkserver.ensure_running()
+
+
 @lru_cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
