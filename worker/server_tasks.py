@@ -3,6 +3,7 @@
 Every worker has them. One that takes messages alone has no others, and starts sooner and stays smaller for it.
 """
 
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -63,10 +64,13 @@ def sweep_lost() -> None:
         return
     with database.write() as session:
         at = database_clock(session)
-        swept = lease_reaper.sweep(session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s)
+        resent_after = timedelta(seconds=2 * settings.sweep_interval_s)
+        swept = lease_reaper.sweep(
+            session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s, resent_after=resent_after
+        )
         split_leases.sweep(session, at, max_attempts=settings.max_attempts)
         lost_splits = split_leases.forgotten(session, at)
-        model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts)
+        model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts, resent_after=resent_after)
         lost_metrics = [
             *metric_results.lost(session, lease_s=settings.lease_s),
             *metric_results.recompute_outdated(session),

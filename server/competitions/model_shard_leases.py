@@ -6,7 +6,7 @@ touches a shard and its split takes the split's row first, so that no two of the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select, update
@@ -143,7 +143,7 @@ def hand_over(session: Session, work: ShardWork) -> bool:
     return back
 
 
-def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
+def sweep(session: Session, at: datetime, *, max_attempts: int, resent_after: timedelta = RESENT_AFTER) -> int:
     """Take back the shards whose worker is silent, and tell of those that nobody took, workers and organisers alike.
 
     Return how many were lost.
@@ -155,7 +155,7 @@ def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
     queued = session.scalar(
         select(func.count())
         .select_from(ModelShard)
-        .where(_in(ModelShardState.QUEUED), ModelShard.queued_at < at - RESENT_AFTER)
+        .where(_in(ModelShardState.QUEUED), ModelShard.queued_at < at - resent_after)
     )
     send_after_commit(session, PREPARE_SHARD, times=queued or 0)
     stalled_preparations.notify(session, at)

@@ -25,17 +25,24 @@ class Swept:
     scores_asked: int
 
 
-def sweep(session: Session, at: datetime, *, max_attempts: int, lease_s: float | None = None) -> Swept:
+def sweep(
+    session: Session,
+    at: datetime,
+    *,
+    max_attempts: int,
+    lease_s: float | None = None,
+    resent_after: timedelta = RESENT_AFTER,
+) -> Swept:
     """Requeue shards whose lease is over, and send the messages that may have been lost.
 
     at: this moment by the database's clock. lease_s: the longest lease there can be; one that ends later was given
-    before the clock was set back, and is shortened.
+    before the clock was set back, and is shortened. resent_after: how long work waits until its message counts as lost.
     """
     if lease_s is not None:
         queue_repository.shorten_leases(session, at=at, lease_s=lease_s)
     expired = queue_repository.expired_shards(session, at)
     lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
-    forgotten = at - RESENT_AFTER
+    forgotten = at - resent_after
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
     for routing_key, shards in waiting.items():
         send_after_commit(session, EVALUATE_SHARD, times=shards, to=routing_key)

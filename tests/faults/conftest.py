@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, Score, code, running_cluster
 from tests.faults.forked import Process
 
 
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), toml=competition_toml(n=6, shard=2)) as cluster:
         yield cluster
 
 
@@ -37,7 +38,7 @@ def worker(cluster: Cluster) -> Process:
 @pytest.fixture(scope="session")
 def undisturbed(shared_cluster: Cluster) -> Score:
     """The score of `code()` in a run in which nothing went wrong."""
-    shared_cluster.start_worker("undisturbed")
+    shared_cluster.start_worker()
     submission = shared_cluster.submit("undisturbed", code())
     ended = shared_cluster.wait_for_end("undisturbed", submission)
     if ended["stage"] != "scored":

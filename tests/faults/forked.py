@@ -123,6 +123,12 @@ def start(
     return Process(name, forked, log)
 
 
+def begin() -> None:
+    """Let the process that all are forked from load its libraries while other things are done."""
+    _context()
+    forkserver.ensure_running()
+
+
 @lru_cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")

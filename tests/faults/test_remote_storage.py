@@ -24,7 +24,7 @@ def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undistur
         wait_until(lambda: "given-back" in outcomes(cluster, submission))
         s3.faults.fail_next = 0
         s3.faults.delay_s = 0.2
-        wait_until(lambda: cluster.runs_done("far", submission) >= 1)
+        wait_until(lambda: cluster.runs_done(submission) >= 1)
         asked = s3.faults.requests
         s3.faults.fail_next = 2  # while the results are stored: the worker tries again by itself
         ended = cluster.wait_for_end("far", submission)

@@ -18,7 +18,7 @@ def test_next_versions_migration_under_running_work(
 ) -> None:
     with_next_version(monkeypatch, tmp_path / "next")
     before = cluster.submit("upgraded", code(pause=0.3, note="before the migration"))
-    wait_until(lambda: cluster.runs_done("upgraded", before) >= 1)
+    wait_until(lambda: cluster.runs_done(before) >= 1)
     is_over = threading.Event()
     failed: list[Exception] = []
 

@@ -44,8 +44,8 @@ def _account(cluster: Cluster, person: str) -> str:
         return str(session.execute(text("SELECT id FROM accounts WHERE name = :name"), {"name": person}).scalar_one())
 
 
-def stage_is(cluster: Cluster, person: str, submission: JsonObject, *stages: str) -> Callable[[], bool]:
-    return lambda: cluster.person(person).submission(submission["id"])["stage"] in stages
+def stage_is(cluster: Cluster, submission: JsonObject, *stages: str) -> Callable[[], bool]:
+    return lambda: cluster.stage(submission) in stages
 
 
 def scored_like(cluster: Cluster, person: str, submission: dict[str, object], undisturbed: Score) -> None:

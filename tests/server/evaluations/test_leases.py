@@ -111,6 +111,18 @@ def test_score_is_requested_again_whatever_the_workers_clock(
     assert sent == [SCORE_EVALUATION]
 
 
+def test_score_is_requested_again_as_soon_as_the_sweeper_says(
+    database: Database, submit: Submit, sent: list[str]
+) -> None:
+    all_runs_done(database, submit("a"))
+    sent.clear()  # the message is lost
+    with database.write() as session:
+        later, two = clock(session) + timedelta(seconds=3), timedelta(seconds=2)
+        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 0
+        assert lease_reaper.sweep(session, later, max_attempts=3, resent_after=two).scores_asked == 1
+    assert sent == [SCORE_EVALUATION]
+
+
 def test_many_missing_scores_are_asked_for_a_few_at_a_time(database: Database, submit: Submit, sent: list[str]) -> None:
     for number in range(MOST_WAKE_UPS + 2):
         all_runs_done(database, submit(f"team-{number}"))
