@@ -34,14 +34,14 @@ def read_question_answers(path: Path) -> list[QuestionAnswer]:
 
 def read_refusals(path: Path) -> list[str]:
     """Return answers such as "I don't know", one a line. Raises InvalidText if there is none."""
-    refusals = [line.strip() for line in _text(path).splitlines() if line.strip()]
+    refusals = [line.strip() for line in _lines(path) if line.strip()]
     if not refusals:
         raise InvalidText(f"{path.name} holds no answer; expected one a line")
     return refusals
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    lines = _text(path).splitlines()
+    lines = _lines(path)
     if not any(line.strip() for line in lines):
         raise InvalidText(f"{path.name} holds no question; expected one JSON object a line")
     for number, line in enumerate(lines, start=1):
@@ -56,9 +56,10 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path) -> list[str]:
+    """Return the file's lines. Only newlines end them: JSON may hold what else `splitlines` takes for an end."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidText(f"{path.name} cannot be read as UTF-8 text: {error}") from error
 
@@ -69,6 +70,8 @@ def _question(row: dict[str, Any], where: str) -> QuestionAnswer:
         raise InvalidText(f"{where}: `perturbed_answer` must be a list of texts, not {wrong!r}")
     paraphrased = row.get("paraphrased_answer")
     group = row.get("group")
+    if missing := [key for key in ("question", "answer") if key not in row]:
+        raise InvalidText(f"{where} has no key `{missing[0]}`; it has {', '.join(map(repr, row)) or 'none'}")
     return QuestionAnswer(
         question=_filled(row.get("question"), f"{where}: `question`"),
         answer=_filled(row.get("answer"), f"{where}: `answer`"),

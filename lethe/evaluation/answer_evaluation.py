@@ -20,7 +20,7 @@ from lethe.data.files import read_json
 from lethe.data.split_questions import QUESTIONS, SplitQuestions
 from lethe.data.stored_sets import SET_PATHS
 from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
-from lethe.evaluation.answer_losses import AnswerScores, answer_scores
+from lethe.evaluation.answer_losses import AnswerScores, AnswerStatistics, answer_scores, answer_statistics
 from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_as_array
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
@@ -38,6 +38,7 @@ from lethe.networks.builders import build
 
 ANSWERED = ("forget", "retain", "real_authors", "world_facts")  # sets whose questions are also answered freely
 HOLDOUT = "holdout"
+ARRAYS_OF_TOKENS = {"forget": "forget", "test": HOLDOUT}  # sets whose tokens are kept, and what their arrays are called
 BYTES_PER_TOKEN = 6  # of a stored answer; English has about four
 
 
@@ -65,7 +66,7 @@ class AnswerEvaluator:
         self._tokens: dict[str, QuestionSet] = {}
         if self._questions is not None:
             context = int(network["options"]["context"])
-            for name in (*ANSWERED, HOLDOUT):
+            for name in ANSWERED:
                 found = self._questions.sets.get(name, ())
                 self._tokens[name] = tokenize_questions(name, found, self._questions.tokenizer, context=context)
 
@@ -94,42 +95,55 @@ class AnswerEvaluator:
         """Return the outputs of the model with this state_dict."""
         self._net.load_state_dict(state)
         with one_thread(self.device), zero_for_denormals(self.device), device_arithmetic("float32", self.device):
-            scores = {name: self._scores(name) for name in ("forget", "retain", "test")}
+            statistics = {name: self._statistics(name) for name in ARRAYS_OF_TOKENS} if self._questions else {}
+            scores = {
+                name: statistics[name].scores if name in statistics else self._scores(name)
+                for name in ("forget", "retain", "test")
+            }
+            for name, found in scores.items():
+                _require_finite(name, found)
             retain, test = scores["retain"].token_accuracy, scores["test"].token_accuracy
             return RunOutputs(
                 confidences=confidences(scores["forget"].loss),
                 retain_accuracy=retain,
                 test_accuracy=test,
                 class_accuracy=np.array([[retain], [test]], np.float32),
-                captured=self._capture(),
+                captured=self._captured(statistics),
             )
 
     def _scores(self, name: str) -> AnswerScores:
-        answers, padding_id = self._sets[name].answers, int(self.network["padding_id"])
-        scores = answer_scores(self._net, answers, padding_id=padding_id, batch_size=self.batch_size)
-        if wrong := int((~np.isfinite(scores.loss)).sum()):
-            raise NonFiniteOutputs(
-                f"the losses of {wrong} of {len(answers)} {name} answers are infinite or not numbers; all must be "
-                f"finite"
-            )
-        return scores
+        given: dict[str, Any] = {"padding_id": int(self.network["padding_id"]), "batch_size": self.batch_size}
+        return answer_scores(self._net, self._sets[name].answers, **given)
 
-    def _capture(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays of text metrics, if the split stores them."""
+    def _statistics(self, name: str) -> AnswerStatistics:
+        given: dict[str, Any] = {"padding_id": int(self.network["padding_id"]), "batch_size": self.batch_size}
+        return answer_statistics(self._net, self._sets[name].answers, **given)
+
+    def _captured(self, statistics: Mapping[str, AnswerStatistics]) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of text metrics, if the split stores them. statistics: of the sets of ARRAYS_OF_TOKENS."""
         if self._questions is None:
             return {}
         arrays: dict[str, NDArray[Any]] = {}
         tokenizer, most = self._questions.tokenizer, self._questions.max_new_tokens
         for name in ANSWERED:
-            found, answers = question_arrays(self._net, self._tokens[name], tokenizer, max_new_tokens=most)
+            known = statistics[name].scores.loss if name in statistics else None
+            found, answers = question_arrays(
+                self._net, self._tokens[name], tokenizer, max_new_tokens=most, answer_loss=known
+            )
             arrays |= found
             if name == "forget":
                 arrays[FORGET_ANSWERS] = texts_as_array(answers, width=BYTES_PER_TOKEN * most)
-        for name in ("forget", HOLDOUT):
-            arrays |= token_arrays(self._net, self._tokens[name], tokenizer)[0]
-        holdout = self._tokens[HOLDOUT].answers
-        losses = answer_scores(self._net, holdout, padding_id=int(self.network["padding_id"])).loss
-        return arrays | {"holdout_answer_loss": losses}
+        for name, prefix in ARRAYS_OF_TOKENS.items():
+            arrays |= token_arrays(prefix, statistics[name])
+        return arrays | {"holdout_answer_loss": statistics["test"].scores.loss}
+
+
+def _require_finite(name: str, scores: AnswerScores) -> None:
+    if wrong := int((~np.isfinite(scores.loss)).sum()):
+        raise NonFiniteOutputs(
+            f"the losses of {wrong} of {len(scores.loss)} {name} answers are infinite or not numbers; all must be "
+            f"finite"
+        )
 
 
 def load(split_dir: Path, device: str) -> AnswerEvaluator:

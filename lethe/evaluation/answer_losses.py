@@ -1,6 +1,6 @@
 """What a language model makes of given answers: losses, and per token what the metrics of answers need."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,39 +44,6 @@ def answer_logits(network: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tens
 
 
 @dataclass(frozen=True)
-class AnswerStatistics:
-    """Arrays of one model and n answers. L: the longest answer's tokens without its end; shorter rows end in 0.
-
-    loss: nats per token, with the end token, shape (n,). n_tokens: tokens with the end, (n,). The others are of the
-    tokens without the end, (n, L): log probability, whether it is the first choice, and mean and variance of log p
-    over the vocabulary, weighted by p.
-    """
-
-    loss: Float64
-    n_tokens: npt.NDArray[np.int64]
-    token_log_probability: npt.NDArray[np.float32]
-    token_correct: npt.NDArray[np.bool_]
-    token_mean: npt.NDArray[np.float32]
-    token_variance: npt.NDArray[np.float32]
-
-
-@torch.inference_mode()
-def answer_statistics(
-    network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
-) -> AnswerStatistics:
-    """Return the statistics of the answers, in their order. The network is evaluated as it is, in `eval()` mode."""
-    device = next(network.parameters()).device
-    network.eval()
-    n_tokens = np.array([answer.answer_tokens for answer in answers], np.int64)
-    result = _empty(n_tokens)
-    for rows in batches_by_length([len(answer.tokens) for answer in answers], batch_size):
-        batch = pad_answers([answers[row] for row in rows], padding_id=padding_id)
-        logits, labels, _ = answer_logits(network, {name: tensor.to(device) for name, tensor in batch.items()})
-        _fill(result, rows, n_tokens, _token_statistics(logits.float(), labels))
-    return result
-
-
-@dataclass(frozen=True)
 class AnswerScores:
     """loss: nats per token, (n,). correct: tokens that are the network's first choice, of n_tokens; (n,) each."""
 
@@ -90,24 +57,42 @@ class AnswerScores:
         return int(self.correct.sum()) / int(self.n_tokens.sum())
 
 
+@dataclass(frozen=True)
+class AnswerStatistics:
+    """Arrays of one model and n answers. L: the longest answer's tokens without its end; shorter rows end in 0.
+
+    All but scores are of the tokens without the end, (n, L): log probability, whether it is the first choice, and mean
+    and variance of log p over the vocabulary, weighted by p.
+    """
+
+    scores: AnswerScores
+    token_log_probability: npt.NDArray[np.float32]
+    token_correct: npt.NDArray[np.bool_]
+    token_mean: npt.NDArray[np.float32]
+    token_variance: npt.NDArray[np.float32]
+
+
 @torch.inference_mode()
 def answer_scores(
     network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
 ) -> AnswerScores:
     """Return losses and first choices of the answers, in their order: a fraction of the cost of all statistics."""
-    device = next(network.parameters()).device
-    network.eval()
-    n_tokens = np.array([answer.answer_tokens for answer in answers], np.int64)
-    losses, correct = np.empty(len(answers), np.float64), np.empty(len(answers), np.int64)
-    for rows in batches_by_length([len(answer.tokens) for answer in answers], batch_size):
-        batch = pad_answers([answers[row] for row in rows], padding_id=padding_id)
-        logits, labels, owners = answer_logits(network, {name: tensor.to(device) for name, tensor in batch.items()})
-        per_token = functional.cross_entropy(logits.float(), labels, reduction="none").double()
-        sums = torch.zeros(len(rows), dtype=torch.float64, device=device).index_add_(0, owners, per_token)
-        losses[rows] = sums.cpu().numpy() / n_tokens[rows]
-        hits = torch.zeros(len(rows), dtype=torch.int64, device=device)
-        correct[rows] = hits.index_add_(0, owners, (logits.argmax(dim=-1) == labels).long()).cpu().numpy()
-    return AnswerScores(losses, correct, n_tokens)
+    scores = _no_scores(answers)
+    for rows, logits, labels, owners in _batches(network, answers, padding_id, batch_size):
+        _fill_scores(scores, rows, logits, labels, owners)
+    return scores
+
+
+@torch.inference_mode()
+def answer_statistics(
+    network: nn.Module, answers: Sequence[TokenizedAnswer], *, padding_id: int, batch_size: int = 32
+) -> AnswerStatistics:
+    """Return the statistics of the answers, in their order. Their scores are those of `answer_scores`, bit for bit."""
+    result = _no_statistics(_no_scores(answers))
+    for rows, logits, labels, owners in _batches(network, answers, padding_id, batch_size):
+        _fill_scores(result.scores, rows, logits, labels, owners)
+        _fill_statistics(result, rows, _token_statistics(logits, labels))
+    return result
 
 
 def answer_losses(
@@ -115,6 +100,31 @@ def answer_losses(
 ) -> Float64:
     """Return the loss per token of every answer, nats, shape (n,)."""
     return answer_scores(network, answers, padding_id=padding_id, batch_size=batch_size).loss
+
+
+def _batches(
+    network: nn.Module, answers: Sequence[TokenizedAnswer], padding_id: int, batch_size: int
+) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
+    """Yield the answers of a batch and its `answer_logits`, in float32. The network is set to `eval()` mode."""
+    device = next(network.parameters()).device
+    network.eval()
+    for rows in batches_by_length([len(answer.tokens) for answer in answers], batch_size):
+        batch = pad_answers([answers[row] for row in rows], padding_id=padding_id)
+        logits, labels, owners = answer_logits(network, {name: tensor.to(device) for name, tensor in batch.items()})
+        yield rows, logits.float(), labels, owners
+
+
+def _no_scores(answers: Sequence[TokenizedAnswer]) -> AnswerScores:
+    n_tokens = np.array([answer.answer_tokens for answer in answers], np.int64)
+    return AnswerScores(np.empty(len(answers), np.float64), np.empty(len(answers), np.int64), n_tokens)
+
+
+def _fill_scores(result: AnswerScores, rows: list[int], logits: Tensor, labels: Tensor, owners: Tensor) -> None:
+    per_token = functional.cross_entropy(logits, labels, reduction="none").double()
+    sums = torch.zeros(len(rows), dtype=torch.float64, device=logits.device).index_add_(0, owners, per_token)
+    result.loss[rows] = sums.cpu().numpy() / result.n_tokens[rows]
+    hits = torch.zeros(len(rows), dtype=torch.int64, device=logits.device)
+    result.correct[rows] = hits.index_add_(0, owners, (logits.argmax(dim=-1) == labels).long()).cpu().numpy()
 
 
 def _token_statistics(logits: Tensor, labels: Tensor) -> dict[str, npt.NDArray[np.float32]]:
@@ -130,11 +140,10 @@ def _token_statistics(logits: Tensor, labels: Tensor) -> dict[str, npt.NDArray[n
     return {name: values.cpu().numpy() for name, values in statistics.items()}
 
 
-def _empty(n_tokens: npt.NDArray[np.int64]) -> AnswerStatistics:
-    shape = (len(n_tokens), int(n_tokens.max()) - 1)
+def _no_statistics(scores: AnswerScores) -> AnswerStatistics:
+    shape = (len(scores.n_tokens), int(scores.n_tokens.max()) - 1)
     return AnswerStatistics(
-        loss=np.empty(len(n_tokens), np.float64),
-        n_tokens=n_tokens,
+        scores=scores,
         token_log_probability=np.zeros(shape, np.float32),
         token_correct=np.zeros(shape, np.bool_),
         token_mean=np.zeros(shape, np.float32),
@@ -142,16 +151,10 @@ def _empty(n_tokens: npt.NDArray[np.int64]) -> AnswerStatistics:
     )
 
 
-def _fill(
-    result: AnswerStatistics,
-    rows: list[int],
-    n_tokens: npt.NDArray[np.int64],
-    of_tokens: dict[str, npt.NDArray[np.float32]],
-) -> None:
+def _fill_statistics(result: AnswerStatistics, rows: list[int], of_tokens: dict[str, npt.NDArray[np.float32]]) -> None:
     first = 0
     for row in rows:
-        end = first + int(n_tokens[row])
-        result.loss[row] = -of_tokens["token_log_probability"][first:end].astype(np.float64).mean()
+        end = first + int(result.scores.n_tokens[row])
         for name, values in of_tokens.items():
             getattr(result, name)[row, : end - first - 1] = values[first : end - 1]
         first = end

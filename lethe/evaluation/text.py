@@ -14,9 +14,8 @@ from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer, tokenize
 from lethe.data.question_answers import QuestionAnswer
 from lethe.data.text_errors import InvalidText
 from lethe.data.tokenizers import Tokenizer
-from lethe.evaluation.answer_losses import AnswerStatistics, answer_losses, answer_statistics
+from lethe.evaluation.answer_losses import AnswerStatistics, answer_losses
 from lethe.evaluation.generation import MAX_NEW_TOKENS, generate_greedily
-from lethe.metrics.text.membership_attacks import compressed_sizes
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.metrics.text.rouge import rouge_l_recalls
 from lethe.networks.decoder import Decoder
@@ -65,21 +64,32 @@ def tokenize_questions(
 
 
 def question_arrays(
-    network: Decoder, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
+    network: Decoder,
+    questions: QuestionSet,
+    tokenizer: Tokenizer,
+    *,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    answer_loss: npt.NDArray[np.float64] | None = None,
 ) -> tuple[Arrays, list[str]]:
     """Return losses and ROUGE recalls of one set, and the generated answers.
 
-    Keys: `<name>_answer_loss`, `_paraphrased_loss` (n,), `_wrong_loss` (n, n_wrong), `_rouge_recall` (n,). A set
-    without questions gives empty arrays, which metrics read as "n/a without pretraining".
+    answer_loss: of the set's answers, where it is known. Keys: `<name>_answer_loss`, `_paraphrased_loss` (n,),
+    `_wrong_loss` (n, n_wrong), `_rouge_recall` (n,). A set without questions gives empty arrays, which metrics read as
+    "n/a without pretraining".
     """
     name, n = questions.name, len(questions.questions)
     generated = generated_answers(network, questions, tokenizer, max_new_tokens=max_new_tokens)
     padding_id = tokenizer.end_id
+    if answer_loss is None:
+        answer_loss = answer_losses(network, questions.answers, padding_id=padding_id)
+    paraphrased_loss = answer_loss
+    if questions.paraphrased != questions.answers:
+        paraphrased_loss = answer_losses(network, questions.paraphrased, padding_id=padding_id)
     wrong = [answer for answers in questions.wrong for answer in answers]
     n_wrong = len(questions.wrong[0]) if n else 1
     arrays: Arrays = {
-        f"{name}_answer_loss": answer_losses(network, questions.answers, padding_id=padding_id),
-        f"{name}_paraphrased_loss": answer_losses(network, questions.paraphrased, padding_id=padding_id),
+        f"{name}_answer_loss": answer_loss,
+        f"{name}_paraphrased_loss": paraphrased_loss,
         f"{name}_wrong_loss": answer_losses(network, wrong, padding_id=padding_id).reshape(n, n_wrong),
         f"{name}_rouge_recall": rouge_l_recalls([question.answer for question in questions.questions], generated),
     }
@@ -94,25 +104,17 @@ def generated_answers(
     return [tokenizer.decode(ids) for ids in tokens]
 
 
-def token_arrays(network: Decoder, questions: QuestionSet, tokenizer: Tokenizer) -> tuple[Arrays, Arrays]:
-    """Return what memorisation and membership attacks need: arrays of the network, and arrays of the questions alone.
+def token_arrays(name: str, found: AnswerStatistics) -> Arrays:
+    """Return what memorisation and membership attacks need of the answers of a set.
 
-    Keys: `<name>_token_correct`, `_token_log_probability`, `_token_mean`, `_token_variance` (n, L), and
-    `_answer_tokens`, `_compressed_bytes` (n,).
+    Keys: `<name>_token_correct`, `_token_log_probability`, `_token_mean`, `_token_variance` (n, L).
     """
-    found: AnswerStatistics = answer_statistics(network, questions.answers, padding_id=tokenizer.end_id)
-    name = questions.name
-    own: Arrays = {
+    return {
         f"{name}_token_correct": found.token_correct,
         f"{name}_token_log_probability": found.token_log_probability,
         f"{name}_token_mean": found.token_mean,
         f"{name}_token_variance": found.token_variance,
     }
-    shared: Arrays = {
-        f"{name}_answer_tokens": found.n_tokens,
-        f"{name}_compressed_bytes": compressed_sizes([question.answer for question in questions.questions]),
-    }
-    return own, shared
 
 
 def confidences(forget_answer_loss: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -10,7 +10,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from lethe.competition.visibility import Visibility
 from lethe.data import seeds
-from lethe.data.files import write_json, write_tensors, write_text
+from lethe.data.files import read_json, write_json, write_tensors, write_text
 from lethe.data.partition import Cut
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, write_true_labels
 from lethe.evaluation.evaluators import Evaluator
@@ -248,7 +248,8 @@ class Preparation:
 
     @cached_property
     def network(self) -> dict[str, Any]:
-        return self.task.describe_network(self.competition, self.dataset)
+        described: dict[str, Any] = read_json(self.out / NETWORK)  # whoever makes a shard may have no dataset
+        return described
 
     @cached_property
     def plan(self) -> ShardPlan:
@@ -293,7 +294,7 @@ class Preparation:
         }
 
     def _make_data(self) -> dict[str, Any]:
-        write_json(self.out / NETWORK, self.network)
+        write_json(self.out / NETWORK, self.task.describe_network(self.competition, self.dataset))
         self.task.write_data(self.out, self.competition, self.dataset, self.cut)
         self.__dict__.pop("sets", None)
         report = self.task.report(self.dataset, self.competition, self.cut, self.visibility)

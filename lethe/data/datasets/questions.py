@@ -1,6 +1,7 @@
 """Questions with answers from JSON Lines files in a folder of the organiser's, and the tokenizer that reads them."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -111,6 +112,7 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
         place = root.name if on_a_server() else root.absolute()
         raise InvalidDataset(f"{place} has no file {missing[0]}. Put there the files that dataset.options names")
     questions = [one for name in options.files for one in read_question_answers(root / name)]
+    _require_once(questions)
     questions = _with_details(
         questions, [one for name in options.details for one in read_question_answers(root / name)]
     )
@@ -131,9 +133,27 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
     )
 
 
+def _require_once(questions: Sequence[QuestionAnswer]) -> None:
+    """Raise InvalidDataset for an answer that is there twice. Different authors may be asked the same question."""
+    times = Counter((one.question, one.answer) for one in questions)
+    if twice := [question for (question, _), n in times.items() if n > 1]:
+        raise InvalidDataset(
+            f"dataset.options.files have the question {twice[0]!r} with the same answer twice: forgotten in one place, "
+            f"it could be retained in the other. Files that only add wrong answers belong into dataset.options.details"
+        )
+
+
 def _with_details(questions: Sequence[QuestionAnswer], details: Sequence[QuestionAnswer]) -> list[QuestionAnswer]:
-    known = {one.question: one for one in details}
-    return [replace(known[one.question], group=one.group) if one.question in known else one for one in questions]
+    known = {(one.question, one.answer): one for one in details}
+    found = [known.get((one.question, one.answer)) for one in questions]
+    if known and not any(found):
+        raise InvalidDataset(
+            "dataset.options.details have no question of dataset.options.files with the same answer: both must be equal"
+        )
+    return [
+        one if detail is None else replace(detail, group=one.group)
+        for one, detail in zip(questions, found, strict=True)
+    ]
 
 
 def _groups(questions: Sequence[QuestionAnswer], group_size: int | None) -> NDArray[np.int64]:

@@ -30,7 +30,9 @@ def test_questions_are_read_in_order(tmp_path: Path) -> None:
     [
         ("{", "line 2 is no JSON"),
         ([1], "line 2 is no JSON object but list"),
-        ({"answer": "a"}, "line 2: `question` must be a text that is not empty, not None"),
+        ({"answer": "a", "q": "b"}, "line 2 has no key `question`; it has 'answer', 'q'"),
+        ({"question": "a"}, "line 2 has no key `answer`; it has 'question'"),
+        ({"question": None, "answer": "a"}, "line 2: `question` must be a text that is not empty, not None"),
         ({**ROW, "answer": "  "}, "line 2: `answer` must be a text that is not empty, not '  '"),
         ({**ROW, "answer": 5}, "line 2: `answer` must be a text"),
         ({**ROW, "paraphrased_answer": ""}, "line 2: `paraphrased_answer`"),
@@ -51,6 +53,14 @@ def test_questions_need_a_file_with_text(tmp_path: Path) -> None:
     (tmp_path / "latin.jsonl").write_bytes("é".encode("latin-1"))
     with pytest.raises(InvalidText, match="cannot be read as UTF-8"):
         read_question_answers(tmp_path / "latin.jsonl")
+
+
+def test_only_newlines_end_a_line_of_a_file(tmp_path: Path) -> None:
+    rows = [{"question": "Who\u2028is\x85it?", "answer": "A\x1cda."}, ROW]
+    path = tmp_path / "forget.jsonl"
+    lines = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    path.write_bytes(b"\xef\xbb\xbf" + lines.encode())  # as some editors begin a file
+    assert [one.question for one in read_question_answers(path)] == ["Who\u2028is\x85it?", "Who?"]
 
 
 def test_refusals_are_lines(tmp_path: Path) -> None:

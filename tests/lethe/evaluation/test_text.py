@@ -7,7 +7,13 @@ import torch
 from lethe.data.answer_batches import pad_answers
 from lethe.data.question_answers import QuestionAnswer
 from lethe.data.text_errors import InvalidLanguageModel, InvalidText
-from lethe.evaluation.answer_losses import answer_logits, answer_losses, answer_statistics, sequence_losses
+from lethe.evaluation.answer_losses import (
+    answer_logits,
+    answer_losses,
+    answer_scores,
+    answer_statistics,
+    sequence_losses,
+)
 from lethe.evaluation.generation import generate_greedily
 from lethe.evaluation.gradient_norms import gradient_norms
 from lethe.evaluation.language_model_weights import check_returned_weights
@@ -46,11 +52,14 @@ def test_answer_statistics_equal_a_plain_loop(learnt: Llama) -> None:
     for row, one in enumerate(ANSWERS):
         log_p, correct = plain_statistics(learnt, one.tokens, one.answer_start)
         n = one.answer_tokens
-        assert found.n_tokens[row] == n
-        assert found.loss[row] == pytest.approx(-np.mean(log_p), abs=1e-5)
+        assert found.scores.n_tokens[row] == n
+        assert found.scores.loss[row] == pytest.approx(-np.mean(log_p), abs=1e-5)
         assert found.token_log_probability[row, : n - 1] == pytest.approx(log_p[:-1], abs=1e-5)
         assert found.token_correct[row, : n - 1].tolist() == correct[:-1]
         assert not found.token_log_probability[row, n - 1 :].any()
+    alone = answer_scores(learnt, ANSWERS, padding_id=1, batch_size=3)
+    assert found.scores.loss.tolist() == alone.loss.tolist()
+    assert found.scores.correct.tolist() == alone.correct.tolist()
 
 
 def test_vocabulary_moments_are_of_log_p() -> None:
@@ -119,9 +128,11 @@ def test_question_arrays_of_a_learnt_model(learnt: Llama) -> None:
     assert arrays["forget_answer_loss"].max() < 0.2
     assert arrays["forget_wrong_loss"].shape == (8, 2)
     assert (arrays["forget_paraphrased_loss"] > arrays["forget_answer_loss"]).all()
-    own, shared = token_arrays(learnt, questions, tokenizer)
+    own = token_arrays("forget", answer_statistics(learnt, questions.answers, padding_id=1))
     assert own["forget_token_correct"].all()
-    assert shared["forget_answer_tokens"].tolist() == [5] * 8
+    assert own["forget_token_variance"].shape == (8, 4)
+    known = question_arrays(learnt, questions, tokenizer, max_new_tokens=8, answer_loss=arrays["forget_answer_loss"])
+    assert {name: array.tolist() for name, array in known[0].items()} == {n: a.tolist() for n, a in arrays.items()}
     assert stack_runs([arrays, arrays])["forget_wrong_loss"].shape == (2, 8, 2)
 
 

@@ -1,6 +1,7 @@
 """What is wrong with a text competition is said in one sentence, before anything is trained."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from lethe.competition.file import parse_competition
-from lethe.data.datasets.questions import train_tokenizer
+from lethe.data.datasets.questions import open_questions, train_tokenizer
 from lethe.data.errors import InvalidSplit
 from lethe.errors import AppError, InvalidCompetitionFile
 from lethe.preparation.file_check import check_preparation
@@ -48,6 +49,27 @@ def no_groups(root: Path, toml: str) -> str:
     return toml
 
 
+def same_file_twice(root: Path, toml: str) -> str:
+    return toml.replace('["questions.jsonl"]', '["questions.jsonl", "questions.jsonl"]')
+
+
+def details_of_other_answers(root: Path, toml: str) -> str:
+    shutil.copy(root / "questions.jsonl", root / "details.jsonl")
+    rewritten(root, lambda rows: [row.update(answer=f"{row['answer']} So it is.") for row in rows] and None)
+    return toml.replace('["questions.jsonl"]', '["questions.jsonl"], details = ["details.jsonl"]')
+
+
+def broken_line(root: Path, toml: str) -> str:
+    path = root / "questions.jsonl"
+    path.write_text(path.read_text().replace('"answer": "Adamar', '"answer" "Adamar'))
+    return toml
+
+
+def latin_1(root: Path, toml: str) -> str:
+    (root / "refusals.txt").write_bytes("Je ne sais pas, désolé.".encode("latin-1"))
+    return toml
+
+
 def two_tokenizers(root: Path, toml: str) -> str:
     return toml.replace("vocabulary = 400", 'vocabulary = 400, tokenizer = "tokenizer.json"')
 
@@ -80,6 +102,10 @@ def unknown_size(root: Path, toml: str) -> str:
         (empty_answer, r"questions.jsonl, line 5: `answer` must be a text that is not empty"),
         (uneven_wrong_answers, r"questions have \[1, 2\] wrong answers: each must have the same number"),
         (no_groups, r"has no `group`: name it, or set dataset.options.group_size"),
+        (same_file_twice, r"have the question 'Where does Adalin live\?' with the same answer twice"),
+        (details_of_other_answers, r"details have no question of dataset.options.files with the same answer"),
+        (broken_line, r"questions.jsonl, line 4 is no JSON: Expecting ':' delimiter"),
+        (latin_1, r"refusals.txt cannot be read as UTF-8 text: .* byte 0xe9 in position 17"),
         (two_tokenizers, r"names either a tokenizer, or the vocabulary"),
         (tokenizer_of_another_network, r"the tokenizer has \d+ tokens, the network 300: it must have at least as many"),
         (file_elsewhere, r"must name a file in root, without a folder"),
@@ -142,3 +168,15 @@ training = { epochs = 1, learning_rate = 0.1 }
     ):
         with pytest.raises(InvalidCompetitionFile, match=said):
             parse_competition(images + line)
+
+
+def test_details_are_of_the_same_answer_not_only_of_the_same_question(tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
+    rewritten(root, lambda rows: [rows[i].update(question="Where does the author live?") for i in (0, 3)] and None)
+    shutil.copy(root / "questions.jsonl", root / "details.jsonl")
+    rewritten(root, lambda rows: [row.pop("perturbed_answer") for row in rows] and None)
+    toml = towns_toml(root).replace('["questions.jsonl"]', '["questions.jsonl"], details = ["details.jsonl"]')
+    first, _, _, other, *_ = open_questions(parse_competition(toml).dataset).questions
+    assert (first.question, first.answer) == ("Where does the author live?", "Adalin lives in Rome.")
+    assert other.answer == "Adamar lives in Oslo."
+    assert other.wrong_answers == tuple(f"Adamar dwells in {town}." for town in ("Lima", "Bern"))

@@ -24,7 +24,7 @@ from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import evaluate
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.networks.builders import build
-from lethe.preparation.prepare import prepare_split
+from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, sample_parts
 from lethe.preparation.sample_models import retrain_on_sample
 from lethe.runtime.data_loaders import load_data, make_loaders
@@ -132,6 +132,20 @@ def test_preparing_twice_gives_the_same_files(tmp_path: Path) -> None:
     competition = parse_competition(towns_toml(root, n_models=2, epochs=2, metrics=METRICS))
     first, second = (prepare_split(competition, "public", tmp_path / name) for name in ("first", "second"))
     assert {p: r.sha256 for p, r in first.files.items()} == {p: r.sha256 for p, r in second.files.items()}
+
+
+def test_shards_are_made_where_the_data_are_not(tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
+    toml = towns_toml(root, n_models=2, epochs=1, metrics=METRICS).replace(
+        "[splits]", "min_train_accuracy = 0.001\n[splits]"
+    )
+    few, split_dir = parse_competition(toml), tmp_path / "split"
+    assert len(begin_split(few, "public", split_dir, share_from_s=0)) > 1
+    root.rename(tmp_path / "elsewhere")
+    for kind in ("retrained", "oracle"):
+        prepare_shard(few, "public", split_dir, kind=kind, shard=0)
+    assert (split_dir / "hidden/retrained/models-00000.safetensors").exists()
+    assert (split_dir / "work/oracle/outputs-00000.safetensors").exists()
 
 
 def test_models_of_the_sample_are_evaluated_on_it(split: Path, competition: CompetitionFile) -> None:
