@@ -248,7 +248,7 @@ class Preparation:
 
     @cached_property
     def network(self) -> dict[str, Any]:
-        return read_json(self.out / NETWORK)  # as written: whoever makes a shard needs no dataset, and may have none
+        return dict(read_json(self.out / NETWORK))  # as written: a shard needs no dataset, and may have none
 
     @cached_property
     def plan(self) -> ShardPlan:
