@@ -248,8 +248,7 @@ class Preparation:
 
     @cached_property
     def network(self) -> dict[str, Any]:
-        described: dict[str, Any] = read_json(self.out / NETWORK)  # whoever makes a shard may have no dataset
-        return described
+        return dict(read_json(self.out / NETWORK))  # as written: a shard needs no dataset, and may have none
 
     @cached_property
     def plan(self) -> ShardPlan:
