@@ -27,7 +27,7 @@ def _wait_and_train(job: TrainingJob, seeds: Mapping[int, int], **options: Any) 
     return _train_models(job, seeds, **options)
 
 
-model_shards.MODELS_PER_SHARD = 4
+model_shards.MODELS_PER_SHARD = 2
 image_task.train_models = _wait_and_train
 prepare_split_job.begin_split = partial(prepare_split_job.begin_split, share_from_s=0)
 

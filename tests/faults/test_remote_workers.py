@@ -87,7 +87,7 @@ def test_revoked_in_a_run_it_ends_and_another_finishes(
 ) -> None:
     revoked, other = (organiser.post(TOKENS, {"name": name}) for name in ("revoked", "other"))
     worker = start_remote(cluster, revoked)
-    submission = cluster.submit("revoked-worker", code(pause=0.4, note="revoked"))
+    submission = cluster.submit("revoked-worker", code(pause=0.6, note="revoked"))
     wait_until(lambda: cluster.runs_done(submission) >= 1)
     organiser.delete(f"{TOKENS}/{revoked['id']}")
     assert worker.wait(150)
@@ -106,7 +106,7 @@ def test_asked_to_stop_it_gives_its_shard_back(
 ) -> None:
     token = organiser.post(TOKENS, {"name": "drained"})
     worker = start_remote(cluster, token)
-    submission = cluster.submit("drained-afar", code(pause=0.4, note="drained"))
+    submission = cluster.submit("drained-afar", code(pause=0.6, note="drained"))
     wait_until(lambda: cluster.runs_done(submission) >= 1)
     worker.signal(signal.SIGTERM)
     assert worker.wait(150)

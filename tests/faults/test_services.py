@@ -34,7 +34,7 @@ def test_redis_emptied_loses_no_work(cluster: Cluster, undisturbed: Score) -> No
 
 def test_redis_emptied_under_a_worker_loses_no_lease(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
     """With no scheduler alive, the worker's own search finds the lease, although Redis has forgotten all queues."""
-    submission = cluster.submit("emptied-under", code(pause=0.4, note="emptied-under"))
+    submission = cluster.submit("emptied-under", code(pause=0.6, note="emptied-under"))
     wait_until(lambda: cluster.runs_done(submission) >= 1)
     with redis.Redis.from_url(cluster.redis.client_url) as client:
         client.flushall()
@@ -102,7 +102,7 @@ def test_postgresql_restarted_under_running_work(cluster: Cluster, worker: Proce
 
 def test_killed_scheduler_stops_nothing(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
     beat = cluster.start_beat()
-    submission = cluster.submit("beatless", code(pause=0.4, note="beatless"))
+    submission = cluster.submit("beatless", code(pause=0.6, note="beatless"))
     wait_until(lambda: cluster.runs_done(submission) >= 1)
     beat.kill()
     for pid in worker.children():
