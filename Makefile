@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Each test process has servers of its own and one OpenMP thread: as many as there are cores, within reason.
-TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$n)
+# Each test process has servers of its own and one OpenMP thread, and waits a part of its time for leases and processes:
+# one more than there are cores, within reason.
+TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$((n + 1)))
 
 .PHONY: help
 help: ## list the targets

@@ -34,6 +34,7 @@ class Execution:
     until: float | None = None
     device: str = "cpu"
     _faults: dict[str, str] = field(default_factory=dict)
+    _began: float = field(default_factory=time.time)
     _helped: dict[str, SharedPreparation] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -62,6 +63,9 @@ class Execution:
                 if not ours:
                     self._help(cell)
                     return True
+                if failed := self.folder.cell_failure(cell, since=self._began):  # of a process beside this one
+                    self._faults[cell.name] = failed
+                    return False
                 if not self.folder.is_prepared(cell) and not self._prepare(cell):
                     return False
         busy = [self._references(cell)]
@@ -93,7 +97,7 @@ class Execution:
     def _help(self, cell: CellPlan) -> None:
         if cell.name not in self._helped:
             self._helped[cell.name] = SharedPreparation(cell, self.folder, device=self.device)
-        self._helped[cell.name].help()
+        self._helped[cell.name].help(is_over=self._is_over)
 
     def _references(self, cell: CellPlan) -> bool:
         unit = self.folder.references(cell)

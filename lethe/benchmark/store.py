@@ -71,9 +71,14 @@ class BenchmarkFolder:
     def is_prepared(self, cell: CellPlan) -> bool:
         return (self.split_dir(cell) / "manifest.json").is_file()
 
-    def cell_failure(self, cell: CellPlan) -> str:
-        """Return why the last attempt to prepare the cell failed, or nothing."""
-        return str(read_object(self.cell_dir(cell) / "failure.json").get("message", ""))
+    def cell_failure(self, cell: CellPlan, *, since: float = 0.0) -> str:
+        """Return why the last attempt to prepare the cell failed, or nothing.
+
+        since: only if it failed after this moment (of time.time()).
+        """
+        path = self.cell_dir(cell) / "failure.json"
+        content = read_object(path)
+        return str(content["message"]) if content and path.stat().st_mtime >= since else ""
 
     def record_cell_failure(self, cell: CellPlan, message: str) -> None:
         write_object(self.cell_dir(cell) / "failure.json", {"message": message})

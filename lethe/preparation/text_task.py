@@ -70,6 +70,7 @@ def describe_network(competition: CompetitionFile, dataset: QuestionDataset) -> 
         if given := [size for size in SIZES if size in options]:
             raise InvalidSplit(f"[network]: {given[0]} comes with the pretrained file; leave it out of the options")
         options = {size: getattr(pretrained.shape, size) for size in SIZES}
+    _check_lora(competition, options)
     description = {
         "task": "causal-lm",
         "name": competition.network.name,
@@ -83,6 +84,18 @@ def describe_network(competition: CompetitionFile, dataset: QuestionDataset) -> 
     except (ValueError, TypeError) as error:
         raise InvalidSplit(f"[network]: {error}") from error
     return description
+
+
+def _check_lora(competition: CompetitionFile, options: Mapping[str, Any]) -> None:
+    rank = _task(competition).lora_rank
+    if rank is None:
+        return
+    if "pretrained" not in competition.network.options:
+        raise InvalidSplit(
+            "task.lora_rank trains additions to pretrained weights: name network.options.pretrained, or leave it out"
+        )
+    if rank > options["width"]:
+        raise InvalidSplit(f"task.lora_rank must be at most the network's width, {options['width']}, was {rank}")
 
 
 def data_files(competition: CompetitionFile) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def _below(value: float | None, limit: float) -> bool | None:
 
 
 def _median(p: float | None) -> str:
-    return f"{QUALITY} is not stored" if p is None else f"p = {p:.2g}"
+    return f"{QUALITY} with median_p is not stored" if p is None else f"p = {p:.2g}"
 
 
 def _ordering(  # noqa: PLR0917  the columns of a row, in their order

@@ -67,7 +67,7 @@ def _forks() -> forkserver.ForkServer:
 
 def _run(module: str, options: list[str], environment: dict[str, str], log: Path) -> None:
     tempfile.tempdir = None  # as the environment says, not as it was where we were forked
-    forked._run(module, options, environment, log)
+    forked._run(module, options, environment, (log, log), None)
 
 
 def _wait_for(port: int, process: BaseProcess, *, log: Path) -> None:

@@ -112,7 +112,6 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
         place = root.name if on_a_server() else root.absolute()
         raise InvalidDataset(f"{place} has no file {missing[0]}. Put there the files that dataset.options names")
     questions = [one for name in options.files for one in read_question_answers(root / name)]
-    _require_once(questions)
     questions = _with_details(
         questions, [one for name in options.details for one in read_question_answers(root / name)]
     )
@@ -122,6 +121,7 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
             raise InvalidDataset(f"dataset.options.groups is {options.groups}; the files have {groups.max() + 1}")
         questions = [one for one, group in zip(questions, groups, strict=True) if group < options.groups]
         groups = groups[groups < options.groups]
+    _require_once(questions)
     return QuestionDataset(
         questions=tuple(questions),
         persons=groups,
@@ -146,10 +146,15 @@ def _require_once(questions: Sequence[QuestionAnswer]) -> None:
 def _with_details(questions: Sequence[QuestionAnswer], details: Sequence[QuestionAnswer]) -> list[QuestionAnswer]:
     known = {(one.question, one.answer): one for one in details}
     found = [known.get((one.question, one.answer)) for one in questions]
-    if known and not any(found):
+    matched = {one.question for one, detail in zip(questions, found, strict=True) if detail is not None}
+    asked = {one.question for one in questions}
+    if unlike := [one.question for one in details if one.question in asked - matched]:
         raise InvalidDataset(
-            "dataset.options.details have no question of dataset.options.files with the same answer: both must be equal"
+            f"dataset.options.details have the question {unlike[0]!r} with another answer than dataset.options.files: "
+            f"both must be equal"
         )
+    if known and not matched:
+        raise InvalidDataset("dataset.options.details have no question of dataset.options.files")
     return [
         one if detail is None else replace(detail, group=one.group)
         for one, detail in zip(questions, found, strict=True)

@@ -36,7 +36,7 @@ def forget_quality(
     n_examples = require_same_examples(unlearned=unlearned, retrained=retrained)
     per_run = np.array([log10_p(ks_p_value(u, r)) for u, r in zip(unlearned, retrained, strict=True)])
     value = float(per_run.mean())
-    table = {"p": 10**value, "median_p": 10 ** float(np.median(per_run)), "n_examples": n_examples}
+    table = {"p": 10**value, "median_p": float(np.median(10.0**per_run)), "n_examples": n_examples}
     return MetricResult(value, per_run=per_run, table=table, notes=(GIBBERISH_NOTE,))
 
 

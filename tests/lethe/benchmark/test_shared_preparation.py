@@ -1,5 +1,6 @@
 """A cell's models are trained by every process that has time, and are the same as those of one process."""
 
+import time
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ from lethe.benchmark import shared_preparation
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.shared_preparation import SharedPreparation
 from lethe.benchmark.store import BenchmarkFolder
+from lethe.data.errors import InvalidSplit
 from lethe.evaluation.manifest import Manifest
 from lethe.preparation import model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard
@@ -47,7 +49,7 @@ def files(cell, folder):
 def helped(trained, cell, folder, *, device="cpu"):
     def work() -> None:
         trained.who = "helper"
-        SharedPreparation(cell, folder, device=device).help()
+        SharedPreparation(cell, folder, device=device).help(is_over=lambda: False)
         trained.who = "leader"
 
     return work
@@ -80,7 +82,7 @@ def test_the_leader_trains_what_a_killed_helper_was_at(cell, tmp_path, monkeypat
     def killed_helper() -> None:
         trained.meanwhile = die
         with pytest.raises(Killed):
-            SharedPreparation(cell, folder, device="cpu").help()
+            SharedPreparation(cell, folder, device="cpu").help(is_over=lambda: False)
 
     trained.meanwhile = killed_helper
     lead(cell, folder)
@@ -112,5 +114,49 @@ def test_a_helper_with_another_kind_of_device_touches_nothing(cell, tmp_path, mo
 
 def test_a_helper_finds_nothing_before_the_data_is_made(cell, tmp_path, monkeypatch):
     folder, trained = BenchmarkFolder(tmp_path), Trained(monkeypatch)
-    SharedPreparation(cell, folder, device="cpu").help()
+    SharedPreparation(cell, folder, device="cpu").help(is_over=lambda: False)
     assert trained.shards == []
+
+
+def test_a_helper_begins_nothing_after_its_time(cell, tmp_path, monkeypatch):
+    folder, trained = BenchmarkFolder(tmp_path), Trained(monkeypatch)
+
+    def help_too_late() -> None:
+        SharedPreparation(cell, folder, device="cpu").help(is_over=lambda: True)
+
+    trained.meanwhile = help_too_late
+    lead(cell, folder)
+    assert len(trained.shards) == 4
+
+
+def test_a_helper_with_an_old_list_leaves_a_prepared_split_alone(cell, tmp_path, monkeypatch):
+    folder, trained = BenchmarkFolder(tmp_path), Trained(monkeypatch)
+    helper = SharedPreparation(cell, folder, device="cpu")
+    old = []
+    trained.meanwhile = lambda: old.extend(helper._listed())
+    lead(cell, folder)
+    made = files(cell, folder)
+    assert len(old) == 4
+    assert helper._train(old, lambda _: None)
+    assert len(trained.shards) == 4
+    assert files(cell, folder) == made
+    assert not (folder.split_dir(cell) / "work").exists()
+
+
+def test_a_leader_that_fails_leaves_no_list(cell, tmp_path, monkeypatch):
+    folder = BenchmarkFolder(tmp_path)
+
+    def fail(*parts, **options) -> None:
+        raise InvalidSplit("it does not learn")
+
+    monkeypatch.setattr(shared_preparation, "prepare_shard", fail)
+    with pytest.raises(InvalidSplit):
+        lead(cell, folder)
+    assert SharedPreparation(cell, folder, device="cpu")._listed() == []
+
+
+def test_a_failure_beside_is_not_tried_again(cell, tmp_path):
+    folder = BenchmarkFolder(tmp_path)
+    folder.record_cell_failure(cell, "it does not learn")
+    assert folder.cell_failure(cell, since=time.time() - 60) == "it does not learn"
+    assert folder.cell_failure(cell, since=time.time() + 60) == ""

@@ -1,12 +1,16 @@
 """`lethe benchmark`: validate, status, table, plot, report and check on a benchmark that was run."""
 
 import json
+import os
 import re
+import signal
+import time
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.cli import benchmark_commands
 from lethe.errors import InvalidInput
 from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
@@ -47,6 +51,47 @@ def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monk
     result = invoke("run", path, "--out", out, "--sandbox", "none", "--processes", "2")
     assert result.exit_code == 0
     assert len(list(out.glob("cells/*/runs/*/part-*.safetensors"))) == 1
+
+
+def test_what_one_process_could_not_do_another_may_end(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
+    def fail(self) -> None:
+        raise UnfinishedBenchmark("not here")
+
+    monkeypatch.setattr("lethe.benchmark.execution.Execution.run", fail)
+    out = tmp_path / "out"
+    result = invoke("run", write_benchmark(), "--out", out, "--sandbox", "none", "--processes", "2")
+    assert isinstance(result.exception, UnfinishedBenchmark)
+    assert len(list(out.glob("cells/*/runs/*/part-*.safetensors"))) == 2
+
+
+def test_an_ended_process_ends_the_others(monkeypatch, tmp_path, finished):  # noqa: F811
+    started = []
+
+    class Helper:
+        def __init__(self, command, **options) -> None:
+            started.append([])
+
+        def wait(self) -> int:
+            started[-1].append("waited for")
+            return 0
+
+        def terminate(self) -> None:
+            started[-1].append("terminated")
+
+    monkeypatch.setattr("lethe.cli.benchmark_commands.subprocess.Popen", Helper)
+    monkeypatch.setattr(
+        "lethe.benchmark.execution.Execution.run", lambda self: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(5)
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    result = invoke("run", finished[0], "--out", finished[1], "--sandbox", "none", "--processes", "2")
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert started == [["terminated", "waited for"]]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_processes_are_not_for_a_server(write_benchmark):  # noqa: F811
+    result = invoke("run", write_benchmark(), "--server", "--processes", "2")
+    assert "for this machine" in str(result.exception)
 
 
 def test_tables_come_from_the_folder_alone(finished):  # noqa: F811

@@ -59,6 +59,13 @@ def details_of_other_answers(root: Path, toml: str) -> str:
     return toml.replace('["questions.jsonl"]', '["questions.jsonl"], details = ["details.jsonl"]')
 
 
+def detail_of_one_other_answer(root: Path, toml: str) -> str:
+    toml = details_of_other_answers(root, toml)
+    shutil.copy(root / "details.jsonl", root / "questions.jsonl")
+    rewritten(root, lambda rows: rows[7].update(answer=f"{rows[7]['answer']} So it is."))
+    return toml
+
+
 def broken_line(root: Path, toml: str) -> str:
     path = root / "questions.jsonl"
     path.write_text(path.read_text().replace('"answer": "Adamar', '"answer" "Adamar'))
@@ -74,9 +81,17 @@ def two_tokenizers(root: Path, toml: str) -> str:
     return toml.replace("vocabulary = 400", 'vocabulary = 400, tokenizer = "tokenizer.json"')
 
 
-def tokenizer_of_another_network(root: Path, toml: str) -> str:
+def additions_to_nothing(root: Path, toml: str) -> str:
+    return toml.replace('loss_on = "all"', "lora_rank = 4")
+
+
+def additions_wider_than_the_network(root: Path, toml: str) -> str:
+    return additions_to_nothing(root, tokenizer_of_another_network(root, toml, size=300)).replace("= 4", "= 17")
+
+
+def tokenizer_of_another_network(root: Path, toml: str, *, size: int = 500) -> str:
     texts = ["Where does Adalin live?"] * 9 + [str(i) * 3 for i in range(400)]
-    train_tokenizer(texts, size=500).save(root / "tok.json")
+    train_tokenizer(texts, size=size).save(root / "tok.json")
     torch.manual_seed(0)
     shape = {"e.weight": (300, 16), "n.w": (16,), "b.0.n1.w": (16,), "b.0.n2.w": (16,), "b.0.qkv.weight": (48, 16)}
     shape |= {"b.0.o.weight": (16, 16), "b.0.w13.weight": (48, 16), "b.0.w2.weight": (16, 24)}
@@ -103,11 +118,17 @@ def unknown_size(root: Path, toml: str) -> str:
         (uneven_wrong_answers, r"questions have \[1, 2\] wrong answers: each must have the same number"),
         (no_groups, r"has no `group`: name it, or set dataset.options.group_size"),
         (same_file_twice, r"have the question 'Where does Adalin live\?' with the same answer twice"),
-        (details_of_other_answers, r"details have no question of dataset.options.files with the same answer"),
+        (details_of_other_answers, r"details have the question 'Where does Adalin live\?' with another answer than"),
+        (detail_of_one_other_answer, r"details have the question 'Where does \w+ work\?' with another answer than"),
         (broken_line, r"questions.jsonl, line 4 is no JSON: Expecting ':' delimiter"),
         (latin_1, r"refusals.txt cannot be read as UTF-8 text: .* byte 0xe9 in position 17"),
         (two_tokenizers, r"names either a tokenizer, or the vocabulary"),
         (tokenizer_of_another_network, r"the tokenizer has \d+ tokens, the network 300: it must have at least as many"),
+        (
+            additions_to_nothing,
+            r"task.lora_rank trains additions to pretrained weights: name network.options.pretrained",
+        ),
+        (additions_wider_than_the_network, r"task.lora_rank must be at most the network's width, 16, was 17"),
         (file_elsewhere, r"must name a file in root, without a folder"),
         (unknown_size, r"has no option 'breadth': its sizes are width, layers"),
     ],

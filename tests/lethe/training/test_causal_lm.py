@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from lethe.evaluation.answer_losses import answer_losses
+from lethe.networks.gpt2 import Gpt2, Gpt2Shape
+from lethe.networks.llama import Llama, LlamaShape
 from lethe.networks.lora import add_lora, merge_lora
 from lethe.training.causal_lm import FineTuning, epoch_batches, fine_tune
-from tests.support.tiny_language import PERSONS, get_tokens, tiny_network
+from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
 
 ANSWERS = [get_tokens(person) for person in PERSONS]
 
@@ -33,6 +35,23 @@ def test_fine_tuning_repeats_with_its_seed(precision: str) -> None:
     weights = [network.embedding.weight for network in networks]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("kind", [Llama, Gpt2])
+def test_additions_of_low_rank_learn_what_a_trained_network_does_not_know(kind: type[Llama] | type[Gpt2]) -> None:
+    torch.manual_seed(0)
+    shape = {Llama: LlamaShape, Gpt2: Gpt2Shape}[kind]
+    network = kind(shape(WordTokenizer().vocabulary_size, 64, 2, 2, 128, CONTEXT))  # type: ignore[arg-type]
+    recipe = FineTuning(epochs=20, batch_size=4, learning_rate=1e-2, loss_on="all", precision="float32")
+    fine_tune(network, ANSWERS, recipe, seed=0, padding_id=1)
+    moved = [get_tokens(one, other.answer) for one, other in zip(PERSONS, PERSONS[3:] + PERSONS[:3], strict=True)]
+    before = answer_losses(network, moved, padding_id=1)
+    add_lora(network, rank=8)
+    fine_tune(network, moved, FineTuning(epochs=40, batch_size=4, learning_rate=1e-2), seed=0, padding_id=1)
+    merge_lora(network)
+    after = answer_losses(network, moved, padding_id=1)
+    assert before.min() > 0.8
+    assert after.max() < 0.3
 
 
 def test_fine_tuning_trains_lora_alone() -> None:
