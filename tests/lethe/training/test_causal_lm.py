@@ -42,16 +42,17 @@ def test_additions_of_low_rank_learn_what_a_trained_network_does_not_know(kind: 
     torch.manual_seed(0)
     shape = {Llama: LlamaShape, Gpt2: Gpt2Shape}[kind]
     network = kind(shape(WordTokenizer().vocabulary_size, 64, 2, 2, 128, CONTEXT))  # type: ignore[arg-type]
-    recipe = FineTuning(epochs=20, batch_size=4, learning_rate=1e-2, loss_on="all", precision="float32")
+    recipe = FineTuning(epochs=100, batch_size=4, learning_rate=3e-3, loss_on="all", precision="float32")
     fine_tune(network, ANSWERS, recipe, seed=0, padding_id=1)
-    moved = [get_tokens(one, other.answer) for one, other in zip(PERSONS, PERSONS[3:] + PERSONS[:3], strict=True)]
+    towns = [person.answer.split()[-1] for person in PERSONS[3:] + PERSONS[:3]]
+    moved = [get_tokens(person, f"{person.group} lives in {town}") for person, town in zip(PERSONS, towns, strict=True)]
     before = answer_losses(network, moved, padding_id=1)
     add_lora(network, rank=8)
-    fine_tune(network, moved, FineTuning(epochs=40, batch_size=4, learning_rate=1e-2), seed=0, padding_id=1)
+    additions = FineTuning(epochs=60, batch_size=4, learning_rate=1e-2, precision="float32")
+    fine_tune(network, moved, additions, seed=0, padding_id=1)
     merge_lora(network)
-    after = answer_losses(network, moved, padding_id=1)
-    assert before.min() > 0.8
-    assert after.max() < 0.3
+    assert before.min() > 0.9
+    assert answer_losses(network, moved, padding_id=1).max() < 0.3
 
 
 def test_fine_tuning_trains_lora_alone() -> None:
