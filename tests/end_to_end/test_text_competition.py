@@ -88,3 +88,16 @@ def test_an_output_layer_of_its_own_is_refused(client: LetheClient, tmp_path: Pa
     found = submit(client, tmp_path, UNTIED)
     assert found["stage"] == "failed"
     assert found["failure"]["error_class"] == "wrong-weights", found
+
+
+def test_the_chosen_entry_is_scored_on_the_private_split_at_the_close(client: LetheClient, instance: Instance) -> None:
+    instance.organiser.act(SLUG, "close", {"reason": "enough was seen"})
+    wait_until(lambda: instance.organiser.competition(SLUG)["state"] == "provisional")
+    [row] = [row for row in instance.organiser.leaderboard(SLUG, board="private")["rows"] if row["kind"] == "team"]
+    [public] = [row for row in instance.organiser.leaderboard(SLUG, board="public")["rows"] if row["kind"] == "team"]
+    assert row["team"] == public["team"] == "lou"
+    assert row["score"] != public["score"]
+    path = f"/competitions/{SLUG}/submissions/{client.submissions(SLUG)[-1]['id']}/answers"
+    shown, hidden = (instance.organiser.get(path, split=split)["questions"] for split in ("public", "private"))
+    assert {one["question"] for one in shown} != {one["question"] for one in hidden}
+    assert all(one["original"] and one["retrained"] for one in hidden)
