@@ -5,6 +5,7 @@ so in its stage, which every face shows.
 """
 
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -36,24 +37,46 @@ def notify(session: Session, at: datetime) -> None:
     """
     _tell_of_checks(session, at)
     begun = select(Split).where(Split.state == SplitState.PREPARING.value, Split.device.is_not(None))
-    for split in session.scalars(begun):
-        n_parts, n_models, n_held, queued_at, finished_at = session.execute(
-            select(
-                func.count(),
-                func.sum(ModelShard.n_models),
-                func.count().filter(ModelShard.state == ModelShardState.LEASED.value),
-                func.max(ModelShard.queued_at),
-                func.max(ModelShard.finished_at),
-            ).where(ModelShard.split_id == split.id)
-        ).one()
-        if not n_parts:
+    shards = {split: _count_shards(session, split) for split in session.scalars(begun)}
+    at_work = {_kind(split) for split, found in shards.items() if found.n_held}
+    for split, found in shards.items():
+        if not found.n_parts:
             continue
-        waits = WAITS.format(kind=f"{split.device}, torch {minor_version(split.versions.get('torch'))}")
-        held = n_held > 0 or (split.lease_expires_at is not None and split.lease_expires_at > at)
-        if not held and max(filter(None, (queued_at, finished_at))) < at - COMES_WITHIN:
+        waits = WAITS.format(kind=_kind(split))
+        # Who is at another split's models comes to these afterwards.
+        held = _kind(split) in at_work or (split.lease_expires_at is not None and split.lease_expires_at > at)
+        if not held and max(filter(None, (found.queued_at, found.finished_at))) < at - COMES_WITHIN:
             split.stage = waits
         elif split.stage == waits:
-            split.stage = training_stage(n_models, n_parts)
+            split.stage = training_stage(found.n_models, found.n_parts)
+
+
+class _Shards(NamedTuple):
+    """The shards of one split's models. queued_at, finished_at: the last ones."""
+
+    n_parts: int
+    n_models: int
+    n_held: int
+    queued_at: datetime | None
+    finished_at: datetime | None
+
+
+def _count_shards(session: Session, split: Split) -> _Shards:
+    row = session.execute(
+        select(
+            func.count(),
+            func.sum(ModelShard.n_models),
+            func.count().filter(ModelShard.state == ModelShardState.LEASED.value),
+            func.max(ModelShard.queued_at),
+            func.max(ModelShard.finished_at),
+        ).where(ModelShard.split_id == split.id)
+    ).one()
+    return _Shards(*row)
+
+
+def _kind(split: Split) -> str:
+    """Return which workers may go on with a split that was begun."""
+    return f"{split.device}, torch {minor_version(split.versions.get('torch'))}"
 
 
 def _tell_of_checks(session: Session, at: datetime) -> None:

@@ -218,6 +218,22 @@ def test_untaken_shards_name_the_kind_of_worker_needed(both: Instance, divided: 
     assert get_split(both, divided).stage == "training 5 models in 3 parts"
 
 
+def test_shards_wait_for_workers_that_are_at_another_split(both: Instance, divided: SplitWork) -> None:
+    with both.database.write() as session:
+        private = session.scalars(select(Split.id).where(Split.visibility == "private")).one()
+        work = split_leases.claim(session, private, lease_s=60)
+        assert work is not None
+        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    for _ in SHARDS:
+        held = claimed(both, lease_s=600)
+        assert held.split_id == divided.split_id
+    sweep(both, later_s=61)
+    assert get_split(both, work).stage == "training 5 models in 3 parts", "whoever is at the public split comes next"
+    sweep(both, later_s=601)  # they are silent
+    sweep(both, later_s=700)
+    assert get_split(both, work).stage.startswith("no cpu, torch 2.11 worker comes")
+
+
 def test_an_end_that_nobody_makes_waits_likewise(both: Instance, divided: SplitWork) -> None:
     for _ in SHARDS:
         with both.database.write() as session:
