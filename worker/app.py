@@ -5,18 +5,20 @@ neither Redis' memory nor a single scheduler process is needed for anything to g
 """
 
 import os
+import signal
 from logging import WARNING, getLogger
 from typing import Any
 
 import structlog
 from celery import Celery, bootsteps
 from celery.schedules import schedule
-from celery.signals import celeryd_init, setup_logging, worker_shutting_down
+from celery.signals import beat_embedded_init, celeryd_init, setup_logging, worker_shutting_down
 from celery.utils.nodenames import worker_direct
 from kombu import Exchange, Queue
 
 from server import logging
 from server.config import Settings, get_settings
+from server.embedded.redis import die_with_parent
 from server.queue import (
     BROKER_FAILURES,
     CONTROL_QUEUE,
@@ -122,6 +124,15 @@ def _log_as_the_server_does(**_: Any) -> None:
     logging.configure(as_json=settings.log_json)
     for name in ("celery.app.trace", "celery.worker.strategy"):  # a line for each hint tells nothing
         getLogger(name).setLevel(WARNING)
+
+
+END_WITH_PARENT = die_with_parent(signal.SIGKILL)
+
+
+@beat_embedded_init.connect
+def _end_with_the_worker(**_: Any) -> None:
+    """Let a scheduler that a worker has started beside itself (`--beat`) end with it, also if the kernel ended that."""
+    END_WITH_PARENT()
 
 
 @celeryd_init.connect

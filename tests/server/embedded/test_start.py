@@ -39,7 +39,9 @@ def up(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", code, "up"],
             cwd=folder,
-            env=environment | {"LETHE_HOME": str(tmp_path / "home"), "LETHE_PORT": "0", "PYTHONUNBUFFERED": "1"},
+            env=environment
+            | {"LETHE_HOME": str(tmp_path / "home"), "LETHE_PORT": "0", "PYTHONUNBUFFERED": "1"}
+            | {"LETHE_WORKER_CONCURRENCY": "1"},
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -56,14 +58,33 @@ def find_worker(process: subprocess.Popen[bytes]) -> int:
     return min(found)
 
 
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"  # ended, though nobody has asked how
+
+
+def wait_until_gone(pids: list[int], *, within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while alive := [pid for pid in pids if is_alive(pid)]:
+        assert time.monotonic() < deadline, f"processes {alive} outlive their worker"
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_up_ignores_the_folder_and_notices_a_dead_worker(up: subprocess.Popen[bytes], tmp_path: Path) -> None:
     wait_for(tmp_path / "log", "Ctrl-C ends it", up)
     wait_for(tmp_path / "home" / "logs" / "worker.log", "", up)
-    time.sleep(3)  # the worker imports what it needs; a stranger's module would have ended it
-    assert up.poll() is None
-    os.kill(find_worker(up), signal.SIGKILL)
+    worker, below = find_worker(up), []
+    while len(below) < 2:  # what computes and what schedules; a stranger's module would have ended the worker before
+        assert up.poll() is None
+        below = [pid for pid, _ in descendants(worker)]
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
     assert up.wait(30) == 1
+    wait_until_gone(below)
     log = (tmp_path / "log").read_text()
     assert "the worker process ended (exit -9)" in log
     assert "worker.log" in log
