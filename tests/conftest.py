@@ -22,11 +22,13 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from server import db
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from tests.support.browser import find_chromium
 from tests.support.postgres import PostgresServer
+from tests.support.shared_statements import share_statements
 from tests.support.utc_day import day_needed_s, until_next_day_s
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _missing_gpu() -> str | None:
 
 
 def _missing_browser() -> str | None:
-    return None if find_chromium() else "no Chromium on this machine (Debian: apt-get install chromium)"
+    return None if find_chromium() else "no Chromium on this machine (Debian: apt-get install chromium-headless-shell)"
 
 
 NEEDS: dict[str, Callable[[], str | None]] = {"gpu": _missing_gpu, "browser": _missing_browser}
@@ -104,6 +106,13 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 # --- PostgreSQL and SQLite ---
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_statements() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db, "make_engine", share_statements(db.make_engine))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,22 @@
+"""Compiled SQL for all engines of one kind of database in a test process.
+
+Each test has a database, and so an engine, of its own, which would compile every statement anew: a sixth of the time
+of the server's tests.
+"""
+
+from collections.abc import Callable
+
+from sqlalchemy import Engine
+
+
+def share_statements(make_engine: Callable[[str], Engine]) -> Callable[[str], Engine]:
+    """Return `make_engine` with engines that look up statements where the first of their kind does."""
+    first: dict[str, Engine] = {}
+
+    def make(url: str) -> Engine:
+        engine = make_engine(url)
+        like = first.setdefault(engine.dialect.name, engine)
+        engine.dialect, engine._compiled_cache = like.dialect, like._compiled_cache  # the dialect is part of the keys
+        return engine
+
+    return make
