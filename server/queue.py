@@ -56,8 +56,7 @@ BROKER_FAILURES = (OperationalError, OSError, RedisError)
 
 _PENDING = "lethe_messages"
 
-SILENT_S = 3.0  # of a broker that is frozen, or that is tried again and again; a full one says so at once
-SPARED_S = 10.0
+SPARED = 2.0  # times as long as its failure took, a broker is asked nothing: requests wait a third of the time at most
 REFUSED_S = 0.2  # until a request asks a broker again that is away
 
 
@@ -120,11 +119,11 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
 class SendingEnd(Celery):
     """The sending end.
 
-    requests_wait: whether requests do, for what is sent. silent_until: when a broker is asked again that was silent.
+    requests_wait: whether requests do, for what is sent. spared_until: when a broker is asked again that failed.
     """
 
     requests_wait = False
-    silent_until = 0.0
+    spared_until = 0.0
 
     def let_requests_wait_little(self) -> None:
         """Ask a broker that refuses once again soon, and not for seconds: the web server says so at its start."""
@@ -153,10 +152,10 @@ def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float |
     """Send `task` now. Return whether the broker took it.
 
     to: for shards, who may serve them. expires_s: when nobody needs to start it any more. Where requests wait, a broker
-    that was silent for seconds is asked nothing for some: they hold their turn meanwhile.
+    that failed is asked nothing for a while: they hold their turn meanwhile.
     """
     began = time.monotonic()
-    if began < client().silent_until:
+    if began < client().spared_until:
         return False
     try:
         with client().producer_or_acquire() as producer:
@@ -165,8 +164,9 @@ def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float |
                     client().send_task(task, args=args, expires=expires_s, queue=queue, producer=producer)
     except BROKER_FAILURES as error:
         log.warning("message not sent", task=task, error=str(error))
-        if client().requests_wait and time.monotonic() - began > SILENT_S:
-            client().silent_until = time.monotonic() + SPARED_S
+        if client().requests_wait:
+            failed = time.monotonic()
+            client().spared_until = failed + SPARED * (failed - began)
         return False
     return True
 

@@ -52,7 +52,7 @@ def send_mail() -> int:
 
 @app.task(name=DELIVER_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
 def deliver_webhooks() -> int:
-    """Send what webhooks are to be told."""
+    """Send the webhook deliveries that are due."""
     return webhook_delivery.deliver(get_database(), get_settings(), at=now())
 
 

@@ -286,11 +286,8 @@ class Preparation:
 
     def _seeds(self) -> dict[str, Any]:
         prefix = f"{self.competition.slug}/{self.visibility}/<splits.seed>"
-        return {
-            "scheme": seeds.SCHEME,
-            "original": self._seed("original", 0),
-            **{kind: f"words {prefix}/{kind}/<index>" for kind in self.kinds},
-        }
+        of_sets = {kind: f"words {prefix}/{kind}/<index>" for kind in self.kinds}
+        return {"scheme": seeds.SCHEME, "original": self._seed("original", 0), **of_sets}
 
     def _make_data(self) -> dict[str, Any]:
         write_json(self.out / NETWORK, self.task.describe_network(self.competition, self.dataset))

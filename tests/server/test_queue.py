@@ -104,11 +104,11 @@ def test_frozen_redis_is_told_soon_and_holds_few_up(with_own_redis: Instance, pr
         os.kill(private_redis.pid, signal.SIGCONT)
 
 
-def test_only_requests_spare_a_redis_that_was_silent(
+def test_only_requests_spare_a_redis_that_failed(
     with_own_redis: Instance, private_redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker's message is sent as soon as Redis is back."""
-    monkeypatch.setattr(queue, "SILENT_S", 0.0)
+    monkeypatch.setattr(queue, "SPARED", 1e6)  # times the moment that a refusal takes
     for requests_wait in (False, True):
         queue.client().requests_wait = requests_wait
         with redis.Redis.from_url(private_redis.client_url) as client:

@@ -42,7 +42,7 @@ def faulty(fault: str) -> Inputs:
         split["forget_labels"] = of_split[fault]
     unlearned |= of_side.get(fault, {})
     sides["retrained"]["confusion"] = counts
-    del sides["oracle"]  # nothing is told of it: its metrics would take a third of the time
+    del sides["oracle"]  # no case is about it, and its metrics would take a third of the time
     return Inputs(**sides, shared=split)
 
 
