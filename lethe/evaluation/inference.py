@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from lethe.data.files import read_json, read_tensors
 from lethe.data.image_batches import Form, ImageBatches, attack_form
+from lethe.data.seeds import global_generators
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, StoredSet, read_true_labels
 from lethe.device.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from lethe.errors import InvalidSubmission
@@ -162,8 +163,7 @@ class SplitEvaluator:
         """Return the forget set's logits [M, S, classes] of networks that were never trained, one for each seed."""
         rows = []
         for seed in seeds:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with global_generators(seed):
                 self._net.load_state_dict(build(self.network).state_dict())
             with one_thread(self.device), torch.inference_mode():
                 rows.append(self.logits("forget").cpu().numpy())

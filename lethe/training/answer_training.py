@@ -14,6 +14,7 @@ from torch import nn
 from lethe.competition.file import Training
 from lethe.competition.task import CausalLm
 from lethe.data.answer_batches import TokenizedAnswer
+from lethe.data.seeds import global_generators
 from lethe.device.precision import repeatable_attention
 from lethe.evaluation.answer_losses import answer_scores
 from lethe.networks.builders import build
@@ -65,8 +66,7 @@ class AnswerTraining(EpochTraining):
         if job.pretrained is not None:
             net.load_state_dict(job.pretrained)
         if job.task.lora_rank is not None:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with global_generators(seed):
                 add_lora(net, rank=job.task.lora_rank)
         net = net.to(job.device)
         super().__init__(job, seed, net, make_optimizer(net, job.fine_tuning))

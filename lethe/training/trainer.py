@@ -4,7 +4,6 @@ Model i is a function of (job, its seed) alone: initial weights, order of the im
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ from torch.nn import functional
 
 from lethe.competition.file import Training
 from lethe.data.image_batches import ImageBatches, attack_form
-from lethe.data.seeds import derive_seed, torch_generator
+from lethe.data.seeds import derive_seed, global_generators, torch_generator
 from lethe.device.precision import autocast, device_arithmetic, repeatable_attention
 from lethe.networks.builders import build
 from lethe.training.recipe import (
@@ -109,8 +108,7 @@ def split_batches(order: Tensor, size: int) -> list[Tensor]:
 
 def untrained(network: Mapping[str, Any], seed: int) -> nn.Module:
     """Return the network with the initial weights of `seed`; the global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with global_generators(seed):
         return build(network)
 
 
@@ -190,7 +188,7 @@ class ModelTraining(EpochTraining):
         self.net.train()
         job = self.job
         order = torch.randperm(len(job.labels), generator=self.generator)
-        with _own_global_generator(job.device, derive_seed("epoch", self.seed, self.epoch)):
+        with global_generators(derive_seed("epoch", self.seed, self.epoch), job.device):
             for number, (index, inputs) in enumerate(job.batches(order, job.recipe.batch_size)):
                 step = self.epoch * job.steps_per_epoch + number
                 rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
@@ -231,12 +229,3 @@ def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:
     if value.shape != parameter.shape:
         return value.clone()
     return torch.empty_like(parameter, device=value.device, dtype=value.dtype, requires_grad=False).copy_(value)
-
-
-@contextmanager
-def _own_global_generator(device: torch.device, seed: int) -> Iterator[None]:
-    """Let layers that draw (dropout) draw from `seed`, and leave the process's generators as they were."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lethe.data.seeds import global_generators
+
 SLACK = 0.05
 EPOCHS = 100
 BATCH = 64
@@ -51,8 +53,7 @@ def relearn_epochs(
     limit = (1.0 + slack) * original_loss
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     order = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):
-        torch.manual_seed(seed)
+    with global_generators(seed, images.device):
         for epoch in range(max_epochs):
             if mean_loss(model, images, labels, batch=batch) <= limit:
                 return epoch
