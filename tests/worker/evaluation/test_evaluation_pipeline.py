@@ -112,7 +112,7 @@ class CrowdedEvaluator(SplitEvaluator):
 
 
 def test_run_without_free_memory_spoils_no_evaluation(split: Path) -> None:
-    weights = [read_weights(split, times=1 + number / 8) for number in range(4)]
+    weights = [read_weights(split, times=1 + number / 8) for number in range(3)]
     expected = [SplitEvaluator.load(split).evaluate(one).confidences.tobytes() for one in weights]
     outputs: list[RunOutputs] = []
     with run_evaluations(CrowdedEvaluator.load(split), outputs, overlapped=True) as evaluations:
