@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Each test process has servers of its own and one OpenMP thread, and waits a part of its time for leases and processes:
-# one more than there are cores, within reason.
+# one more than there are cores, within reason. They keep bytecode, or each process that a test starts would compile anew.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$((n + 1)))
 
 .PHONY: help
@@ -34,7 +34,7 @@ demo: $(STAMP) ## install, then watch a whole competition happen (Ctrl-C ends it
 
 .PHONY: test
 test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## lint, formatting, types, import rule, known vulnerabilities, then the tests: what CI runs
