@@ -27,7 +27,7 @@ RUNS = {
     ),
     "NaN": (SIGNATURE + "    next(net.parameters()).data.fill_(float('nan'))\n", "non-finite-weights", None),
     "infinity": (SIGNATURE + "    next(net.parameters()).data.fill_(float('inf'))\n", "non-finite-weights", None),
-    "runs past its time": (SIGNATURE + "    while True: pass\n", "timeout", None),
+    "runs past its time": ("import time\n" + SIGNATURE + "    while True: time.sleep(1)\n", "timeout", None),
     "eats memory": (
         SIGNATURE + "    hoard = []\n    while True: hoard.append(bytearray(b'x' * (16 << 20)))\n",
         "out-of-memory",
