@@ -21,7 +21,7 @@ n_models = {n}
 shard_runs = 1
 [dataset]
 name = "faces"
-options = {{ persons = 24, images_per_person = 8 }}
+options = {{ persons = 12, images_per_person = 8 }}
 [network]
 name = "resnet18"
 [training]
@@ -38,6 +38,7 @@ memory_mib = 2048
 submissions_per_day = 100
 [splits]
 seed = 18446744073709551616
+validation_fraction = 0.2
 [submissions]
 modes = ["function", "notebook"]
 cuda = "map-to-cpu"
