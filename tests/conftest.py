@@ -69,7 +69,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 LONGEST_FIRST = (
     "tests/faults/",
-    "tests/end_to_end/",  # whole: a process that takes two of its files starts one instance for both
+    "tests/end_to_end/",
     "tests/browser/test_pages.py",
     "tests/sandbox/test_hostile_through_worker.py",
     "tests/lethe/benchmark/test_execution.py",
@@ -89,7 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
 
 
-TOGETHER = ("tests/faults/",)  # of these folders one process runs all files: they share what takes long to start
+# Of these folders one process runs all files: they share what takes long to start.
+TOGETHER = ("tests/faults/", "tests/end_to_end/")
 
 
 class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # its base has no types
