@@ -65,7 +65,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 
 
 def competition_toml(
-    *, slug: str = "tiny", n: int = 12, shard: int = 4, floor: float = 8.0, opened_ago: timedelta = timedelta(hours=1)
+    *, slug: str = "tiny", n: int = 8, shard: int = 4, floor: float = 8.0, opened_ago: timedelta = timedelta(hours=1)
 ) -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
     return TOML.format(

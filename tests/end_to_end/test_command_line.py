@@ -97,7 +97,7 @@ def answer(done: Done) -> dict[str, object]:
 
 def test_the_kit_is_whole_and_names_its_competition(instance: Instance, kit: Path) -> None:
     assert json.loads((kit / "lethe.json").read_text()) == {"url": instance.url, "competition": "tiny"}
-    assert "12 times" in (kit / "README.md").read_text()
+    assert "8 times" in (kit / "README.md").read_text()
     assert not list(kit.rglob("test.safetensors"))
     assert len(list((kit / "data" / "retrained_models").iterdir())) >= 4
 
@@ -121,7 +121,7 @@ def test_the_kits_notebook_is_a_submission_with_an_estimate(lethe: Command, kit:
     assert found["runs"] == 3
     assert found["score_estimate"] is not None
     assert 0 < float(found["retain_accuracy"]) <= 1  # type: ignore[arg-type]
-    assert found["all_runs_s"] == pytest.approx(12 * found["run_s"])  # type: ignore[operator]
+    assert found["all_runs_s"] == pytest.approx(8 * found["run_s"])  # type: ignore[operator]
 
 
 def test_check_names_what_would_be_refused(lethe: Command, kit: Path, folder: Path) -> None:
@@ -184,7 +184,7 @@ def scored(instance: Instance, folder: Path, seed: str) -> str:
 def test_replay_gives_the_same_bits(instance: Instance, lethe_there: Command, folder: Path) -> None:
     submission = scored(instance, folder, "pass")
     found = answer(lethe_there("replay", "receipt.json", "--json"))
-    assert (found["submission"], found["equal"], found["runs"]) == (submission, True, 12)
+    assert (found["submission"], found["equal"], found["runs"]) == (submission, True, 8)
     assert found["score"] == found["stored_score"]
     assert (found["different_runs"], found["differences"]) == ([], [])
 
@@ -197,7 +197,7 @@ def test_replay_names_each_run_and_a_score_that_differ(instance: Instance, lethe
     replayed = lethe_there("replay", "receipt.json", "--json")
     assert replayed.returncode == 3, replayed.stderr
     told = json.loads(replayed.stdout)
-    assert (told["equal"], told["different_runs"]) == (False, list(range(12)))
+    assert (told["equal"], told["different_runs"]) == (False, list(range(8)))
     assert told["score"] < 1 < told["stored_score"], "it was computed, and not read"
     assert "the receipt's score is" in told["differences"][0]
     refused = lethe_there("replay", "0" * 16)
