@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from server import db
 from server.config import get_settings
@@ -68,9 +70,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 LONGEST_FIRST = (
-    "tests/faults/test_workers.py",
-    "tests/end_to_end/",  # whole: a process that takes two of its files starts one instance for both
     "tests/faults/",
+    "tests/end_to_end/",
     "tests/browser/test_pages.py",
     "tests/sandbox/test_hostile_through_worker.py",
     "tests/lethe/benchmark/test_execution.py",
@@ -88,6 +89,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((k for k, folder in enumerate(LONGEST_FIRST) if item.nodeid.startswith(folder)), len(LONGEST_FIRST))
 
     items.sort(key=turn)
+
+
+# Of these folders one process runs all files: they share what takes long to start.
+TOGETHER = ("tests/faults/", "tests/end_to_end/")
+
+
+class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # its base has no types
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return _ByFileOrFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 # --- settings ---

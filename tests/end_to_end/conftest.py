@@ -22,6 +22,7 @@ from server.embedded.instance import running
 from server.models.evaluation import Evaluation, Shard, ShardKind
 from tests.support.processes import descendants
 
+LOOK_EVERY_S = 0.3  # most looks are requests, and cost the server as much as the tests' own work if they come faster
 TOML = """
 slug = "{slug}"
 title = "Tiny digits"
@@ -64,7 +65,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 
 
 def competition_toml(
-    *, slug: str = "tiny", n: int = 12, shard: int = 4, floor: float = 8.0, opened_ago: timedelta = timedelta(hours=1)
+    *, slug: str = "tiny", n: int = 8, shard: int = 4, floor: float = 8.0, opened_ago: timedelta = timedelta(hours=1)
 ) -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
     return TOML.format(
@@ -157,7 +158,7 @@ def wait_until(condition: Callable[[], bool], *, within_s: float = 180.0) -> Non
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within_s:g} s")
-        time.sleep(0.1)
+        time.sleep(LOOK_EVERY_S)
 
 
 def kill(pid: int) -> None:
@@ -173,7 +174,7 @@ def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float
             return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"still {found['stage']} after {within_s:g} s: {found}")
-        time.sleep(0.2)
+        time.sleep(LOOK_EVERY_S)
 
 
 def shards_of(session: Session, submission_id: str) -> list[Shard]:

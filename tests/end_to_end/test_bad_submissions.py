@@ -27,7 +27,7 @@ RUNS = {
     ),
     "NaN": (SIGNATURE + "    next(net.parameters()).data.fill_(float('nan'))\n", "non-finite-weights", None),
     "infinity": (SIGNATURE + "    next(net.parameters()).data.fill_(float('inf'))\n", "non-finite-weights", None),
-    "runs past its time": (SIGNATURE + "    while True: pass\n", "timeout", None),
+    "runs past its time": ("import time\n" + SIGNATURE + "    while True: time.sleep(1)\n", "timeout", None),
     "eats memory": (
         SIGNATURE + "    hoard = []\n    while True: hoard.append(bytearray(b'x' * (16 << 20)))\n",
         "out-of-memory",
@@ -61,7 +61,7 @@ def test_failing_code_ends_in_its_named_error(client: LetheClient, tmp_path: Pat
 
 
 def test_an_exception_in_a_later_run_names_run_and_line(client: LetheClient, tmp_path: Path) -> None:
-    # The seed tells run from run, so some runs of twelve raise and the smoke run does not.
+    # The seed tells run from run, so some runs of eight raise and the smoke run does not.
     path = tmp_path / "late.py"
     path.write_text(
         "import torch\n" + SIGNATURE + "    if len(retain.dataset) > 200 and torch.initial_seed() % 3 == 0:\n"

@@ -7,7 +7,7 @@ from server.models.evaluation import PublicScore, ShardAttempt
 from tests.end_to_end.conftest import ONE_STEP, Instance, kill, shards_of, wait_for_end, wait_until
 
 SLOWER = ONE_STEP.replace("import torch\n", "import time, torch\n", 1).replace(
-    "    optimizer = torch", "    time.sleep(0.3)\n    optimizer = torch"
+    "    optimizer = torch", "    time.sleep(0.5)\n    optimizer = torch"
 )
 
 
@@ -31,7 +31,7 @@ def test_a_killed_worker_loses_nothing_and_changes_no_bit(instance: Instance, tm
     assert undisturbed["stage"] == "scored", undisturbed
 
     disturbed = send(client, tmp_path, SLOWER + "\n# the same code in another file\n", "disturbed")
-    wait_until(lambda: 1 <= client.submission(disturbed["id"])["progress"]["runs_done"] < 12)
+    wait_until(lambda: 1 <= client.submission(disturbed["id"])["progress"]["runs_done"] < 8)
     victims = instance.workers()
     assert victims
     for pid in victims:
@@ -47,7 +47,7 @@ def test_a_killed_worker_loses_nothing_and_changes_no_bit(instance: Instance, tm
 
 def test_a_cancelled_submission_stops_and_its_worker_goes_on(instance: Instance, tmp_path: Path) -> None:
     client = instance.participant("hasty")
-    endless = send(client, tmp_path, SLOWER.replace("sleep(0.3)", "sleep(15)"), "endless")
+    endless = send(client, tmp_path, SLOWER.replace("sleep(0.5)", "sleep(15)"), "endless")
     wait_until(lambda: client.submission(endless["id"])["stage"] in ("smoke", "running"))
     client.cancel(endless["id"])
     assert wait_for_end(client, endless)["stage"] == "cancelled"

@@ -32,7 +32,7 @@ REPORT = f"[report]\nkeep_weights = {K}\nmetrics = {json.dumps(['klom', *METRICS
 @pytest.fixture(scope="module")
 def instance(empty_instance: Instance) -> Instance:
     """One run a shard: the runs whose weights are kept are of two shards."""
-    open_competition(empty_instance, competition_toml(slug=SLUG, n=5, shard=1) + REPORT)
+    open_competition(empty_instance, competition_toml(slug=SLUG, n=3, shard=1) + REPORT)
     return empty_instance
 
 

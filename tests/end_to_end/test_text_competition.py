@@ -29,6 +29,7 @@ def instance(empty_instance: Instance, tmp_path_factory: pytest.TempPathFactory)
     toml = towns_toml(
         root,
         slug=SLUG,
+        n_models=3,
         opens_at=(moment - timedelta(hours=1)).isoformat(),
         closes_at=(moment + timedelta(days=1)).isoformat(),
         metrics=METRICS,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from server.cli.seed_accounts import organiser_credentials
@@ -34,6 +34,7 @@ Score = tuple[float, float, float, float]
 LEASE_S = 3.0
 LONG = "60"  # LETHE_LEASE_S of workers that must lose no lease, however late a busy machine lets their hearts beat
 EVERY_S = 0.05
+USUAL = {"LETHE_LEASE_S": LONG, "LETHE_MAX_ATTEMPTS": "20"}  # settings of workers that serve one test after another
 TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
 
 ONE_STEP = """
@@ -68,7 +69,7 @@ class Cluster:
     database: Database
     stack: ExitStack
     started: list[Process] = field(default_factory=list)
-    usual_workers: list[Process] = field(default_factory=list)  # of one process, with no setting of their own
+    usual_workers: list[Process] = field(default_factory=list)
     people: dict[str, LetheClient] = field(default_factory=dict)
 
     @property
@@ -96,10 +97,18 @@ class Cluster:
         environment = {"LETHE_WORKER_CONCURRENCY": str(concurrency), "SKEW_S": str(skew_s)} | more
         command = ["--hostname", f"{name}@test", "--concurrency", str(concurrency)]
         options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
-        process = self._start(name, module, *command, *options, **environment)
-        if module == "worker" and concurrency == 1 and not more:
-            self.usual_workers.append(process)
+        return self._start(name, module, *command, *options, **environment)
+
+    def start_usual_worker(self, name: str = "worker") -> Process:
+        """Start a worker of one process that may serve other tests too."""
+        process = self.start_worker(name, **USUAL)
+        self.usual_workers.append(process)
         return process
+
+    def let_leases_expire(self) -> None:
+        """Let the time of all leases be over, as if nobody had prolonged them."""
+        with self.database.engine.begin() as connection:
+            connection.execute(text("UPDATE shards SET lease_expires_at = now() WHERE state = 'leased'"))
 
     def idle_worker(self) -> Process | None:
         """Return a usual worker that is alive and has nothing to do, None if there is none."""
@@ -133,9 +142,9 @@ class Cluster:
             self.people[name] = client
         return self.people[name]
 
-    def submit(self, person: str, text: str) -> JsonObject:
+    def submit(self, person: str, program: str) -> JsonObject:
         path = self.folder / "submission.py"
-        path.write_text(text)
+        path.write_text(program)
         return self.person(person).submit("tiny", path)
 
     def wait_for_end(

@@ -1,8 +1,8 @@
 """One cluster for all tests of faults: each breaks something and fixes it.
 
 A worker that is idle at a test's end serves the next test that asks for `worker`: a start, with the imports of its
-sandboxes, takes more time than most faults. Any other test begins with no worker, so those that ask for one stand
-together.
+sandboxes, takes more time than most faults. Any other test begins with no worker, so those that ask for one are run
+first.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,17 @@ import pytest
 from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, Score, code, running_cluster
 from tests.faults.forked import Process
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    own = [k for k, item in enumerate(items) if Path(__file__).parent in item.path.parents]
+    in_turn = sorted((items[k] for k in own), key=lambda item: not asks_for_worker(item))
+    for k, item in zip(own, in_turn, strict=True):
+        items[k] = item
+
+
+def asks_for_worker(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "worker" in item.fixturenames
 
 
 @pytest.fixture(scope="session")
@@ -32,13 +43,13 @@ def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator
 @pytest.fixture
 def worker(cluster: Cluster) -> Process:
     """A worker of one process. Its sandboxes may be warm."""
-    return cluster.idle_worker() or cluster.start_worker()
+    return cluster.idle_worker() or cluster.start_usual_worker()
 
 
 @pytest.fixture(scope="session")
 def undisturbed(shared_cluster: Cluster) -> Score:
     """The score of `code()` in a run in which nothing went wrong."""
-    shared_cluster.start_worker()
+    shared_cluster.start_usual_worker()
     submission = shared_cluster.submit("undisturbed", code())
     ended = shared_cluster.wait_for_end("undisturbed", submission)
     if ended["stage"] != "scored":

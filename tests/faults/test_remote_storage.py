@@ -7,44 +7,22 @@ import pytest
 from server.models.submission import Submission
 from server.storage import Storage, content_key
 from tests.faults.cluster import Cluster, Score, code, wait_until
-from tests.support.cluster_records import counted, outcomes
+from tests.support.cluster_records import outcomes, scored_like
 from tests.support.s3 import s3_server
 
 WHOLE_SPLIT = "splits/tiny/public"
 
 
-def test_s3_that_answers_500_and_slowly_loses_nothing(cluster: Cluster, undisturbed: Score, tmp_path: Path) -> None:
+def test_s3_that_fails_and_a_worker_killed_while_fetching_lose_nothing(
+    cluster: Cluster, undisturbed: Score, tmp_path: Path
+) -> None:
+    """The heir runs on the same host, with the same cache; to it S3 answers 500, then slowly, then 500 twice."""
     submission = cluster.submit("far", code(pause=0.1, note="far"))
     with cluster.database.read() as session:
         content = content_key(session.get_one(Submission, submission["id"]).content_sha256)
     with s3_server() as s3:
         copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
-        s3.faults.fail_next = 1_000_000
-        cluster.start_worker("far", LETHE_MAX_ATTEMPTS="20", LETHE_HOME=str(tmp_path / "home"), **s3.environment)
-        wait_until(lambda: "given-back" in outcomes(cluster, submission))
-        s3.faults.fail_next = 0
-        s3.faults.delay_s = 0.2
-        wait_until(lambda: cluster.runs_done(submission) >= 1)
-        asked = s3.faults.requests
-        s3.faults.fail_next = 2  # while the results are stored: the worker tries again by itself
-        ended = cluster.wait_for_end("far", submission)
-        assert s3.faults.requests > asked + 2
-    assert ended["stage"] == "scored", ended
-    assert cluster.exact_score(submission) == undisturbed
-    assert counted(cluster, "far") == 1
-    assert outcomes(cluster, submission).count("done") == 4
-
-
-def test_worker_killed_while_fetching_leaves_no_partial_file(
-    cluster: Cluster, undisturbed: Score, tmp_path: Path
-) -> None:
-    """The heir runs on the same host, with the same cache."""
-    submission = cluster.submit("fetching", code(note="fetching"))
-    with cluster.database.read() as session:
-        content = content_key(session.get_one(Submission, submission["id"]).content_sha256)
-    with s3_server() as s3:
-        copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
-        environment = s3.environment | {"LETHE_HOME": str(tmp_path / "home")}
+        environment = s3.environment | {"LETHE_HOME": str(tmp_path / "home"), "LETHE_MAX_ATTEMPTS": "20"}
         cache = tmp_path / "home" / "scratch" / "splits"
         s3.faults.held_from = s3.faults.requests + 4  # it begins, and does not come to an end
         worker = cluster.start_worker("fetching", **environment)
@@ -52,13 +30,19 @@ def test_worker_killed_while_fetching_leaves_no_partial_file(
         worker.kill()
         assert names_in(cache, ".new-*")
         assert not entries(cache)
-        s3.faults.held_from = None
+        s3.faults.held_from, s3.faults.fail_next = None, 1_000_000
         cluster.start_worker("heir", **environment)
-        ended = cluster.wait_for_end("fetching", submission)
-    assert ended["stage"] == "scored", ended
-    assert cluster.exact_score(submission) == undisturbed
-    assert outcomes(cluster, submission)[0] == "lost"
-    assert counted(cluster, "fetching") == 1
+        wait_until(lambda: "given-back" in outcomes(cluster, submission))
+        s3.faults.fail_next = 0
+        s3.faults.delay_s = 0.2
+        wait_until(lambda: cluster.runs_done(submission) >= 1)
+        asked = s3.faults.requests
+        s3.faults.fail_next = 2  # while the results are stored: the worker tries again by itself
+        scored_like(cluster, "far", submission, undisturbed)
+        assert s3.faults.requests > asked + 2
+    ends = outcomes(cluster, submission)
+    assert ends[0] == "lost"
+    assert ends.count("done") == 4
     assert len(entries(cache)) == 1
     assert not names_in(cache, ".new-*")
 

@@ -40,6 +40,6 @@ def test_next_versions_migration_under_running_work(
     finally:
         is_over.set()
         reader.join()
-        worker.stop()
         command.downgrade(migrate.alembic_config(cluster.settings.resolved_database_url), "-1")
     assert failed == []
+    assert worker.is_alive

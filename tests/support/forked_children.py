@@ -29,13 +29,22 @@ _FIRST_FREE_FD = 100  # above those that a fresh process has
 @contextmanager
 def forked_children() -> Iterator[None]:
     """Let the library's child processes be forked until the block ends."""
-    stand_in = SimpleNamespace(
-        PIPE=subprocess.PIPE, Popen=ForkedProcess, TimeoutExpired=subprocess.TimeoutExpired, run=_run
-    )
+    stand_in = forked_subprocess()
     with pytest.MonkeyPatch.context() as patch:
         for module in ("lethe.evaluation.child_runs", "lethe.methods.local_run"):
             patch.setattr(f"{module}.subprocess", stand_in)
         yield
+
+
+def forked_subprocess() -> SimpleNamespace:
+    """Return what stands in for the module `subprocess` where `python -m MODULE` is to be forked."""
+    return SimpleNamespace(
+        DEVNULL=subprocess.DEVNULL,
+        PIPE=subprocess.PIPE,
+        Popen=ForkedProcess,
+        TimeoutExpired=subprocess.TimeoutExpired,
+        run=_run,
+    )
 
 
 def run_code(code: str, *, standard_input: str = "", **environment: str) -> str:
@@ -59,8 +68,8 @@ class ForkedProcess:
         self,
         command: Sequence[str],
         *,
-        stdout: IO[bytes],
-        stderr: IO[bytes],
+        stdout: int | IO[bytes],
+        stderr: IO[bytes] | None = None,
         stdin: int | IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
@@ -74,7 +83,13 @@ class ForkedProcess:
             else:
                 read_fd = os.open(os.devnull, os.O_RDONLY) if stdin is None else os.dup(stdin.fileno())  # type: ignore[union-attr]
             opened.callback(os.close, read_fd)
-            inherited = {0: read_fd, 1: stdout.fileno(), 2: stderr.fileno()} | {fd: fd for fd in pass_fds}
+            inherited = {0: read_fd} | {fd: fd for fd in pass_fds}
+            for number, file in ((1, stdout), (2, stderr)):
+                if file == subprocess.DEVNULL:
+                    inherited[number] = os.open(os.devnull, os.O_WRONLY)
+                    opened.callback(os.close, inherited[number])
+                elif file is not None:
+                    inherited[number] = file.fileno()  # type: ignore[union-attr]
             environment, folder = dict(os.environ if env is None else env), str(cwd or Path.cwd())
             self._process = _fork_server().Process(
                 target=_become, args=(module, arguments, _Inherited(inherited), environment, folder)
@@ -83,6 +98,9 @@ class ForkedProcess:
 
     def kill(self) -> None:
         self._process.kill()
+
+    def terminate(self) -> None:
+        self._process.terminate()
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Return the exit status, None where it has not ended in time."""

@@ -14,6 +14,7 @@ from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.cli import benchmark_commands
 from lethe.errors import InvalidInput
 from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
+from tests.support.forked_children import forked_subprocess
 
 runner = CliRunner()
 
@@ -46,6 +47,7 @@ def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
 
 def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
+    monkeypatch.setattr("lethe.cli.benchmark_commands.subprocess", forked_subprocess())
     path, out = write_benchmark(), tmp_path / "out"
     path.write_text(re.sub("methods = .*", 'methods = ["original"]', path.read_text()))
     result = invoke("run", path, "--out", out, "--sandbox", "none", "--processes", "2")
@@ -53,39 +55,44 @@ def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monk
     assert len(list(out.glob("cells/*/runs/*/part-*.safetensors"))) == 1
 
 
-def test_what_one_process_could_not_do_another_may_end(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
+@pytest.fixture
+def helpers(monkeypatch):
+    """What is done to each further process, none of which runs."""
+    done = []
+
+    class Helper:
+        def __init__(self, command, **options) -> None:
+            done.append([])
+
+        def wait(self) -> int:
+            done[-1].append("waited for")
+            return 0
+
+        def terminate(self) -> None:
+            done[-1].append("terminated")
+
+    monkeypatch.setattr("lethe.cli.benchmark_commands.subprocess.Popen", Helper)
+    return done
+
+
+def test_what_one_process_could_not_do_another_may_end(monkeypatch, helpers, finished):  # noqa: F811
     def fail(self) -> None:
         raise UnfinishedBenchmark("not here")
 
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", fail)
-    out = tmp_path / "out"
-    result = invoke("run", write_benchmark(), "--out", out, "--sandbox", "none", "--processes", "2")
+    result = invoke("run", finished[0], "--out", finished[1], "--sandbox", "none", "--processes", "2")
     assert isinstance(result.exception, UnfinishedBenchmark)
-    assert len(list(out.glob("cells/*/runs/*/part-*.safetensors"))) == 2
+    assert [done[0] for done in helpers] == ["waited for"], "it may still be at what this one could not do"
 
 
-def test_an_ended_process_ends_the_others(monkeypatch, tmp_path, finished):  # noqa: F811
-    started = []
-
-    class Helper:
-        def __init__(self, command, **options) -> None:
-            started.append([])
-
-        def wait(self) -> int:
-            started[-1].append("waited for")
-            return 0
-
-        def terminate(self) -> None:
-            started[-1].append("terminated")
-
-    monkeypatch.setattr("lethe.cli.benchmark_commands.subprocess.Popen", Helper)
+def test_an_ended_process_ends_the_others(monkeypatch, helpers, finished):  # noqa: F811
     monkeypatch.setattr(
         "lethe.benchmark.execution.Execution.run", lambda self: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(5)
     )
     before = signal.getsignal(signal.SIGTERM)
     result = invoke("run", finished[0], "--out", finished[1], "--sandbox", "none", "--processes", "2")
     assert result.exit_code == 128 + signal.SIGTERM
-    assert started == [["terminated", "waited for"]]
+    assert helpers == [["terminated", "waited for"]]
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -68,6 +68,7 @@ def test_failure_names_the_participant_s_own_file(kit: Path) -> None:
 
 
 def test_estimate_stands_beside_that_of_exact_retraining(kit: Path) -> None:
+    assert "ESTIMATE" in check(kit, SIGNATURE + "    return None\n")[1]
     facts = json.loads(check(kit, SIGNATURE + "    return None\n", "--json")[1])
     assert facts["estimated_from"] == 3
     assert facts["oracle_estimate"] is not None
