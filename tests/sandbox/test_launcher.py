@@ -229,18 +229,6 @@ def test_stopping_is_nobodys_fault(sandbox: Sandbox, stage: Path) -> None:
     assert time.monotonic() - began < TEST_POLICY.wall_time_s
 
 
-def test_killed_zygote_is_a_host_fault_and_next_run_works(hurried: Sandbox, stage: Path) -> None:
-    folder = write_submission(stage, "good", GOOD)
-    endless = write_submission(stage, "waits", body("import time", "while True:", *SOME_WORK, "    time.sleep(0.1)"))
-    assert hurried.run(RunRequest(code_dir=folder)).weights is not None
-    link = hurried._link
-    assert link is not None
-    threading.Timer(0.5, link._process.kill).start()
-    broken = hurried.run(RunRequest(code_dir=endless))
-    assert (broken.verdict.error_class, broken.verdict.fault) == ("host-fault", Fault.HOST)
-    assert hurried.run(RunRequest(code_dir=folder)).weights is not None
-
-
 def test_two_sandboxes_stand_side_by_side(sandbox: Sandbox, hurried: Sandbox, stage: Path) -> None:
     request = RunRequest(code_dir=write_submission(stage, "good", GOOD))
     assert sandbox.run(request).weights == hurried.run(request).weights is not None
