@@ -1,6 +1,8 @@
 """A benchmark's runs in the sandbox."""
 
 import pytest
+import torch
+from safetensors.torch import load, load_file
 
 from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.benchmark.method_runs import stored_outputs
@@ -18,14 +20,17 @@ def test_methods_share_a_sandbox_until_it_fails_and_then_a_new_one(tmp_path, mon
     path.write_text(path.read_text().replace("n_models = 4", "n_models = 4\nseeds = 4"))
     plan, folder = read_plan(path), BenchmarkFolder(tmp_path / "out")
     original, finetune, broken = units = [folder.unit(plan.cells[0], method) for method in plan.methods]
-    started, asked = [], []
+    started, asked, originals = [], [], []
 
     def end_once(self, request):
         asked.append(self)
         if len(asked) == original.n_runs + 1 == 5:
             self.close()
             raise HostFault("the sandbox is gone")
-        return run(self, request)
+        result = run(self, request)
+        if len(asked) <= 4:  # of the method that gives the original back
+            originals.append((load_file(request.original), load(result.weights)))
+        return result
 
     start, run = Launcher.start, Sandbox.run
     monkeypatch.setattr(Launcher, "start", lambda self: started.append(1) or start(self))
@@ -39,5 +44,5 @@ def test_methods_share_a_sandbox_until_it_fails_and_then_a_new_one(tmp_path, mon
     assert [unit.n_runs for unit in units] == [4, 4, 0]
     assert len(started) == len(set(asked)) == 2
     assert original.read("backend") == finetune.read("backend") == {"sandbox": "plain"}
-    each_from_its_own_original = {row.tobytes() for row in stored_outputs(original).confidences}
-    assert len(each_from_its_own_original) == 4
+    assert len({row.tobytes() for row in stored_outputs(original).confidences}) == len(originals) == 4
+    assert all(torch.equal(value, given[name]) for own, given in originals for name, value in own.items())
