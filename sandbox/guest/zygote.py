@@ -38,6 +38,7 @@ from sandbox.guest import isolate, kaggle_cuda, linux
 from sandbox.guest.harness import run_task
 from sandbox.guest.notebook.entry import run_notebook
 
+gc.freeze()  # nor does any later collection look through them, which would take as long
 gc.enable()
 
 FRAME_FD, GATE_FD = 3, 4

@@ -25,6 +25,7 @@ from typing import Any
 from tests.support.processes import descendants
 
 LIBRARIES = [
+    "tests.support.collector_off",
     "alembic.command",
     "celery.apps.beat",
     "celery.apps.worker",
@@ -44,6 +45,7 @@ LIBRARIES = [
     "torch._dynamo",
     "torchvision",
     "uvicorn.main",
+    "tests.support.collector_on",
 ]
 _PARENT: list[int] = []  # of the process that is being forked
 

@@ -9,45 +9,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.anonymous_view import NeutralView, remove_left_views
-from sandbox.launcher import Launcher, RunRequest, SandboxSpec
-from tests.sandbox.conftest import MOUNTS
-
-from .conftest import TEST_POLICY, write_split, write_submission
-
-TELLING = ("split", "digits", "private", "public", "visible", "competition", "storage")
 
 
 def list_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_mount_folders_have_neutral_names_in_every_zygote(tmp_path_factory: pytest.TempPathFactory) -> None:
-    home = tmp_path_factory.mktemp("h")
-    data_dir = write_split(home / "storage" / "splits" / "digits" / "private" / "visible")
-    stage, shown = home / "stage" / "4242", home / "shown"
-    stage.mkdir(parents=True)
-    code = write_submission(stage, "0123456789abcdef", MOUNTS)
-    spec = SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=TEST_POLICY, neutral_dirs=(shown,))
-    with Launcher(spec).start() as sandbox:
-        result = sandbox.run(RunRequest(code_dir=code, kind="sample"))
-        assert result.weights is not None, result.facts.host_error
-        (inside,) = [path for path in shown.iterdir() if path.is_dir()]
-        same = inside / "retain.safetensors"
-        assert same.stat().st_ino == (data_dir / "retain.safetensors").stat().st_ino, "linked, not copied"
-        sandbox._give_up_link()
-        again = sandbox.run(RunRequest(code_dir=code, kind="sample"))
-        assert again.weights == result.weights
-    roots, roots_again = (
-        {target: root for root, target in (line.split() for line in log.decode().splitlines())}
-        for log in (result.log, again.log)
-    )
-    assert roots["/data"] == roots_again["/data"]
-    assert roots["/data"].endswith(f"/{inside.name}")
-    own = [root for root in roots.values() if str(home.name) in root]
-    assert len(own) >= 2, roots  # the data and the code
-    assert not [root for root in own for word in TELLING if word in root.split(home.name)[1]]
-    assert list(shown.iterdir()) == []
-    assert sorted(list_files(data_dir)) == sorted(path.name for path in data_dir.iterdir())
 
 
 def test_views_of_a_killed_launcher_are_removed(split: Path, tmp_path: Path) -> None:

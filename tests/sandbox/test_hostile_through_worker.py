@@ -4,7 +4,9 @@ What `test_hostile.py` shows for the launcher alone holds here for an instance w
 a broker, a pool of two workers with warm sandboxes for the public sample and for the hidden data, the scorer.
 """
 
+import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from lethe.client.api import LetheClient
-from server.models.evaluation import Evaluation, PublicScore
+from server.models.evaluation import Evaluation, PublicScore, ShardAttempt
 from server.models.submission import ENDED, Submission
 from tests.end_to_end.conftest import Instance, open_instance
 from tests.sandbox.hostile_suite import Attack, attacks, canaries, process_groups
@@ -91,6 +93,7 @@ class Told:
     host_before: dict[str, object]
     host_after: dict[str, object]
     left_groups: list[str]
+    uids: dict[str, set[int]]  # whom the kernel took each worker's runs for
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +115,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             after = host_state()
             good_after = _sent(instance, client, [good])[good.stem]
             left = [name for pid in instance.workers() for name in process_groups(pid)]
-            yield Told(ended, good_before, good_after, before, after, left)
+            yield Told(ended, good_before, good_after, before, after, left, _uids(instance))
+
+
+def _uids(instance: Instance) -> dict[str, set[int]]:
+    found = defaultdict(set)
+    with instance.database.read() as session:
+        for attempt in session.query(ShardAttempt).filter(ShardAttempt.outcome == "done"):
+            found[attempt.worker].add((attempt.controls or {})["kernel_uid"])
+    return dict(found)
 
 
 def _sent(instance: Instance, client: LetheClient, paths: list[Path]) -> dict[str, Ended]:
@@ -146,6 +157,11 @@ def test_attack_is_recorded_as_its_first_line_says(attack: Attack, told: Told) -
     ended = told.ended[attack.path.stem]
     assert ended.outcome in attack.outcomes, attack.attempt
     assert ended.fault in (None, "participant")  # nobody gets a submission back by attacking
+
+
+def test_workers_forked_by_celery_have_sandboxes_of_their_own(told: Told) -> None:
+    one, other = told.uids.values()
+    assert one.isdisjoint(other) or os.geteuid() != 0
 
 
 def test_host_is_as_it_was(told: Told) -> None:

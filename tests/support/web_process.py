@@ -61,7 +61,8 @@ class _Process(ForkServerProcess):
 @lru_cache
 def _forks() -> forkserver.ForkServer:
     server = forkserver.ForkServer()
-    server.set_forkserver_preload(["tests.support.imported_server"])
+    modules = ("collector_off", "imported_server", "collector_on")
+    server.set_forkserver_preload([f"tests.support.{module}" for module in modules])
     return server
 
 

@@ -1,6 +1,8 @@
 """A benchmark's runs in the sandbox."""
 
 import pytest
+import torch
+from safetensors.torch import load, load_file
 
 from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.benchmark.method_runs import stored_outputs
@@ -12,44 +14,35 @@ from tests.lethe.benchmark.conftest import execute, write_files
 from worker.evaluation.benchmark_runs import sandbox_runs
 
 
-def test_one_sandbox_runs_a_benchmark_of_one_split(tmp_path, monkeypatch):
-    started = []
-    start = Launcher.start
-    monkeypatch.setattr(Launcher, "start", lambda self: started.append(1) or start(self))
-    path = write_files(tmp_path)
-    with sandbox_runs("plain") as open_runs:
-        execute(path, tmp_path / "out", open_runs=open_runs)
-    assert len(started) == 1
-    plan, folder = read_plan(path), BenchmarkFolder(tmp_path / "out")
-    original, finetune, broken = (folder.unit(plan.cells[0], method) for method in plan.methods)
-    assert [original.n_runs, finetune.n_runs, broken.n_runs] == [4, 4, 0]
-    assert (original.read("backend"), broken.read("failure")["class"]) == ({"sandbox": "plain"}, "exception")
-
-
-def test_each_run_starts_from_its_own_original(tmp_path):
+def test_methods_share_a_sandbox_until_it_fails_and_then_a_new_one(tmp_path, monkeypatch):
+    """The first is lost at the second method's first run; what it left undone is made up for in the second."""
     path = write_files(tmp_path)
     path.write_text(path.read_text().replace("n_models = 4", "n_models = 4\nseeds = 4"))
-    with sandbox_runs("plain") as open_runs:
-        execute(path, tmp_path / "out", open_runs=open_runs)
     plan, folder = read_plan(path), BenchmarkFolder(tmp_path / "out")
-    outputs = stored_outputs(folder.unit(plan.cells[0], plan.methods[0]))
-    assert len({row.tobytes() for row in outputs.confidences}) == 4
-
-
-def test_after_a_failure_of_the_sandbox_the_next_method_gets_a_new_one(tmp_path, monkeypatch):
-    path = write_files(tmp_path)
-    ended = []
+    original, finetune, broken = units = [folder.unit(plan.cells[0], method) for method in plan.methods]
+    started, asked, originals = [], [], []
 
     def end_once(self, request):
-        if not ended:
-            ended.append(self)
+        asked.append(self)
+        if len(asked) == original.n_runs + 1 == 5:
             self.close()
             raise HostFault("the sandbox is gone")
-        return run(self, request)
+        result = run(self, request)
+        if len(asked) <= 4:  # of the method that gives the original back
+            originals.append((load_file(request.original), load(result.weights)))
+        return result
 
-    run = Sandbox.run
+    start, run = Launcher.start, Sandbox.run
+    monkeypatch.setattr(Launcher, "start", lambda self: started.append(1) or start(self))
     monkeypatch.setattr(Sandbox, "run", end_once)
-    with sandbox_runs("plain") as open_runs, pytest.raises(UnfinishedBenchmark, match="the sandbox is gone"):
+    with sandbox_runs("plain") as open_runs:
+        with pytest.raises(UnfinishedBenchmark, match="the sandbox is gone"):
+            execute(path, tmp_path / "out", open_runs=open_runs)
+        assert [unit.n_runs for unit in units] == [4, 0, 0]
+        assert broken.read("failure")["class"] == "exception"
         execute(path, tmp_path / "out", open_runs=open_runs)
-    plan, folder = read_plan(path), BenchmarkFolder(tmp_path / "out")
-    assert [folder.unit(plan.cells[0], method).n_runs for method in plan.methods] == [0, 4, 0]
+    assert [unit.n_runs for unit in units] == [4, 4, 0]
+    assert len(started) == len(set(asked)) == 2
+    assert original.read("backend") == finetune.read("backend") == {"sandbox": "plain"}
+    assert len({row.tobytes() for row in stored_outputs(original).confidences}) == len(originals) == 4
+    assert all(torch.equal(value, given[name]) for own, given in originals for name, value in own.items())
