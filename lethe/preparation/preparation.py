@@ -286,7 +286,7 @@ class Preparation:
 
     def _seeds(self) -> dict[str, Any]:
         prefix = f"{self.competition.slug}/{self.visibility}/<splits.seed>"
-        of_sets = {kind: f"words {prefix}/{kind}/<index>" for kind in self.kinds}
+        of_sets: dict[str, str] = {kind: f"words {prefix}/{kind}/<index>" for kind in self.kinds}
         return {"scheme": seeds.SCHEME, "original": self._seed("original", 0), **of_sets}
 
     def _make_data(self) -> dict[str, Any]:
