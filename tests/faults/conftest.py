@@ -28,7 +28,7 @@ def asks_for_worker(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster"), toml=competition_toml(n=6, shard=2)) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), toml=competition_toml(n=4, shard=2)) as cluster:
         yield cluster
 
 

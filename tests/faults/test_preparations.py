@@ -68,7 +68,7 @@ def test_worker_killed_with_a_model_shard_costs_one_attempt(
     (tmp_path / "go").touch()
     wait_until(lambda: split_row(cluster).state == "ready", about=lambda: f"{split_row(cluster).stage}")
     made = {shard.id: (shard.state, shard.attempt, shard.failed_attempts) for shard in shards(cluster)}
-    assert len(made) == 6
+    assert len(made) == 4
     assert made.pop(held[0].id) == ("done", 2, 1)
     assert set(made.values()) == {("done", 1, 0)}
     assert results(cluster.folder / "storage/splits/tiny/private") == results(made_by_one)

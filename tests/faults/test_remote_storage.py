@@ -42,7 +42,7 @@ def test_s3_that_fails_and_a_worker_killed_while_fetching_lose_nothing(
         assert s3.faults.requests > asked + 2
     ends = outcomes(cluster, submission)
     assert ends[0] == "lost"
-    assert ends.count("done") == 4
+    assert ends.count("done") == 3
     assert len(entries(cache)) == 1
     assert not names_in(cache, ".new-*")
 

@@ -25,13 +25,13 @@ from tests.support.cluster_records import counted, describe_failure, outcomes, s
 SWEEPS: list[tuple[str, tuple[str, ...]]] = [(SWEEP, ())] * 6
 
 
-def get_workers(cluster: Cluster, submission: JsonObject) -> set[str]:
-    """Return the names of the processes that have held a shard of the submission."""
+def get_smoke_workers(cluster: Cluster, submission: JsonObject) -> set[str]:
+    """Return the names of the processes that have held the smoke run of the submission."""
     with cluster.database.read() as session:
         rows = session.execute(
             text(
                 "SELECT DISTINCT a.worker FROM shard_attempts a JOIN shards s ON s.id = a.shard_id "
-                "JOIN evaluations e ON e.id = s.evaluation_id WHERE e.submission_id = :id"
+                "JOIN evaluations e ON e.id = s.evaluation_id WHERE e.submission_id = :id AND s.kind = 'smoke'"
             ),
             {"id": submission["id"]},
         )
@@ -85,7 +85,7 @@ def test_workers_killed_one_after_another_at_every_stage_lose_nothing(cluster: C
     assert cluster.wait_for_end("killed", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     ends = outcomes(cluster, submission)
-    assert (ends.count("lost"), ends.count("done")) == (3, 4), ends
+    assert (ends.count("lost"), ends.count("done")) == (3, 3), ends
     assert counted(cluster, "killed") == 1
 
 
@@ -99,13 +99,21 @@ def test_frozen_worker_that_wakes_after_its_lease_is_refused(
     freeze(cluster, frozen)
     cluster.start_usual_worker("heir")
     cluster.let_leases_expire()
-    wait_until(lambda: "lost" in outcomes(cluster, submission))
+    wait_until(lambda: is_held_again(cluster, submission))
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     assert cluster.wait_for_end("zombie", submission)["stage"] == "scored"
     assert cluster.exact_score(submission) == undisturbed
     ends = outcomes(cluster, submission)
-    assert ends.count("done") == 4, ends  # the smoke run and three shards, each once
+    assert sorted(ends) == ["done", "done", "done", "lost"], ends  # the smoke run and two shards, each done once
+
+
+def is_held_again(cluster: Cluster, submission: JsonObject) -> bool:
+    """Return whether a worker has a second attempt at a shard of the submission."""
+    with cluster.database.read() as session:
+        shards = session.query(Shard).join(Evaluation, Evaluation.id == Shard.evaluation_id)
+        again = shards.filter(Evaluation.submission_id == submission["id"], Shard.attempt == 2)
+        return again.filter(Shard.state == "leased").count() > 0
 
 
 def freeze(cluster: Cluster, pids: list[int]) -> None:
@@ -238,10 +246,10 @@ def test_poisoned_submission_is_isolated_and_the_others_go_on(cluster: Cluster, 
 
 def test_wrong_clocks_and_doubled_messages_change_nothing(cluster: Cluster, undisturbed: Score) -> None:
     """Two workers whose clocks are two hours apart take the same messages at once, in any order."""
-    used: set[str] = set()
-    for turn in range(20):  # until both have taken part
+    alone: set[str] = set()
+    for turn in range(20):  # until each has had a lease while the other had nothing to do but to look for lost ones
         person = f"skewed-{turn}"
-        submission = cluster.submit(person, code(pause=0.2, note=person))
+        submission = cluster.submit(person, code(pause=0.7, note=person))
         evaluation_id = evaluation_of(cluster, submission)
         send_in_any_order(cluster, [(EVALUATE_SHARD, ())] * 12 + [(SCORE_EVALUATION, (evaluation_id,))] * 6 + SWEEPS)
         if turn == 0:
@@ -252,10 +260,10 @@ def test_wrong_clocks_and_doubled_messages_change_nothing(cluster: Cluster, undi
         scored_like(cluster, person, submission, undisturbed)
         assert public_scores(cluster, submission) == 1
         assert set(outcomes(cluster, submission)) == {"done"}
-        used |= get_workers(cluster, submission)
-        if len(used) == 2:
+        alone |= get_smoke_workers(cluster, submission)
+        if len(alone) == 2:
             return
-    pytest.fail(f"only {used} took part")
+    pytest.fail(f"only {alone} ran anything alone")
 
 
 def evaluation_of(cluster: Cluster, submission: JsonObject) -> str:

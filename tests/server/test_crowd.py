@@ -74,19 +74,6 @@ def crowd(migrated_url: str, redis_url: str, tmp_path: Path) -> Iterator[Crowd]:
         yield crowd
 
 
-def test_sixty_requests_at_once_are_all_answered(crowd: Crowd) -> None:
-    paths = {
-        f"/api/v1/competitions/{crowd.made.slug}/leaderboard?limit=10": "",
-        f"/competitions/{crowd.made.slug}/submissions": crowd.cookie,
-        f"/submissions/{crowd.made.scored_submission_id}": crowd.cookie,
-    }
-    for path, cookie in paths.items():
-        started = time.monotonic()
-        answers = crowd.ask([path] * 60, cookie=cookie)
-        assert Counter(answer.status for answer in answers) == {200: 60}, path
-        assert time.monotonic() - started < WITHIN_S
-
-
 def test_thousand_requests_at_once_are_all_answered_in_turn(
     migrated_postgres_url: str, redis_url: str, tmp_path: Path
 ) -> None:
@@ -108,22 +95,27 @@ def ask_a_thousand_times(crowd: Crowd) -> None:
     assert alone < 1.0, "the crowd is gone, and so is its load"
 
 
-def test_streams_of_sixty_browsers_hold_nothing(crowd: Crowd) -> None:
-    path = f"/submissions/{crowd.made.running_submission_id}/events"
+def test_requests_beside_sixty_streams_are_all_answered(crowd: Crowd) -> None:
+    """More than there are threads and connections; each route by itself is asked on a server that has fewer."""
+    stream = f"/submissions/{crowd.made.running_submission_id}/events"
+    paths = [
+        f"/api/v1/competitions/{crowd.made.slug}/leaderboard?limit=10",
+        f"/competitions/{crowd.made.slug}/submissions",
+        f"/submissions/{crowd.made.scored_submission_id}",
+    ]
 
     async def watch() -> list[Answer]:
         opened = [await Connection.open(crowd.port, cookie=crowd.cookie) for _ in range(60)]
         try:
-            first = await asyncio.gather(*(one.first_event(path) for one in opened))
+            first = await asyncio.gather(*(one.first_event(stream) for one in opened))
             assert all(b"data: " in event for event in first)
-            page = f"/competitions/{crowd.made.slug}/submissions"
-            return await crowd._ask([page] * 60, cookie=crowd.cookie)
+            return await crowd._ask(paths * 22, cookie=crowd.cookie)
         finally:
             for one in opened:
                 one.close()
 
     answers = asyncio.run(asyncio.wait_for(watch(), WITHIN_S))
-    assert Counter(answer.status for answer in answers) == {200: 60}
+    assert Counter(answer.status for answer in answers) == {200: 66}
 
 
 @pytest.mark.slow
@@ -155,14 +147,23 @@ def test_every_read_route_stands_a_burst(migrated_postgres_url: str, redis_url: 
     with web_process(home, module="tests.support.narrow_server", **started) as port:
         crowd = Crowd(port, made, "")
         for path in asked:
-            alone = {person: crowd.ask([path], cookie=person[0], token=person[1])[0].status for person in people}
-            (cookie, token), status = min(alone.items(), key=lambda item: item[1])
+            (cookie, token), status = best_asked(crowd, path, people)
             answers = crowd.ask([path] * MORE_THAN_BOTH, cookie=cookie, token=token)
             answered[path] = status
             assert Counter(answer.status for answer in answers) == {status: MORE_THAN_BOTH}, path
     assert {path: status for path, status in answered.items() if status >= 500} == {}
     good = sum(status == 200 for status in answered.values())
     assert good > 0.75 * len(asked), {path: status for path, status in answered.items() if status != 200}
+
+
+def best_asked(crowd: Crowd, path: str, people: list[tuple[str, str]]) -> tuple[tuple[str, str], int]:
+    """Return the first whom a route answers with 200, otherwise who gets the lowest status, and that status."""
+    answered = {}
+    for cookie, token in people:
+        answered[cookie, token] = crowd.ask([path], cookie=cookie, token=token)[0].status
+        if answered[cookie, token] == 200:
+            break
+    return min(answered.items(), key=lambda item: item[1])
 
 
 def path_values(made: Seeded) -> dict[str, str]:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import select
 
@@ -50,6 +51,7 @@ QUERIES = (
     "?visibility=private&split=private",
     "?format=csv&board=private",
 )
+ALL_AT_ONCE = "?" + "&".join(query.removeprefix("?") for query in QUERIES if query)  # for routes that declare none
 ACTS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 CHOICES = {  # what a path takes of a few known words
     "table": tuple(table.value for table in Table),
@@ -115,9 +117,12 @@ def play(server: Instance) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     return callers, names
 
 
-def addresses(names: dict[str, str], methods: frozenset[str]) -> list[tuple[str, str]]:
-    """Return method and address of every route, filled with each of this competition's names that it takes."""
-    found = set()
+def addresses(names: dict[str, str], methods: frozenset[str]) -> dict[tuple[str, str], bool]:
+    """Return method and address of every route, filled with each of this competition's names that it takes.
+
+    True of those that declare parameters of the query.
+    """
+    found = {}
     for route in iter_route_contexts(create_app().routes):
         if "static" in route.path:
             continue
@@ -125,8 +130,15 @@ def addresses(names: dict[str, str], methods: frozenset[str]) -> list[tuple[str,
         for values in product(*(CHOICES.get(name, (names.get(name, "x"),)) for name in asked)):
             filled = iter(values)
             address = re.sub(r"\{[^}]+\}", lambda _match, left=filled: next(left), route.path)
-            found |= {(method, address) for method in methods & set(route.methods or ())}
-    return sorted(found)
+            takes = declares_parameters(getattr(route.route, "dependant", None))
+            found |= {(method, address): takes for method in methods & set(route.methods or ())}
+    return dict(sorted(found.items()))
+
+
+def declares_parameters(dependant: Dependant | None) -> bool:
+    return dependant is not None and (
+        bool(dependant.query_params) or any(declares_parameters(inner) for inner in dependant.dependencies)
+    )
 
 
 def answers(server: Instance, callers: dict[str, dict[str, str]], names: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -146,8 +158,9 @@ def answers(server: Instance, callers: dict[str, dict[str, str]], names: dict[st
         "/metrics",
     ):
         assert ("GET", expected) in seen
-    for _get, address in seen:
-        queries = QUERIES if any(word in address for word in ("leaderboard", "submissions", "compar")) else QUERIES[:2]
+    for (_get, address), takes in seen.items():
+        shows_scores = any(word in address for word in ("leaderboard", "submissions", "compar"))
+        queries = QUERIES if shows_scores and takes else ("", ALL_AT_ONCE)
         for query, name in product(queries, ("nobody", "ada", "eve")):
             answer = server.client.get(address + query, headers=callers[name], follow_redirects=False)
             assert answer.status_code < 500, (address, query, answer.text)

@@ -1,6 +1,6 @@
 """`python -m tests.support.narrow_server`: the web server with a quarter of its connections and fewer threads.
 
-What waits for what it holds up itself does so among a dozen requests here, and among sixty with the usual limits.
+What waits for what it holds up itself does so among nine requests here, and among sixty with the usual limits.
 """
 
 from anyio import to_thread
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import server.main
 from server import admission, db, serve
 
-CONNECTIONS, THREADS = 5, 6
+CONNECTIONS, THREADS = 5, 3
 MORE_THAN_BOTH = CONNECTIONS + THREADS + 1
 TURNS, LOOKS, LONG_WORK = 2, 1, 1  # two connections are left for what no request waits for
 
