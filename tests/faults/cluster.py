@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 from sqlalchemy import func, select, text
@@ -34,7 +35,6 @@ Score = tuple[float, float, float, float]
 LEASE_S = 3.0
 LONG = "60"  # LETHE_LEASE_S of workers that must lose no lease, however late a busy machine lets their hearts beat
 EVERY_S = 0.05
-USUAL = {"LETHE_LEASE_S": LONG, "LETHE_MAX_ATTEMPTS": "20"}  # settings of workers that serve one test after another
 TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
 
 ONE_STEP = """
@@ -101,7 +101,8 @@ class Cluster:
 
     def start_usual_worker(self, name: str = "worker") -> Process:
         """Start a worker of one process that may serve other tests too."""
-        process = self.start_worker(name, **USUAL)
+        more: dict[str, Any] = {"LETHE_LEASE_S": LONG, "LETHE_MAX_ATTEMPTS": "20"}
+        process = self.start_worker(name, **more)
         self.usual_workers.append(process)
         return process
 
