@@ -1,4 +1,4 @@
-"""A complete competition, played over HTTP on PostgreSQL and Redis with two workers: ten teams, fifty submissions.
+"""A complete competition, played over HTTP on PostgreSQL and Redis with two workers: twelve teams, sixty submissions.
 
 Each act says first what must come of it. What is expected of boards and finals is computed here, from the scores alone
 and by the rules on paper, never by the server's own code.
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # of use where a mac
 wait_until = partial(wait_between_looks, every_s=0.5)  # most looks are requests, which cost the server time
 SLUG, N, SPLIT_SEED = "tiny", 3, 2**64 + 1
 MOVES = frozenset(ACTIONS.values())
-TEAMS = [f"team{i:02}" for i in range(10)]
+TEAMS = [f"team{i:02}" for i in range(12)]
 PER_DAY, FINALS = 5, 2
 PASSWORD = "a password for the play"
 
@@ -222,7 +222,7 @@ def test_competition_is_played_to_its_end(play: Play) -> None:
 
 def before_the_workers(play: Play) -> None:
     """Nothing runs yet: what is accepted is only queued, and every quota is kept."""
-    for i, name in enumerate(TEAMS[:8]):
+    for i, name in enumerate(TEAMS[:10]):
         # Two teams each send the same code: expected to share a rank.
         play.submit(name, "good", good(i // 2, note=name))
         play.submit(name, "weaker", weaker(name))
@@ -239,7 +239,7 @@ def before_the_workers(play: Play) -> None:
         play.sent.append(Sent(taken["id"], name, "weaker", datetime.fromisoformat(taken["received_at"])))
         assert play.people[name].quota(SLUG)["remaining"] == 0
 
-    for name in TEAMS[2:8]:
+    for name in TEAMS[2:10]:
         play.submit(name, "weaker", weaker(f"{name} again"))
         assert "today are used" in refused(429, play.submit, name, "weaker", weaker("one too many"))
 
@@ -265,25 +265,25 @@ def fight(play: Play, name: str) -> list[JsonObject]:
 
 def teams_merge(play: Play) -> None:
     """Two that sent two each fit into one quota of five; two full ones do not."""
-    for name in TEAMS[8:]:
+    for name in TEAMS[10:]:
         play.submit(name, "good", good(9, note=name))
         play.submit(name, "weaker", weaker(name))
-    staying, leaving = (play.people[name] for name in TEAMS[8:])
-    asked = leaving.post(f"/competitions/{SLUG}/team/merges", {"team": "team08"})
+    staying, leaving = (play.people[name] for name in TEAMS[10:])
+    asked = leaving.post(f"/competitions/{SLUG}/team/merges", {"team": "team10"})
     staying.post(f"/competitions/{SLUG}/team/merges/{asked['id']}/agree")
-    play.get_team["team09"] = "team08"
+    play.get_team["team11"] = "team10"
     for one in play.sent:
         one.team = play.get_team[one.team]
     assert leaving.quota(SLUG)["remaining"] == 1, "four of five are sent together"
-    play.submit("team09", "good", good(10, note="merged"))
-    refused(429, play.submit, "team08", "weaker", weaker("one too many"))
+    play.submit("team11", "good", good(10, note="merged"))
+    refused(429, play.submit, "team10", "weaker", weaker("one too many"))
     full = refused(409, play.people["team00"].post, f"/competitions/{SLUG}/team/merges", {"team": "team01"})
     assert "10 submissions" in full
 
 
 def everything_received_ends(play: Play) -> None:
     """Each kind ends as it must, and the public board is the one that the rules on paper give."""
-    assert len(play.sent) == 46
+    assert len(play.sent) == 56
     for name in ("first", "second"):
         play.cluster.start_worker(name)
     wait_until(play.all_ended, within_s=1800)
@@ -299,11 +299,11 @@ def everything_received_ends(play: Play) -> None:
     scores = public_scores(play)
     by_kind = {kind: [scores[one.id] for one in play.sent if one.kind == kind] for kind in ("good", "weaker")}
     assert min(by_kind["good"]) > max(by_kind["weaker"])
-    for i in range(0, 8, 2):
+    for i in range(0, 10, 2):
         twins = [scores[play.of(TEAMS[i + k])[0].id] for k in (0, 1)]
         assert twins[0] == twins[1], "the same code has the same score, to the bit"
     expected = ranked(best_time(play.sent, scores))
-    assert [rank for rank, _team, _score in expected] != list(range(1, 10)), "some share a rank"
+    assert [rank for rank, _team, _score in expected] != list(range(1, 12)), "some share a rank"
     play.shows("public", expected, play.people["team05"])
 
 
@@ -336,7 +336,7 @@ def finals_are_chosen_and_the_deadline_passes(play: Play) -> dict[str, list[str]
     # Whether or not anything has moved the state yet, nobody sends or chooses any more.
     refused(409, play.submit, "team07", "good", good(0, note="too late"))
     refused(409, play.people["team03"].select, mine["weaker"][0].id, selected=False)
-    assert len(play.sent) == 50
+    assert len(play.sent) == 60
 
     wait_until(play.all_ended)
     [ended] = [row for row in play.export("submissions") if row["id"] == last.id]
@@ -391,12 +391,12 @@ def a_rejudging_mends_a_wrong_score(play: Play) -> None:
     """One public score is made wrong as a faulty scorer would have; scored again it is right, and only once applied."""
     scores = public_scores(play)
     right = ranked(best_time(play.sent, scores))
-    victim = max(play.of("team08"), key=lambda one: scores[one.id])
+    victim = max(play.of("team10"), key=lambda one: scores[one.id])
     with play.cluster.database.write() as session:
         faulty = update(PublicScore).where(PublicScore.submission_id == victim.id)
         session.execute(faulty.values(final_score=PublicScore.final_score * 100))
     wrong = ranked(best_time(play.sent, {**scores, victim.id: scores[victim.id] * 100}))
-    assert wrong[0][1] == "team08"
+    assert wrong[0][1] == "team10"
     play.shows("public", wrong)
 
     body = {"submissions": [victim.id, play.of("team05")[0].id], "changed": "scorer", "reason": "a fault of the scorer"}
