@@ -15,7 +15,7 @@ from server.submission_analysis.schemas import (
     AnalysisOut,
     AnswersOut,
     AttemptOfShard,
-    ComparisonOut,
+    PairedTestOut,
     RunLogOut,
     Suggestion,
 )
@@ -76,10 +76,10 @@ def compare_submissions(
     competition: Organised,
     evaluated: EvaluatedDep,
     other: Annotated[str, Query(max_length=40, description="the second submission's id")],
-) -> ComparisonOut:
+) -> PairedTestOut:
     """Compare the scores of two submissions on one split by the paired test over models."""
     second = service.get_evaluated(session, competition, other, evaluated.visibility)
-    return ComparisonOut.of(evaluated, second, service.compare(evaluated, second))
+    return PairedTestOut.of(evaluated, second, service.compare(evaluated, second))
 
 
 @router.get("/suggested-comparisons")

@@ -196,7 +196,7 @@ class Suggestion(BaseModel):
     description: str
 
 
-class ComparisonOut(BaseModel):
+class PairedTestOut(BaseModel):
     """The paired test of two scores on one split: the first minus the second."""
 
     first: str
@@ -210,7 +210,7 @@ class ComparisonOut(BaseModel):
     winner: str | None = Field(description="the better submission's id; null if the test does not tell them apart")
 
     @classmethod
-    def of(cls, first: EvaluatedSubmission, second: EvaluatedSubmission, found: Paired) -> "ComparisonOut":
+    def of(cls, first: EvaluatedSubmission, second: EvaluatedSubmission, found: Paired) -> "PairedTestOut":
         a, b = first.submission.id, second.submission.id
         return cls(
             first=a,

@@ -32,10 +32,10 @@ from server.workers.schemas import (
     ControlsIn,
     Facts,
     FailureIn,
-    LogIn,
     PassedIn,
     ProgressIn,
     ReasonIn,
+    RunLogIn,
     StateIn,
     StepOut,
     TermsOut,
@@ -306,5 +306,5 @@ def _file(storage: Storage, key: str, *, direct: bool, admission: Admission) -> 
     return StreamingResponse(admission.pieces(storage.chunks(key)), media_type=BINARY)
 
 
-def _logs(logs: list[LogIn]) -> list[tuple[int, str]]:
+def _logs(logs: list[RunLogIn]) -> list[tuple[int, str]]:
     return [(log.run, log.text) for log in logs]

@@ -108,7 +108,7 @@ class ControlsIn(_In):
     controls: dict[str, JsonValue] = Field(max_length=100)
 
 
-class LogIn(_In):
+class RunLogIn(_In):
     """What one run printed."""
 
     run: Runs
@@ -119,7 +119,7 @@ class PassedIn(_In):
     """The end of a smoke run: what it printed, and what a language model answers to the sample's questions."""
 
     wall_time_s: Seconds
-    logs: list[LogIn] = Field(default_factory=list, max_length=16)
+    logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
     answers: UnlearnedAnswers | None = None
 
 
@@ -136,7 +136,7 @@ class FailureIn(_In):
     class_message: str = Field(default="", max_length=2000)
     detail_bits: float = Field(default=0.0, ge=0, le=10_000, allow_inf_nan=False)
     runs_done: Runs = 0
-    logs: list[LogIn] = Field(default_factory=list, max_length=16)
+    logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
 
     def failure(self) -> Failure:
         values = self.model_dump(exclude={"runs_done", "logs"})

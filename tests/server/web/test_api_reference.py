@@ -26,6 +26,11 @@ def test_summaries_are_sentences_not_function_names() -> None:
     assert [text for text in summaries if len(text) > 160 or text.endswith(".")] == []
 
 
+def test_no_schema_is_named_after_a_module() -> None:
+    schemas = create_app().openapi()["components"]["schemas"]
+    assert [name for name in schemas if "__" in name] == []  # two classes of one name
+
+
 def test_an_operation_tells_what_it_takes_answers_and_refuses() -> None:
     found = {
         operation.key: operation
