@@ -40,13 +40,20 @@
     };
   };
 
-  const draw = async (figure) => {
+  const specificationOf = async (figure) => {
+    const answer = await fetch(figure.dataset.chart, { credentials: "same-origin" });
+    if (!answer.ok) throw new Error(answer.statusText);
+    return answer.text();
+  };
+
+  const draw = async (kept) => {
+    const { figure } = kept;
     const place = figure.querySelector(".chart");
+    figure.ariaBusy = "true";
     try {
-      const answer = await fetch(figure.dataset.chart, { credentials: "same-origin" });
-      if (!answer.ok) throw new Error(answer.statusText);
-      const spec = await answer.json();
-      await vegaEmbed(place, spec, {
+      kept.specification ??= await specificationOf(figure);
+      kept.embedded?.finalize();
+      kept.embedded = await vegaEmbed(place, JSON.parse(kept.specification), {
         actions: false,
         ast: true,
         config: config(place.clientWidth),
@@ -61,9 +68,13 @@
     } catch {
       place.textContent = "The figure could not be drawn.";
     }
+    figure.ariaBusy = "false";
   };
 
-  const drawAll = () => document.querySelectorAll("figure[data-chart]").forEach(draw);
+  // A figure asks for its specification once, and is drawn again in the colours of another theme. One drawing waits for
+  // the one before it: of two at once, the older could finish last.
+  const figures = [...document.querySelectorAll("figure[data-chart]")].map((figure) => ({ figure, last: Promise.resolve() }));
+  const drawAll = () => figures.forEach((kept) => { kept.last = kept.last.then(() => draw(kept)); });
   drawAll();
   document.addEventListener("lethe:theme", drawAll);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
