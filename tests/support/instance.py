@@ -37,6 +37,7 @@ from server.models.submission import Fault
 from server.storage import Storage, get_storage
 from server.submissions import upload_rate
 from server.web.page_cache import anonymous_pages
+from tests.support.one_turn_client import OneTurnClient
 
 PASSWORD = "correct horse battery"
 GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
@@ -195,7 +196,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
             limiter.clear()
     database = get_database()
     try:
-        with TestClient(create_app(), base_url="http://localhost", raise_server_exceptions=False) as client:
+        with OneTurnClient(create_app(), base_url="http://localhost") as client:
             yield Instance(client, database, get_storage())
     finally:
         queue.client().close()

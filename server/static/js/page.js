@@ -72,6 +72,7 @@
   letScrollersBeReached();
   window.addEventListener("resize", letScrollersBeReached);
   document.addEventListener("htmx:after:swap", letScrollersBeReached);
+  document.addEventListener("toggle", letScrollersBeReached, true); // what was folded had no size; this event does not bubble
 
   // A box at the head of a list chooses every line of it.
   for (const all of document.querySelectorAll("input[data-chooses]")) {
