@@ -6,9 +6,6 @@ Under pytest-xdist each worker is a process with servers of its own; each test h
 import gc
 import os
 
-# What loading and collecting make stays: nothing of it is garbage, and looking for it takes a fifth of that time.
-gc.disable()
-
 # Before anything imports torch: several test processes share the cores, and spinning OpenMP threads would starve them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -39,6 +36,9 @@ from tests.support.utc_day import day_needed_s, until_next_day_s
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+# What loading and collecting make stays: nothing of it is garbage, and looking for it takes a fifth of that time.
+gc.disable()
 
 # --- made-up inputs ---
 
