@@ -172,6 +172,14 @@ def test_on_a_telephone_no_list_of_submissions_hides_anything(person: Callable[.
 
 @pytest.mark.browser
 @pytest.mark.slow
+def test_a_sentence_with_a_long_word_stays_on_a_telephone(person: Callable[..., Person]) -> None:
+    page = person(viewport=NARROW).go("/competitions/digits")
+    page.locator("main p").first.evaluate("sentence => { sentence.textContent = 'a'.repeat(400); }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
 def test_figures_are_asked_for_once_and_end_in_the_last_theme(person: Callable[..., Person]) -> None:
     somebody = person("ada", color_scheme="light", viewport=WIDE)
     asked: list[str] = []
