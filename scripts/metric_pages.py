@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lethe.metrics import metrics
-from lethe.metrics.metric_text import index_page, metric_page
+from lethe.metrics.core.metric_text import index_page, metric_page
 from scripts.wrapped import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "metrics"

@@ -87,7 +87,7 @@ LONGEST_FIRST = (
     "tests/lethe/benchmark/test_execution.py",
     "tests/sandbox/",
     "tests/test_compose_processes.py",
-    "tests/lethe/metrics/epsilon/test_reference.py",
+    "tests/lethe/metrics/scoring/test_reference.py",
     "tests/browser/",
 )
 

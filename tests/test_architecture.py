@@ -59,7 +59,7 @@ FORBIDDEN = {
     ],
     "torch-free": [
         ("lethe/errors.py", "import lethe.networks.builders"),
-        ("lethe/metrics/epsilon/score.py", "import lethe.data.files"),
+        ("lethe/metrics/scoring/score.py", "import lethe.data.files"),
     ],
     "routers": [
         ("server/accounts/router.py", "import server.accounts.repository"),
@@ -78,14 +78,14 @@ FORBIDDEN = {
     ],
     "guest": [
         ("lethe/runtime/data_loaders.py", "import sandbox.policy"),
-        ("sandbox/guest/harness.py", "import lethe.metrics.epsilon.score"),
+        ("sandbox/guest/harness.py", "import lethe.metrics.scoring.score"),
         ("lethe/runtime/data_loaders.py", "import safetensors"),
     ],
     "metrics": [
-        ("lethe/metrics/epsilon/score.py", "import torch"),
-        ("lethe/metrics/epsilon/score.py", "import worker.evaluation"),
-        ("lethe/metrics/epsilon/score.py", "import lethe.competition.file"),
-        ("lethe/metrics/epsilon/score.py", "import sqlalchemy"),
+        ("lethe/metrics/scoring/score.py", "import torch"),
+        ("lethe/metrics/scoring/score.py", "import worker.evaluation"),
+        ("lethe/metrics/scoring/score.py", "import lethe.competition.file"),
+        ("lethe/metrics/scoring/score.py", "import sqlalchemy"),
     ],
 }
 

@@ -25,7 +25,7 @@ from lethe.evaluation.inference import RunOutputs, SplitEvaluator
 from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
 from lethe.methods.split_run import Unlearning, load_method
 from lethe.methods.stitching import stitch
-from lethe.metrics.epsilon.score import ModelOutputs
+from lethe.metrics.scoring.score import ModelOutputs
 from lethe.networks.builders import build
 from lethe.reports.table import Column, Table
 from lethe.reports.table_formats import TableFormat, render

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.metrics import literal_attacks as literal
-from lethe.metrics.class_threshold_attack import Scored, attack_accuracy
-from lethe.metrics.lira import lira
-from lethe.metrics.softmax import softmax
-from lethe.metrics.ulira_correctness import membership_probabilities
-from lethe.metrics.ulira_split import ulira_split
-from lethe.metrics.umia import held_out_accuracies, shuffled
+from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy
+from lethe.metrics.core.softmax import softmax
+from lethe.metrics.membership.lira import lira
+from lethe.metrics.membership.ulira_correctness import membership_probabilities
+from lethe.metrics.membership.ulira_split import ulira_split
+from lethe.metrics.membership.umia import held_out_accuracies, shuffled
 
 MODELS, FORGET, TEST, CLASSES = 64, 500, 2000, 10
 Compared = tuple[Callable[[], object], Callable[[], object]]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics import Inputs, evaluate, metrics
-from lethe.metrics.registry import Scope
+from lethe.metrics.core.registry import Scope
 
 C = 10
 Arrays = dict[str, np.ndarray]

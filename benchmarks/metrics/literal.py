@@ -5,7 +5,7 @@ from scipy.stats import entropy, ks_2samp
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score, train_test_split
 
-from lethe.metrics.arrays import Float64
+from lethe.metrics.core.arrays import Float64
 
 
 def klom(unlearned: Float64, retrained: Float64) -> Float64:

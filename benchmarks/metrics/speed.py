@@ -7,15 +7,14 @@ from functools import partial
 import numpy as np
 
 from benchmarks.metrics import literal
-from lethe.metrics.activation_l2 import activation_l2
-from lethe.metrics.arrays import Float64, Int64
-from lethe.metrics.js_to_retrained import js_to_retrained
-from lethe.metrics.klom import binned_divergence
-from lethe.metrics.output_histograms import output_histograms
-from lethe.metrics.scalar_attack import attack_accuracy
-from lethe.metrics.softmax import log_margin, loss_of_logits, softmax
-from lethe.metrics.softmax_attack import softmax_attack_percent
-from lethe.metrics.zrf import zrf_per_model
+from lethe.metrics.attacks.scalar_attack import attack_accuracy
+from lethe.metrics.attacks.softmax_attack import softmax_attack_percent
+from lethe.metrics.core.arrays import Float64, Int64
+from lethe.metrics.core.softmax import log_margin, loss_of_logits, softmax
+from lethe.metrics.outputs.activation_distance import activation_l2, js_to_retrained
+from lethe.metrics.outputs.klom import binned_divergence
+from lethe.metrics.outputs.output_histograms import output_histograms
+from lethe.metrics.outputs.zrf import zrf_per_model
 
 N, S, T, C = 64, 500, 2000, 10
 Work = Callable[[], object]

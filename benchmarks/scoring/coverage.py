@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lethe.metrics.epsilon.arrays import Float64
-from lethe.metrics.epsilon.attacks.family import DELTA, EPSILON_CAP, AttackFamily
-from lethe.metrics.epsilon.epsilon import epsilon_of_sorted
-from lethe.metrics.epsilon.forgetting_quality import forgetting_quality
-from lethe.metrics.epsilon.paired_test import Standing, compare
-from lethe.metrics.epsilon.samples import resampled, sort_samples
-from lethe.metrics.epsilon.score import ModelOutputs, score
+from lethe.metrics.scoring.arrays import Float64
+from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.epsilon import epsilon_of_sorted
+from lethe.metrics.scoring.forgetting_quality import forgetting_quality
+from lethe.metrics.scoring.paired_test import Standing, compare
+from lethe.metrics.scoring.samples import resampled, sort_samples
+from lethe.metrics.scoring.score import ModelOutputs, score
 
 N_MODELS, N_EXAMPLES, N_RESAMPLES, N_TRIALS = 128, 30, 40, 100
 Draw = Callable[[np.random.Generator, bool], Float64]

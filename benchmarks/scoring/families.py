@@ -11,11 +11,11 @@ import torch
 from scipy.stats import kendalltau
 from sklearn.datasets import load_digits
 
-from lethe.metrics.epsilon.attacks.family import AttackFamily
-from lethe.metrics.epsilon.calibration import calibrate
-from lethe.metrics.epsilon.confidences import logit_scaled_confidences
-from lethe.metrics.epsilon.paired_test import Standing, tied_groups
-from lethe.metrics.epsilon.score import ModelOutputs, Score, score
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.calibration import calibrate
+from lethe.metrics.scoring.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.paired_test import Standing, tied_groups
+from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 N_MODELS = 512
 WIDTH = 64

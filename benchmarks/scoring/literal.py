@@ -8,7 +8,7 @@ shows how much of the program's time is memory.
 import numpy as np
 import torch
 
-from lethe.metrics.epsilon.arrays import Float64
+from lethe.metrics.scoring.arrays import Float64
 
 CAP = 50.0
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from benchmarks.scoring.literal import literal_epsilon
-from lethe.metrics.epsilon.arrays import Float64
-from lethe.metrics.epsilon.attacks.family import AttackFamily
-from lethe.metrics.epsilon.epsilon import per_example_epsilon
-from lethe.metrics.epsilon.score import ModelOutputs, score
+from lethe.metrics.scoring.arrays import Float64
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.epsilon import per_example_epsilon
+from lethe.metrics.scoring.score import ModelOutputs, score
 
 N_MODELS = 512
 N_EXAMPLES = 467

@@ -16,8 +16,8 @@ import torch
 
 from lethe.evaluation.inference import RunOutputs, SplitEvaluator
 from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
-from lethe.metrics.epsilon.attacks.family import AttackFamily
-from lethe.metrics.epsilon.score import ModelOutputs, score
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.score import ModelOutputs, score
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import load_data, make_loaders
 

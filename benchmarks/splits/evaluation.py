@@ -17,7 +17,7 @@ from benchmarks.splits.measure import describe_machine, forward_flops, matmul_fl
 from lethe.data.stored_sets import StoredSet
 from lethe.device.precision import Precision
 from lethe.evaluation.inference import SplitEvaluator
-from lethe.metrics.epsilon.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.training.trainer import untrained
 

@@ -61,8 +61,8 @@ RULES = {
         ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/competitions/test_finals.py"),
     ),
     "attacks": Rule(
-        ("lethe/metrics/epsilon/epsilon.py", "lethe/metrics/epsilon/rates.py", "lethe/metrics/epsilon/score.py"),
-        ("tests/lethe/metrics/epsilon",),
+        ("lethe/metrics/scoring/epsilon.py", "lethe/metrics/scoring/rates.py", "lethe/metrics/scoring/score.py"),
+        ("tests/lethe/metrics/scoring",),
     ),
 }
 

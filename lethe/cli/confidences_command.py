@@ -32,8 +32,8 @@ def confidences(
 
     from lethe.evaluation.checkpoint_files import evaluate_folder
     from lethe.evaluation.evaluators import load_evaluator
-    from lethe.metrics.epsilon.npz_files import save_outputs
-    from lethe.metrics.epsilon.score import ModelOutputs
+    from lethe.metrics.scoring.npz_files import save_outputs
+    from lethe.metrics.scoring.score import ModelOutputs
 
     evaluator = load_evaluator(split, device)
     bar = partial(track, description="evaluating", console=console)

@@ -15,8 +15,8 @@ from lethe.cli.context import Competition, Json, Url, chosen_competition, connec
 
 if TYPE_CHECKING:
     from lethe.metrics import Inputs, Metric, MetricResult
-    from lethe.metrics.comparison import Comparison
-    from lethe.metrics.metric_evaluation import MetricEvaluation, Request
+    from lethe.metrics.core.comparison import Comparison
+    from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request
 
 Ids = Annotated[
     list[str] | None,
@@ -54,7 +54,7 @@ def metrics(
     """List the metrics, or show one with formula, source, direction and inputs."""
     from lethe.metrics import InvalidMetricInput, metric
     from lethe.metrics import metrics as known
-    from lethe.metrics.metric_text import metric_facts, metric_page
+    from lethe.metrics.core.metric_text import metric_facts, metric_page
 
     try:
         chosen = list(known().values()) if metric_id is None else [metric(metric_id)]
@@ -117,7 +117,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     """
     from lethe.metrics import InvalidMetricInput
     from lethe.metrics import evaluate as evaluate_metrics
-    from lethe.metrics.metric_json import evaluations_as_json
+    from lethe.metrics.core.metric_json import evaluations_as_json
 
     try:
         if split is not None:
@@ -151,8 +151,8 @@ def compare(  # noqa: PLR0917  typer makes its options from these parameters
 ) -> None:
     """Put submissions on the same split side by side."""
     from lethe.metrics import Inputs, InvalidMetricInput
-    from lethe.metrics.comparison import compare as compare_metrics
-    from lethe.metrics.metric_json import comparison_as_json
+    from lethe.metrics.core.comparison import compare as compare_metrics
+    from lethe.metrics.core.metric_json import comparison_as_json
 
     if all(path.suffix == ".json" for path in files):
         _compare_stored(files, metric, as_json=as_json)
@@ -276,7 +276,7 @@ def _require_known(wanted: list[str], known: list[str]) -> None:
 
 def _stored_metrics(path: Path) -> dict[str, Any]:
     from lethe.metrics import InvalidMetricInput
-    from lethe.metrics.metric_json import FORMAT
+    from lethe.metrics.core.metric_json import FORMAT
 
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))

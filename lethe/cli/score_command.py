@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from lethe.metrics.epsilon.protocols import Experiments, SetupPlan
-    from lethe.metrics.epsilon.score import ModelOutputs, Score
+    from lethe.metrics.scoring.protocols import Experiments, SetupPlan
+    from lethe.metrics.scoring.score import ModelOutputs, Score
 
 
 SetupName = Annotated[
@@ -54,8 +54,8 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     [N] and `test_accuracy` [N]. Without accuracies the result is forgetting quality alone.
     """
     from lethe.cli.score_inputs import read_outputs, split_outputs
-    from lethe.metrics.epsilon.errors import InvalidScoreInput
-    from lethe.metrics.epsilon.scale_check import scale_warnings
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.scale_check import scale_warnings
 
     try:
         u = read_outputs(unlearned)
@@ -81,8 +81,8 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
 
 
 def _family(name: str) -> Any:
-    from lethe.metrics.epsilon.attacks.family import AttackFamily
-    from lethe.metrics.epsilon.errors import InvalidScoreInput
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.attacks.family import AttackFamily
 
     try:
         return AttackFamily(name)
@@ -92,8 +92,8 @@ def _family(name: str) -> Any:
 
 def _plan(setup: str, outputs: "ModelOutputs", *, models: int | None, n_experiments: int) -> "SetupPlan | None":
     """Return the plan of several experiments, or None for a single plain score."""
-    from lethe.metrics.epsilon.errors import InvalidScoreInput
-    from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
 
     try:
         kind = EvaluationSetup(setup)
@@ -113,7 +113,7 @@ def _plan(setup: str, outputs: "ModelOutputs", *, models: int | None, n_experime
 
 
 def _require_plain(*, bootstrap: int, oracle: Path | None, plot: Path | None) -> None:
-    from lethe.metrics.epsilon.errors import InvalidScoreInput
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
 
     given = {"--bootstrap": bootstrap > 0, "--oracle": oracle is not None, "--plot": plot is not None}
     for option, present in given.items():
@@ -131,8 +131,8 @@ def _report(
     oracle: "ModelOutputs | None",
     picture: Path | None,
 ) -> dict[str, Any]:
-    from lethe.metrics.epsilon.calibration import suspicion
-    from lethe.metrics.epsilon.score import score as score_outputs
+    from lethe.metrics.scoring.calibration import suspicion
+    from lethe.metrics.scoring.score import score as score_outputs
 
     result = score_outputs(unlearned, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)
     signs = suspicion(unlearned.confidences, retrained.confidences)
@@ -153,7 +153,7 @@ def _report(
 
 
 def _calibration_report(result: "Score", oracle: "Score") -> dict[str, Any]:
-    from lethe.metrics.epsilon.calibration import calibrate
+    from lethe.metrics.scoring.calibration import calibrate
 
     report: dict[str, Any] = {
         "oracle_forgetting_quality": oracle.forgetting_quality,
@@ -174,7 +174,7 @@ def _calibration_report(result: "Score", oracle: "Score") -> dict[str, Any]:
 def _experiments_report(
     unlearned: "ModelOutputs", retrained: "ModelOutputs", plan: "SetupPlan", *, attacks: Any, seed: int
 ) -> dict[str, Any]:
-    from lethe.metrics.epsilon.protocols import score_experiments
+    from lethe.metrics.scoring.protocols import score_experiments
 
     found: Experiments = score_experiments(unlearned, retrained, plan, attacks=attacks, seed=seed)
     f_interval = found.forgetting_quality_interval

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lethe.metrics.epsilon.score import ModelOutputs
+    from lethe.metrics.scoring.score import ModelOutputs
 
 STORED = "outputs.safetensors"
 RETRAINED, ORACLE = Path("hidden/retrained") / STORED, Path("hidden/oracle") / STORED
@@ -12,7 +12,7 @@ RETRAINED, ORACLE = Path("hidden/retrained") / STORED, Path("hidden/oracle") / S
 
 def read_outputs(path: Path) -> "ModelOutputs":
     """Return the outputs in a .npz file, or in a prepared split's outputs.safetensors. Raises InvalidScoreInput."""
-    from lethe.metrics.epsilon.npz_files import load_outputs
+    from lethe.metrics.scoring.npz_files import load_outputs
 
     return _from_safetensors(path) if path.suffix == ".safetensors" else load_outputs(path)
 
@@ -24,7 +24,7 @@ def split_outputs(
 
     Raises InvalidScoreInput where neither is given.
     """
-    from lethe.metrics.epsilon.errors import InvalidScoreInput
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
 
     if split is not None:
         if not (split / RETRAINED).is_file():
@@ -40,8 +40,8 @@ def _from_safetensors(path: Path) -> "ModelOutputs":
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    from lethe.metrics.epsilon.errors import InvalidScoreInput
-    from lethe.metrics.epsilon.score import ModelOutputs
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.score import ModelOutputs
 
     try:
         arrays = load_file(path)

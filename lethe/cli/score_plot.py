@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lethe.metrics.epsilon.errors import InvalidScoreInput
-from lethe.metrics.epsilon.score import ModelOutputs, Score
+from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.scoring.score import ModelOutputs, Score
 
 UNLEARNED = "#0072b2"
 RETRAINED = "#d55e00"

@@ -6,15 +6,15 @@ The registry is loaded when a file asks for a metric; most files do not.
 from collections.abc import Mapping
 from typing import Any
 
-from lethe.competition.task import LACKING, LEVELS, Kind
+from lethe.competition.task import LEVELS, Kind
 
 STORED_LEVELS = frozenset().union(*LEVELS.values())
 
 
 def check_request(metric_id: str, parameters: Mapping[str, Any]) -> None:
     """Raise ValueError, with the nearest ids or the parameters there are, for what cannot be computed."""
-    from lethe.metrics.metric_evaluation import checked_parameters  # noqa: PLC0415
-    from lethe.metrics.registry import Scope, metric  # noqa: PLC0415
+    from lethe.metrics.core.metric_evaluation import checked_parameters  # noqa: PLC0415
+    from lethe.metrics.core.registry import Scope, metric  # noqa: PLC0415
 
     entry = metric(metric_id)
     checked_parameters(entry, parameters)
@@ -32,19 +32,14 @@ def require_metric_fits(metric_id: str, kind: Kind) -> None:
 
 def lacking_for_metric(metric_id: str, kind: Kind) -> str | None:
     """Return what the metric needs and evaluations of this kind of task do not store, or None."""
-    from lethe.metrics.registry import metric  # noqa: PLC0415
+    from lethe.metrics.core.registry import metric  # noqa: PLC0415
 
-    entry = metric(metric_id)
-    beyond = [int(level) for level in entry.levels if int(level) not in LEVELS[kind]]
-    needed = {name for need in entry.needs.values() for name in need.array_names}
-    lacking = sorted(needed & LACKING[kind])
-    if beyond:
-        return f"arrays of level {beyond[0]}"
-    return f"the array {lacking[0]}" if lacking else None
+    beyond = [int(level) for level in metric(metric_id).levels if int(level) not in LEVELS[kind]]
+    return f"arrays of level {beyond[0]}" if beyond else None
 
 
 def levels_for_metric(metric_id: str) -> tuple[int, ...]:
     """Return the capture levels that a metric needs."""
-    from lethe.metrics.registry import metric  # noqa: PLC0415
+    from lethe.metrics.core.registry import metric  # noqa: PLC0415
 
     return tuple(int(level) for level in metric(metric_id).levels)

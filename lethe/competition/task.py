@@ -43,15 +43,8 @@ Task = Annotated[ImageClassification | CausalLm, Field(discriminator="kind")]
 
 PROBED_LEVEL = 4  # arrays that probes make of kept weights, after the score
 
-# The capture levels that a competition of each kind can have, and the arrays of these levels that it never has.
+# The capture levels that a competition of each kind can have.
 LEVELS: dict[Kind, frozenset[int]] = {
     "image-classification": frozenset({0, 1, 2, 3, PROBED_LEVEL}),
     "causal-lm": frozenset({0, 5}),
-}
-LACKING: dict[Kind, frozenset[str]] = {
-    "image-classification": frozenset(),
-    "causal-lm": frozenset(
-        {"forget_labels", "test_labels", "retain_labels", "n_classes"}
-        | {f"{part}_{name}" for part in ("forget", "holdout") for name in ("gradient_norm", "reference_loss")}
-    ),
 }

@@ -32,7 +32,7 @@ from lethe.evaluation.text import (
     token_arrays,
     tokenize_questions,
 )
-from lethe.metrics.array_catalogue import CaptureLevel
+from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.metrics.text.membership_attacks import compressed_sizes
 from lethe.networks.builders import build
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from lethe.metrics.array_catalogue import CaptureLevel
+from lethe.metrics.core.array_catalogue import CaptureLevel
 
 Logits = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -1,9 +1,9 @@
 """A score as a competition's file defines it."""
 
 from lethe.competition.file import Metric
-from lethe.metrics.epsilon.attacks.family import AttackFamily
-from lethe.metrics.epsilon.resampling import FEWEST_MODELS
-from lethe.metrics.epsilon.score import ModelOutputs, Score, score
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.resampling import FEWEST_MODELS
+from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 
 def score_outputs(unlearned: ModelOutputs, retrained: ModelOutputs, *, metric: Metric) -> Score:

@@ -27,7 +27,7 @@ from lethe.errors import InvalidSubmission
 from lethe.evaluation.capture import CapturedSets, capture
 from lethe.evaluation.manifest import NETWORK_PATH, require_whole
 from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
-from lethe.metrics.epsilon.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class RunOutputs:
 
     confidences: float64 [S], the statistic h of each forget example. class_accuracy: float32 [2, classes], on the
     retain and on the test set; NaN where a set has no image of the class. captured: the arrays of the split's capture
-    levels (lethe.metrics.array_catalogue), without the axis of models.
+    levels (lethe.metrics.core.array_catalogue), without the axis of models.
     """
 
     confidences: NDArray[np.float64]

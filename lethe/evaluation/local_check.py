@@ -17,7 +17,7 @@ from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
-from lethe.metrics.epsilon.score import ModelOutputs
+from lethe.metrics.scoring.score import ModelOutputs
 from lethe.runtime.entry import WARNING
 from lethe.runtime.sent_names import log_as_sent, name_as_sent
 from lethe.submission.package import Package, load_package

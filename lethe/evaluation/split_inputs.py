@@ -21,8 +21,8 @@ from lethe.evaluation.model_outputs import (
     read_stored_outputs,
 )
 from lethe.metrics import Inputs, Side
-from lethe.metrics.epsilon.attacks.family import AttackFamily
-from lethe.metrics.epsilon.epsilon import per_example_epsilon
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.epsilon import per_example_epsilon
 
 Arrays = dict[str, NDArray[Any]]
 LABELLED_SETS = ("forget", "retain", "test")

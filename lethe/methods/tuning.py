@@ -107,7 +107,7 @@ def _sampler(question: Question) -> Sampler:
 def _higher_is_better(objective: str) -> bool:
     if objective == SCORE:
         return True
-    from lethe.metrics.registry import Direction, metric  # noqa: PLC0415
+    from lethe.metrics.core.registry import Direction, metric  # noqa: PLC0415
 
     try:
         direction = metric(objective).direction
@@ -147,8 +147,8 @@ def _several_losses(outputs: "StoredOutputs", split_dir: Path) -> tuple[float, l
 
     The split's test set stands for validation: what is tuned here is reported on another split.
     """
-    from lethe.metrics.deepunlearn_objective import deepunlearn_objective  # noqa: PLC0415
-    from lethe.metrics.umia import AttackParameters, forget_test_attack  # noqa: PLC0415
+    from lethe.metrics.benchmark.deepunlearn_objective import deepunlearn_objective  # noqa: PLC0415
+    from lethe.metrics.membership.umia import AttackParameters, forget_test_attack  # noqa: PLC0415
 
     retrained = _as_many_retrained(outputs, split_dir)
     if missing := [name for name in ("forget_loss", "test_loss") if name not in outputs.captured]:
@@ -186,7 +186,7 @@ def _score(outputs: "StoredOutputs", split_dir: Path) -> float:
     """Return the competition's score against as many retrained models as were unlearned."""
     from lethe.competition.file import Metric  # noqa: PLC0415
     from lethe.evaluation.competition_score import score_outputs  # noqa: PLC0415
-    from lethe.metrics.epsilon.score import ModelOutputs  # noqa: PLC0415
+    from lethe.metrics.scoring.score import ModelOutputs  # noqa: PLC0415
 
     retrained, n = _as_many_retrained(outputs, split_dir), len(outputs)
     sides = (

@@ -5,15 +5,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lethe.metrics.array_catalogue import CaptureLevel, Side
-from lethe.metrics.inputs import Inputs
-from lethe.metrics.invalid_input import InvalidMetricInput, MissingArray, UnknownMetric
-from lethe.metrics.metric_evaluation import MetricEvaluation, evaluate
-from lethe.metrics.registry import Direction, Metric, Resampling, Scope, metric, metrics
-from lethe.metrics.result import MetricResult
+from lethe.metrics.core.array_catalogue import CaptureLevel, Side
+from lethe.metrics.core.inputs import Inputs
+from lethe.metrics.core.invalid_input import InvalidMetricInput, MissingArray, UnknownMetric
+from lethe.metrics.core.metric_evaluation import MetricEvaluation, evaluate
+from lethe.metrics.core.registry import Direction, Metric, Resampling, Scope, metric, metrics
+from lethe.metrics.core.result import MetricResult
 
 if TYPE_CHECKING:
-    from lethe.metrics.epsilon.score import ModelOutputs, Score, score
+    from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 _SCORING = ("ModelOutputs", "Score", "score")
 
@@ -43,6 +43,6 @@ def __getattr__(name: str) -> Any:
     """Load the scorer when it is asked for: its compiled loops take half a second to import."""
     if name not in _SCORING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lethe.metrics.epsilon import score as module  # noqa: PLC0415
+    from lethe.metrics.scoring import score as module  # noqa: PLC0415
 
     return getattr(module, name)

@@ -19,8 +19,8 @@ from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import EvaluationSettings, Manifest
 from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, OUTPUT_PATHS, RANDOM_OUTPUTS, Kind, StoredOutputs
 from lethe.evaluation.original_models import ORIGINAL
-from lethe.metrics.array_catalogue import CaptureLevel
-from lethe.metrics.epsilon.protocols import EvaluationSetup, SetupPlan
+from lethe.metrics.core.array_catalogue import CaptureLevel
+from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
 from lethe.preparation.fingerprint import (
     describe_version_change,
     fingerprint,

@@ -35,7 +35,7 @@ from lethe.evaluation.sample_answer_files import (
 )
 from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.evaluation.text import tokenize_questions
-from lethe.metrics.array_catalogue import CaptureLevel
+from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
 from lethe.networks.language_models import SIZES

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.arrays import Bool, Float64
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.arrays import Bool, Float64
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lethe.benchmark.results import RETAIN_UTILITY
 from lethe.methods.catalogue import method_info
-from lethe.metrics.epsilon.attacks.family import EPSILON_CAP
+from lethe.metrics.scoring.attacks.family import EPSILON_CAP
 
 ORACLE, ORIGINAL = "exact retraining", "original model"
 Z_95 = 1.959964

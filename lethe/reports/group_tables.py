@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lethe.metrics.arrays import Int64
-from lethe.metrics.ranking_groups import N_GROUPS, dense_ranks, ranking_groups
+from lethe.metrics.benchmark.ranking_groups import N_GROUPS, dense_ranks, ranking_groups
+from lethe.metrics.core.arrays import Int64
 from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.table import Column, Table, Value
 

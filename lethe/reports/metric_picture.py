@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.metrics.metric_evaluation import MetricEvaluation
+from lethe.metrics.core.metric_evaluation import MetricEvaluation
 
 ROW_HEIGHT_INCHES = 0.75
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from lethe.benchmark.results import benchmark_results, higher_is_better
-from lethe.metrics.epsilon_correlation import epsilon_correlation
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.ranking_groups import ranking_groups
+from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
+from lethe.metrics.benchmark.ranking_groups import ranking_groups
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import epsilon_by_method
 from lethe.reports.cell_orderings import CELL_RULES
 from lethe.reports.cell_pair_orderings import PAIR_RULES

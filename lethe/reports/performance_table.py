@@ -1,6 +1,6 @@
 """One cell's table: accuracies, retention, RetDev, indiscernibility, attack and time of every method."""
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.table import FAILED, Column, Table, Value
 

@@ -1,6 +1,6 @@
 """Which of two scores on one split is the better, by the paired test over models.
 
-The arithmetic is that of `lethe.metrics.epsilon.paired_test`, without scipy; a test holds the two equal.
+The arithmetic is that of `lethe.metrics.scoring.paired_test`, without scipy; a test holds the two equal.
 """
 
 import math

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.metrics.registry import metric
+from lethe.metrics.core.registry import metric
 from server.competitions.stored_file import stored_file
 from server.leaderboard.ranking import Entry, RowKind
 from server.metric_results import service as metric_results

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.epsilon_correlation import epsilon_correlation
-from lethe.metrics.hardness import hardness
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.pareto import pareto_frontier
+from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
+from lethe.metrics.benchmark.hardness import hardness
+from lethe.metrics.benchmark.pareto import pareto_frontier
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 FEWEST_RANKED = 3  # ranks of two submissions always agree or contradict
 MOST_EXAMPLES = 15

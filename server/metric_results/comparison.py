@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
-from lethe.metrics.registry import Metric, metric
+from lethe.metrics.core.registry import Metric, metric
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.leaderboard import service as leaderboards

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from lethe.competition.visibility import Visibility
-from lethe.metrics.registry import metrics
+from lethe.metrics.core.registry import metrics
 from server.accounts.auth_dependencies import CurrentAccount, OrganisedCompetition, VisibleCompetition
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
-from lethe.metrics.registry import Metric, metric
+from lethe.metrics.core.registry import Metric, metric
 from server.metric_results.service import rounded
 from server.models.metric_result import MetricResult
 

@@ -18,7 +18,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.metrics.registry import metric, metrics
+from lethe.metrics.core.registry import metric, metrics
 from server.competitions import lifecycle
 from server.competitions.stored_file import stored_file
 from server.db import now

@@ -12,7 +12,7 @@ from math import ceil, exp, floor, inf, log
 from statistics import NormalDist
 
 LARGEST_SHIFT, STEPS = 3.0, 30  # in standard deviations
-BUCKET = 0.5  # nats; as in lethe.metrics.epsilon.forgetting_quality, which needs more than the web server has
+BUCKET = 0.5  # nats; as in lethe.metrics.scoring.forgetting_quality, which needs more than the web server has
 FROM, TO = -3.5, 6.5  # of the axis, in standard deviations
 WIDTH, BASE, TOP = 600, 150, 20  # of the drawing
 SHOWN_FIRST = 10

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.metrics.registry import metric
+from lethe.metrics.core.registry import metric
 from server.metric_results import service
 from server.metric_results.schemas import MetricValue
 from server.models.submission import Submission

@@ -5,21 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from lethe.metrics.activation_l2 import activation_l2
-from lethe.metrics.epsilon.attacks.family import AttackFamily
-from lethe.metrics.epsilon.confidences import logit_scaled_confidences
-from lethe.metrics.epsilon.epsilon import per_example_epsilon
-from lethe.metrics.epsilon.forgetting_quality import forgetting_quality
-from lethe.metrics.gap_closure import EQUAL_WEIGHTS
-from lethe.metrics.klom import binned_divergence
-from lethe.metrics.miau import miau
-from lethe.metrics.mubench_harmonic_mean import harmonic_mean
-from lethe.metrics.nomus import nomus
-from lethe.metrics.paired_t import paired_t_of_effect
-from lethe.metrics.scalar_attack import split_accuracies, stratified_splits
-from lethe.metrics.softmax import log_margin, softmax
-from lethe.metrics.tow import tow_of_differences
-from lethe.metrics.zrf_published import published_divergence, zrf_published_per_model
+from lethe.metrics.accuracy.mubench_harmonic_mean import harmonic_mean
+from lethe.metrics.accuracy.tow import tow_of_differences
+from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
+from lethe.metrics.benchmark.paired_t import paired_t_of_effect
+from lethe.metrics.core.softmax import log_margin, softmax
+from lethe.metrics.membership.miau import EQUAL_WEIGHTS, miau
+from lethe.metrics.membership.nomus import nomus
+from lethe.metrics.outputs.activation_distance import activation_l2
+from lethe.metrics.outputs.klom import binned_divergence
+from lethe.metrics.outputs.zrf import published_divergence, zrf_published_per_model
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.epsilon import per_example_epsilon
+from lethe.metrics.scoring.forgetting_quality import forgetting_quality
 from tests.golden.golden_set import Arrays, GoldenSet
 
 Values = Mapping[str, Any]

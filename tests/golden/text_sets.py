@@ -15,7 +15,7 @@ from lethe.metrics.text.membership_attacks import (
     privacy_leakage_from_auc,
     relative_difference,
 )
-from lethe.metrics.text.memorized_tokens import exact_memorization_shares, extraction_strengths
+from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
 from lethe.metrics.text.model_utility import utility_parts
 from lethe.metrics.text.probabilities import answer_probabilities, option_probabilities
 from lethe.metrics.text.rouge import rouge_1_recall, rouge_l_recalls

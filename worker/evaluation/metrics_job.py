@@ -16,7 +16,7 @@ from lethe.errors import AppError
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
-from lethe.metrics.result import MetricResult
+from lethe.metrics.core.result import MetricResult
 from server.evaluations import repository as evaluation_repository
 from server.evaluations.scoring_metric import get_metric
 from server.metric_results import service

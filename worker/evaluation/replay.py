@@ -10,8 +10,8 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, HostFault, NotFound
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
-from lethe.metrics.epsilon.score import ModelOutputs
-from lethe.metrics.epsilon.scorer_version import SCORER_VERSION
+from lethe.metrics.scoring.score import ModelOutputs
+from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from server.config import Settings
 from server.db import Database
 from server.evaluations import lease_repository, leases, repository

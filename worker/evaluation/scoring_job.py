@@ -14,8 +14,8 @@ from lethe.errors import HostFault
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.model_outputs import Kind, read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
-from lethe.metrics.epsilon.calibration import calibrate, suspicion
-from lethe.metrics.epsilon.score import ModelOutputs, Score
+from lethe.metrics.scoring.calibration import calibrate, suspicion
+from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.evaluations import scores
 from server.evaluations.scores import ScoreRecord
 from server.evaluations.scoring_metric import get_metric

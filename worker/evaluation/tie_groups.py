@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import structlog
 
-from lethe.metrics.epsilon.errors import InvalidScoreInput
-from lethe.metrics.epsilon.paired_test import Standing, tied_groups
-from lethe.metrics.epsilon.resampling import Replicates
+from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.scoring.paired_test import Standing, tied_groups
+from lethe.metrics.scoring.resampling import Replicates
 from server.db import Database
 from server.evaluations import tie_groups
 

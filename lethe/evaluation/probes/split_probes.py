@@ -21,7 +21,7 @@ from lethe.evaluation.original_models import ORIGINAL
 from lethe.evaluation.probes.perturbation import RADII, perturbed_accuracy
 from lethe.evaluation.probes.relearn import mean_loss, relearn_epochs
 from lethe.evaluation.probes.weights import weight_distances
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.networks.builders import build, to_inputs
 
 VERSION = 1  # of the arrays: splits whose references older probes read are probed again when they are prepared

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.weight_distance import weight_distance
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.weights.weight_distance import weight_distance
 
 State = Mapping[str, Tensor]
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.array_catalogue import Side
-from lethe.metrics.arrays import require_same_examples, require_same_models
-from lethe.metrics.registry import Direction, Metric, Need, Resampling
-from lethe.metrics.result import MetricResult
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import require_same_examples, require_same_models
+from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
 from lethe.metrics.text.truth_ratios import truth_ratios
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from scipy.stats import hmean
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
 def harmonic_mean(parts: Iterable[float]) -> float:

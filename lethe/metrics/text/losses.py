@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 Float64 = npt.NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """Scores of membership attacks on answers: the higher, the less the model seems to have seen the answer.
 
-Source: Shi et al. 2024 (min-k), Zhang et al. 2025 (min-k++), Carlini et al. 2021 (zlib, reference), as in
+Source: Shi et al. 2024 (min-k), Zhang et al. 2025 (min-k++), Carlini et al. 2021 (zlib), as in
 open-unlearning. Tokens are those of the answer without its end; `inside` marks them in padded arrays.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.text.losses import some_examples
 
 Float64 = npt.NDArray[np.float64]
@@ -25,11 +25,6 @@ def compressed_sizes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
 def zlib_scores(answer_loss: npt.ArrayLike, sizes: npt.ArrayLike) -> Float64:
     """Return loss per compressed byte, shape (..., n). answer_loss: (..., n). sizes: (n,)."""
     return np.asarray(some_examples(answer_loss, "answer_loss") / np.asarray(sizes), np.float64)
-
-
-def reference_scores(answer_loss: npt.ArrayLike, reference_loss: npt.ArrayLike) -> Float64:
-    """Return loss minus the loss of a reference model, shape (..., n)."""
-    return some_examples(answer_loss, "answer_loss") - some_examples(reference_loss, "reference_loss")
 
 
 def _lowest_mean(values: Float64, n_tokens: npt.ArrayLike, share: float) -> Float64:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.registry import Direction, Metric, Need, Parameters, Resampling
-from lethe.metrics.result import MetricResult
+from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.harmonic_mean import harmonic_mean
 from lethe.metrics.text.probabilities import answer_probabilities, option_probabilities
 from lethe.metrics.text.truth_ratios import Mean, truth_preferred, truth_ratios

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.result import MetricResult
+from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.membership_attacks import attack_auc
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.text.porter_stemmer import stem
 
 _NOT_IN_A_WORD = re.compile(r"[^a-z0-9]+")

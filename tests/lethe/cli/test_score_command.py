@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.metrics.epsilon.errors import InvalidScoreInput
-from lethe.metrics.epsilon.npz_files import load_outputs, save_outputs
-from lethe.metrics.epsilon.score import ModelOutputs, score
+from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.scoring.npz_files import load_outputs, save_outputs
+from lethe.metrics.scoring.score import ModelOutputs, score
 
 runner = CliRunner()
 

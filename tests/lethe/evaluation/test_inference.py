@@ -19,7 +19,7 @@ from lethe.evaluation.inference import (
     load_original,
 )
 from lethe.evaluation.model_outputs import read_outputs
-from lethe.metrics.epsilon.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition

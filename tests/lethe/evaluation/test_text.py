@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.data.answer_batches import pad_answers
 from lethe.data.question_answers import QuestionAnswer
 from lethe.data.text_errors import InvalidLanguageModel, InvalidText
 from lethe.evaluation.answer_losses import (
-    answer_logits,
     answer_losses,
     answer_scores,
     answer_statistics,
     sequence_losses,
 )
 from lethe.evaluation.generation import generate_greedily
-from lethe.evaluation.gradient_norms import gradient_norms
 from lethe.evaluation.language_model_weights import check_returned_weights
 from lethe.evaluation.text import confidences, question_arrays, stack_runs, token_arrays, tokenize_questions
 from lethe.networks.llama import Llama
@@ -70,20 +67,6 @@ def test_vocabulary_moments_are_of_log_p() -> None:
     mean = float((log_p.exp() * log_p).sum())
     assert found.token_mean[0, 0] == pytest.approx(mean, abs=1e-5)
     assert found.token_variance[0, 0] == pytest.approx(float((log_p.exp() * (log_p - mean) ** 2).sum()), abs=1e-5)
-
-
-def test_gradient_norms_equal_the_loss_per_step(learnt: Llama) -> None:
-    network, step = tiny_network(), 1e-4
-    norms = gradient_norms(network, ANSWERS[:2], padding_id=1)
-    before = answer_losses(network, ANSWERS[:1], padding_id=1)[0]
-    logits, labels, _ = answer_logits(network, pad_answers(ANSWERS[:1], padding_id=1))
-    torch.nn.functional.cross_entropy(logits, labels).backward()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.sub_(step * parameter.grad / norms[0])
-    assert (before - answer_losses(network, ANSWERS[:1], padding_id=1)[0]) / step == pytest.approx(norms[0], rel=0.05)
-    known = [get_tokens(person) for person in PERSONS]
-    assert gradient_norms(learnt, known, padding_id=1).max() < gradient_norms(tiny_network(), known, padding_id=1).min()
 
 
 def test_sequence_losses_count_labels() -> None:

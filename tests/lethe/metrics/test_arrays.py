@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.arrays import (
+from lethe.metrics.core.arrays import (
     class_labels,
     model_rows,
     probability_rows,

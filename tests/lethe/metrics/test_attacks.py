@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.scalar_attack import attack_accuracy, split_accuracies, stratified_splits
-from lethe.metrics.softmax_attack import fit_logistic, softmax_attack_percent
+from lethe.metrics.attacks.scalar_attack import attack_accuracy, split_accuracies, stratified_splits
+from lethe.metrics.attacks.softmax_attack import fit_logistic, softmax_attack_percent
 
 SPLITS = {"n_splits": 10, "test_share": 0.1, "seed": 123}
 
@@ -82,7 +82,7 @@ def test_softmax_attack_in_batches_is_the_same(monkeypatch):
     rows = np.random.default_rng(0).dirichlet(np.ones(3), (3, 40))
     others = np.random.default_rng(1).dirichlet(np.ones(3), (3, 60))
     at_once = softmax_attack(rows, others)
-    monkeypatch.setattr("lethe.metrics.softmax_attack.LARGEST_BATCH", 1)
+    monkeypatch.setattr("lethe.metrics.attacks.softmax_attack.LARGEST_BATCH", 1)
     assert softmax_attack(rows, others).tolist() == at_once.tolist()
 
 

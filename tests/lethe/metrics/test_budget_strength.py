@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.amenability import amenability
-from lethe.metrics.budget_strength import budget_strength
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.benchmark.amenability import amenability
+from lethe.metrics.benchmark.budget_strength import budget_strength
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
 def test_clear_steps_are_counted():

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from lethe.metrics.consistent_unforgettability import consistent_unforgettability, hits
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.membership.consistent_unforgettability import consistent_unforgettability, hits
 
 
 def losses(seed: int, n_examples: int = 40, scale: float = 1.0) -> np.ndarray:

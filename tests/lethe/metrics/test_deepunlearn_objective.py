@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.deepunlearn_objective import best_trial, deepunlearn_objective
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.benchmark.deepunlearn_objective import best_trial, deepunlearn_objective
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
 def test_losses_are_weighted_as_published():

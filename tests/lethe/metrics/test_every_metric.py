@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.metrics import Inputs, Scope, evaluate, metrics
-from lethe.metrics.metric_evaluation import MetricEvaluation, checked_parameters, compute
-from lethe.metrics.registry import Feature
+from lethe.metrics.core.metric_evaluation import MetricEvaluation, checked_parameters, compute
+from lethe.metrics.core.registry import Feature
 from tests.lethe.metrics import synthetic
 
 SINGLE = [entry for entry in metrics().values() if entry.scope == Scope.SUBMISSION]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, MissingArray, Side, evaluate, metric
-from lethe.metrics.registry import Feature
+from lethe.metrics.core.registry import Feature
 
 
 def test_derived_array_follows_from_stored_ones():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.metrics import literal
-from lethe.metrics.klom import binned_divergence, klom, klom_closed
+from lethe.metrics.outputs.klom import binned_divergence, klom, klom_closed
 
 
 @pytest.mark.parametrize("seed", range(5))

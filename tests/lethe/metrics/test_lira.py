@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from benchmarks.metrics.literal_attacks import lira_online
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.lira import lira
-from lethe.metrics.lira_attack import online_scores
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.membership.lira import lira, online_scores
 
 
 def draw(seed: int, shift: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.gap_closure import gap_closure, unlearning_score
-from lethe.metrics.miau import miau
-from lethe.metrics.miau_gradual import miau_gradual
-from lethe.metrics.miau_nan import miau_nan
-from lethe.metrics.paired_t import holm, paired_t, paired_t_of_methods
+from lethe.metrics.benchmark.miau_gradual import miau_gradual
+from lethe.metrics.benchmark.paired_t import holm, paired_t, paired_t_of_methods
+from lethe.metrics.membership.miau import gap_closure, miau, miau_nan, unlearning_score
 
 ORIGINAL = np.array([[60.0, 56.0, 54.0], [61.0, 57.0, 53.0]])
 RETRAINED = np.array([[50.0, 50.0, 50.0], [50.0, 51.0, 50.0]])

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.activation_l1 import activation_l1
-from lethe.metrics.disagreement import disagreement
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.outputs.activation_distance import activation_l1
+from lethe.metrics.outputs.disagreement import disagreement
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = (activation_l1, disagreement)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lethe.metrics import consistent_unforgettability, scalar_attack, umia
-from lethe.metrics.epsilon.processors import in_threads, slices
+from lethe.metrics.attacks import scalar_attack
+from lethe.metrics.core.processors import in_threads, slices
+from lethe.metrics.membership import consistent_unforgettability, umia
 
 
 def blas_threads() -> set[int]:

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from lethe.metrics import CaptureLevel, Side, UnknownMetric, metric, metrics
-from lethe.metrics.array_catalogue import ARRAYS
-from lethe.metrics.derived_arrays import DERIVED
-from lethe.metrics.metric_text import metric_facts, metric_page
+from lethe.metrics.core.array_catalogue import ARRAYS
+from lethe.metrics.core.derived_arrays import DERIVED
+from lethe.metrics.core.metric_text import metric_facts, metric_page
 from scripts.metric_pages import FOLDER, pages
 
 

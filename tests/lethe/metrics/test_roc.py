@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc
 from sklearn.metrics import roc_curve as reference_curve
 
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.roc import roc_curve
+from lethe.metrics.attacks.roc import roc_curve
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
 @settings(max_examples=40, deadline=None)

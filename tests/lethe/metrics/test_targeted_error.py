@@ -3,12 +3,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.confusion import confused_counts, confusion_matrices, most_confused_pair, predicted_counts
-from lethe.metrics.ic_error import ic_error
-from lethe.metrics.ic_utility import ic_utility
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.property_generalisation import property_generalisation
-from lethe.metrics.targeted_error import targeted_error
+from lethe.metrics.confusion.confusion_matrices import (
+    confused_counts,
+    confusion_matrices,
+    most_confused_pair,
+    predicted_counts,
+)
+from lethe.metrics.confusion.ic_error import ic_error, ic_utility
+from lethe.metrics.confusion.targeted_error import property_generalisation, targeted_error
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 METRICS = (targeted_error, property_generalisation, ic_error, ic_utility)
 

@@ -3,9 +3,9 @@ import pytest
 from scipy.stats import norm
 
 from benchmarks.metrics.literal_attacks import correctness_memberships
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.ulira import State, ulira
-from lethe.metrics.ulira_correctness import membership_probabilities, ulira_correctness
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.membership.ulira import State, ulira
+from lethe.metrics.membership.ulira_correctness import membership_probabilities, ulira_correctness
 
 SHAPE = (6, 2, 5)
 

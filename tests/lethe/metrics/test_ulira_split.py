@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.metrics.literal_attacks import ulira_ratios
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.likelihood_attack import balanced_accuracy, held_out_ratios
-from lethe.metrics.ulira_split import ulira_split
+from lethe.metrics.attacks.likelihood_attack import balanced_accuracy, held_out_ratios
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.membership.ulira_split import ulira_split
 
 SEEDS = st.integers(0, 2**32 - 1)
 

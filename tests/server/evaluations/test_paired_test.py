@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from lethe.errors import Conflict
-from lethe.metrics.epsilon.paired_test import SIGNIFICANCE, Standing
-from lethe.metrics.epsilon.paired_test import compare as scorers
-from lethe.metrics.epsilon.resampling import Replicates
+from lethe.metrics.scoring.paired_test import SIGNIFICANCE, Standing
+from lethe.metrics.scoring.paired_test import compare as scorers
+from lethe.metrics.scoring.resampling import Replicates
 from server.evaluations import paired_test
 from worker.evaluation.tie_groups import replicates_as_data
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from lethe.metrics.registry import metric, metrics
+from lethe.metrics.core.registry import metric, metrics
 from server.db import now
 from server.metric_results import service
 from server.models.account import Account

@@ -6,8 +6,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from lethe.metrics.epsilon.epsilon import per_example_epsilon
-from lethe.metrics.epsilon.forgetting_quality import bucket_points
+from lethe.metrics.scoring.epsilon import per_example_epsilon
+from lethe.metrics.scoring.forgetting_quality import bucket_points
 from server.web.epsilon_picture import MOST_DRAWN, as_json, points, separation, separations
 
 DELTA = 1e-5

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
-from lethe.metrics.epsilon.epsilon import per_example_epsilon
+from lethe.metrics.scoring.epsilon import per_example_epsilon
 from server.db import Database
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lethe.metrics.epsilon.resampling import Replicates
+from lethe.metrics.scoring.resampling import Replicates
 from server.db import Database
 from server.evaluations import scores
 from server.evaluations.scores import ScoreRecord

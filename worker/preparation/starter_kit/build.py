@@ -30,7 +30,8 @@ from worker.preparation.starter_kit.sample_pictures import store_pictures
 
 KIT_SOURCES = Path(next(iter(examples.__path__))) / "starter_kit"
 LIBRARY = Path(next(iter(lethe.__path__)))
-SCORING = LIBRARY / "metrics" / "epsilon"
+SCORING = LIBRARY / "metrics" / "scoring"
+SCORING_NEEDS = ("metrics/core/invalid_input.py", "metrics/core/processors.py")  # beside the scoring in the kit
 RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
     "runtime/data_loaders.py",
     "runtime/weights_layout.py",
@@ -50,7 +51,12 @@ TASK_MODULES: dict[Kind, tuple[str, ...]] = {
 }
 TASK_FILES = ("submission.py", "notebook.ipynb", "kit/outputs.py")
 TASK_FOLDERS: dict[Kind, Path] = {"image-classification": KIT_SOURCES, "causal-lm": KIT_SOURCES / "causal-lm"}
-KIT_PACKAGES = {"lethe.metrics.epsilon": "kit.scoring", "lethe.runtime": "kit", "lethe.networks": "kit"}
+KIT_PACKAGES = {
+    "lethe.metrics.scoring": "kit.scoring",
+    "lethe.metrics.core": "kit.scoring",
+    "lethe.runtime": "kit",
+    "lethe.networks": "kit",
+}
 WRITTEN_AT = (2026, 1, 1, 0, 0, 0)  # the same content gives the same bytes
 
 
@@ -125,16 +131,14 @@ def kit_code(kind: Kind = "image-classification") -> Iterator[tuple[str, bytes]]
         yield name, (KIT_SOURCES / name).read_bytes()
     for name in (*RUNTIME_MODULES, *TASK_MODULES[kind]):
         yield f"kit/{Path(name).name}", _moved((LIBRARY / name).read_text(encoding="utf-8"))
+    for name in SCORING_NEEDS:
+        yield f"kit/scoring/{Path(name).name}", _moved((LIBRARY / name).read_text(encoding="utf-8"))
     for path in sorted(SCORING.rglob("*.py")):
         yield f"kit/scoring/{path.relative_to(SCORING).as_posix()}", _moved(path.read_text(encoding="utf-8"))
 
 
 def _moved(source: str) -> bytes:
     """Return a module of ours with its imports pointing into the kit."""
-    for package, in_kit in (
-        ("lethe.metrics.epsilon", "kit.scoring"),
-        ("lethe.runtime", "kit"),
-        ("lethe.networks", "kit"),
-    ):
+    for package, in_kit in KIT_PACKAGES.items():
         source = source.replace(package, in_kit)
     return source.encode()

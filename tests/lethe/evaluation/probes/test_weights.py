@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from lethe.evaluation.probes.weights import parameter_arrays, weight_distances
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
 def network(seed: int) -> nn.Module:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.metrics.invalid_input import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.text.porter_stemmer import stem
 from lethe.metrics.text.rouge import (
     common_subsequence_length,

@@ -1,0 +1,1 @@
+"""Metrics of the accuracies on the forget, retain and test set."""

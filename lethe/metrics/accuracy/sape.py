@@ -1,0 +1,43 @@
+"""The symmetric absolute percentage error between two accuracies."""
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, shares
+from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.result import MetricResult
+
+
+def sape(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+    """Return the error between the mean forget accuracies, in percent, within [0, 100]; 0 is ideal.
+
+    unlearned, retrained: forget accuracy of every model, shape (n_models,), in [0, 1]; the numbers may differ.
+    Source: Cadet et al. 2024 (arXiv:2410.01276), program, after Zhang et al. 2023.
+    """
+    u = shares(unlearned, axes=("models",), name="forget accuracies", side="unlearned").mean()
+    r = shares(retrained, axes=("models",), name="forget accuracies", side="retrained").mean()
+    return MetricResult(float(symmetric_percentage_error(u, r)))
+
+
+def symmetric_percentage_error(first: npt.ArrayLike, second: npt.ArrayLike) -> Float64:
+    """Return 100 |a - b| / (|a| + |b|), broadcast shape, float64; 0 where both are 0."""
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    total = np.abs(b) + np.abs(a)
+    return np.asarray(np.abs(b - a) / np.where(total == 0.0, 1.0, total) * 100)
+
+
+METRIC = Metric(
+    id="sape",
+    title="Symmetric absolute percentage error (SAPE)",
+    function=sape,
+    needs={"unlearned": Need("forget_accuracy"), "retrained": Need("forget_accuracy", Side.RETRAINED)},
+    unit="percent",
+    direction=Direction.LOWER,
+    ideal=0.0,
+    resampling=Resampling.MODELS,
+    bounds=(0.0, 100.0),
+    source="Cadet et al. 2024 (2410.01276), program; Zhang et al. 2023",
+    formula="100 |a - b| / (|a| + |b|)",
+    paper_and_code="The program divides by zero when both are 0; here the error is 0.",
+)

@@ -1,0 +1,1 @@
+"""Membership attacks that several metrics share."""

@@ -1,0 +1,1 @@
+"""Metrics of several submissions, or of a benchmark's cells."""

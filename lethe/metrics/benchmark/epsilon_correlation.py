@@ -1,0 +1,91 @@
+"""Whether two methods find the same forget examples hard."""
+
+import math
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.core.arrays import Float64
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Scope
+from lethe.metrics.core.result import MetricResult
+from lethe.metrics.forgetting.epsilon_histogram import checked_epsilon
+
+
+class EpsilonCorrelationParameters(Parameters):
+    """coefficient: Spearman's rho with ties averaged, Kendall's tau-b, or Pearson's r."""
+
+    coefficient: Literal["spearman", "kendall", "pearson"] = "spearman"
+
+
+def epsilon_correlation(epsilon: npt.ArrayLike, *, coefficient: str = "spearman") -> MetricResult:
+    """Return the mean correlation of epsilon over pairs of methods, with every pair in `arrays`.
+
+    epsilon: shape (n_methods, n_examples), nats, at least 2 methods on the same split and 3 examples.
+    arrays: `correlation`, `p_value` and `top_decile_overlap`, shape (n_methods, n_methods). A method whose epsilon is
+    the same everywhere has no correlation (NaN) and is left out of the mean.
+    Source: Triantafillou et al. 2024, appendix A.9, figure 15 (scatter plots; the coefficient is a choice here).
+    """
+    values = checked_epsilon(epsilon, axes=("methods", "examples"))
+    n_methods, n_examples = values.shape
+    if n_methods < 2 or n_examples < 3:
+        raise InvalidMetricInput(
+            f"a correlation needs at least 2 methods and 3 examples, not {n_methods} and {n_examples}"
+        )
+    matrices = {name: np.eye(n_methods) for name in ("correlation", "top_decile_overlap")}
+    matrices["p_value"] = np.zeros((n_methods, n_methods))
+    for a, b in combinations(range(n_methods), 2):
+        both = slice(a, b + 1, b - a)
+        rho, p = _correlation(values[a], values[b], coefficient)
+        found = {"correlation": rho, "p_value": p, "top_decile_overlap": _overlap(*values[both])}
+        for name, value in found.items():
+            matrices[name][a, b] = matrices[name][b, a] = value
+    pairs = {name: matrix[np.triu_indices(n_methods, 1)] for name, matrix in matrices.items()}
+    known = pairs["correlation"][~np.isnan(pairs["correlation"])]
+    return MetricResult(
+        math.fsum(known) / known.size if known.size else math.nan,
+        table={"mean_top_decile_overlap": float(pairs["top_decile_overlap"].mean())},
+        arrays=matrices,
+        notes=() if known.size == pairs["correlation"].size else ("pairs with a constant epsilon are left out",),
+    )
+
+
+def _correlation(a: Float64, b: Float64, coefficient: str) -> tuple[float, float]:
+    if a.min() == a.max() or b.min() == b.max():
+        return math.nan, math.nan
+    from scipy import stats  # noqa: PLC0415  slow to import, needed here alone
+
+    functions: dict[str, Any] = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
+    found = functions[coefficient](a, b)
+    return float(found.statistic), float(found.pvalue)
+
+
+def _overlap(a: Float64, b: Float64) -> float:
+    """Return the share of the hardest tenth that both have; ties at its edge share the places left."""
+    places = math.ceil(a.size / 10)
+    return float(_membership(a, places) @ _membership(b, places)) / places
+
+
+def _membership(values: Float64, places: int) -> Float64:
+    edge = np.sort(values)[-places]
+    above = values > edge
+    tied = values == edge
+    return np.asarray(above + tied * ((places - above.sum()) / tied.sum()))
+
+
+METRIC = Metric(
+    id="epsilon_correlation",
+    title="Correlation of epsilon between methods",
+    function=epsilon_correlation,
+    needs={"epsilon": Need("epsilon")},
+    unit="correlation",
+    direction=Direction.NONE,
+    defaults=EpsilonCorrelationParameters,
+    bounds=(-1.0, 1.0),
+    scope=Scope.COMPARISON,
+    source="Triantafillou et al. 2024 (2406.09073), appendix A.9, figure 15",
+    formula="Spearman's rho of epsilon_a and epsilon_b over examples; overlap of the hardest tenth, by chance 0.1",
+    paper_and_code="The paper shows scatter plots and no coefficient.",
+)

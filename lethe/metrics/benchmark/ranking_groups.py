@@ -1,0 +1,103 @@
+"""Methods sorted into three groups of similar values, cell by cell, and ranked by how often they are in each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.cluster.hierarchy import linkage
+
+from lethe.metrics.core.arrays import Float64, Int64
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.registry import Direction, Metric, Parameters, Scope
+from lethe.metrics.core.result import MetricResult
+
+FAILED = 0
+N_GROUPS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class RankedMethods:
+    """groups: shape (n_cells, n_methods), 1 is best, 0 failed. counts: shape (n_methods, 4), in groups 1 to 3, failed.
+
+    ranks: shape (n_methods,), from 1; equal counts share a rank and the next rank follows without a gap.
+    """
+
+    groups: Int64
+    counts: Int64
+    ranks: Int64
+
+
+def ranking_groups(values: npt.ArrayLike, *, higher_is_better: bool) -> RankedMethods:
+    """Return groups, counts and ranks of methods over cells (data set x network).
+
+    values: the metric, shape (n_cells, n_methods); NaN where the method failed. In each cell the methods that did not
+    fail are clustered by Ward linkage into 3 groups, or as many as there are different values.
+    Raises InvalidMetricInput for another shape or an infinite value.
+    Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.6. They publish no program and name no linkage; Ward's
+    reproduces their tables III, XVI and XVII, single, average and complete linkage do not.
+    """
+    table = np.asarray(values, np.float64)
+    if table.ndim != 2 or 0 in table.shape or np.isinf(table).any():
+        raise InvalidMetricInput(f"values must be finite or NaN, of shape (n_cells, n_methods), not {table.shape}")
+    groups = np.array([_groups_of_cell(row if higher_is_better else -row) for row in table], np.int64)
+    order = [*range(1, N_GROUPS + 1), FAILED]
+    counts = np.stack([(groups == group).sum(axis=0) for group in order], axis=1)
+    return RankedMethods(groups, counts, dense_ranks(-counts[:, :N_GROUPS]))
+
+
+class RankingParameters(Parameters):
+    """higher_is_better: of the metric that is ranked."""
+
+    higher_is_better: bool = False
+
+
+def ranking_result(values: npt.ArrayLike, *, higher_is_better: bool = False) -> MetricResult:
+    """Return the number of methods that share the first rank; the table has a row per method. As `ranking_groups`."""
+    found = ranking_groups(values, higher_is_better=higher_is_better)
+    columns = dict(zip(("group_1", "group_2", "group_3", "failed"), found.counts.T.tolist(), strict=True))
+    return MetricResult(float((found.ranks == 1).sum()), table={**columns, "rank": found.ranks.tolist()})
+
+
+def dense_ranks(keys: npt.NDArray[np.int64]) -> Int64:
+    """Return ranks from 1 of rows in ascending order, compared column by column; equal rows share a rank."""
+    _, inverse = np.unique(keys, axis=0, return_inverse=True)
+    return np.asarray(inverse.reshape(-1) + 1)
+
+
+def _groups_of_cell(row: Float64) -> Sequence[int]:
+    """Return the group of every method, 1 for the highest values, 0 for NaN."""
+    groups = np.full(row.size, FAILED)
+    present = np.flatnonzero(~np.isnan(row))
+    levels = np.unique(row[present])
+    if levels.size <= N_GROUPS:
+        groups[present] = levels.size - np.searchsorted(levels, row[present])
+        return list(groups)
+    members = _merged(linkage(row[present, None], method="ward"), present.size - N_GROUPS)
+    members.sort(key=lambda group: -row[present[group]].mean())
+    for number, group in enumerate(members, start=1):
+        groups[present[group]] = number
+    return list(groups)
+
+
+def _merged(tree: Float64, n_merges: int) -> list[list[int]]:
+    """Return the clusters after the first merges of a linkage, as lists of positions."""
+    clusters = {i: [i] for i in range(len(tree) + 1)}
+    for step, (left, right) in enumerate(tree[:n_merges, :2].astype(int)):
+        clusters[len(tree) + 1 + step] = clusters.pop(left) + clusters.pop(right)
+    return list(clusters.values())
+
+
+METRIC = Metric(
+    id="ranking_groups",
+    title="Ranking groups",
+    function=ranking_result,
+    needs={},
+    unit="methods of rank 1",
+    direction=Direction.NONE,
+    defaults=RankingParameters,
+    scope=Scope.BENCHMARK,
+    source="Cadet et al. 2024 (2410.01276), section 5.6, tables III, XVI, XVII",
+    formula="Ward linkage of one cell's values, cut at 3 clusters; rank by (-#G1, -#G2, -#G3)",
+    paper_and_code="The paper speaks of cut-off points and publishes no program; Ward linkage reproduces its tables.",
+)

@@ -1,0 +1,1 @@
+"""Metrics of confusion matrices: planted confusions and removed classes."""

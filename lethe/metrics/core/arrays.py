@@ -1,0 +1,189 @@
+"""The checks that metrics make on their arrays: shapes, finite values, labels, probabilities, equal sizes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+LOSS_TOLERANCE = 1e-4  # what rounding in float32 leaves of a logsumexp less one of its terms
+PROBABILITY_TOLERANCE = 1e-3  # what float16 storage and a sum over 1000 classes leave
+
+
+def real_array(values: npt.ArrayLike, *, axes: Sequence[str], name: str, side: str | None = None) -> Float64:
+    """Return the values as a finite float64 array with these axes.
+
+    Arguments and errors as for `finite_array`.
+    """
+    return finite_array(values, axes=axes, name=name, side=side).astype(np.float64, copy=False)
+
+
+def finite_array(values: npt.ArrayLike, *, axes: Sequence[str], name: str, side: str | None = None) -> npt.NDArray[Any]:
+    """Return the values as an array of their own type.
+
+    axes: their names, for the message; "models" and "examples" also say which index is reported.
+    Raises InvalidMetricInput for another number of axes, an empty axis, values that are no real numbers, NaN or inf.
+    """
+    array = np.asarray(values)
+    called = f"{side} {name}" if side else name
+    if array.dtype.kind not in "fiub":
+        raise InvalidMetricInput(f"{called} must be real numbers, not {array.dtype}", side=side)
+    if array.ndim != len(axes):
+        raise InvalidMetricInput(f"{called} must have shape ({', '.join(axes)}), not {array.shape}", side=side)
+    for size, axis in zip(array.shape, axes, strict=True):
+        if size == 0:
+            raise InvalidMetricInput(f"{called} have no {axis}: shape {array.shape}", side=side)
+    _require_finite(array, axes=axes, called=called, side=side)
+    return array
+
+
+def _require_finite(array: npt.NDArray[Any], *, axes: Sequence[str], called: str, side: str | None) -> None:
+    if np.isfinite(array).all():
+        return
+    where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    position = dict(zip(axes, where, strict=True))
+    raise InvalidMetricInput(
+        f"{called} hold {array[where]} at {_place(position)}; every value must be finite",
+        side=side,
+        model=position.get("models"),
+        example=position.get("examples"),
+    )
+
+
+def model_rows(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
+    """Return values of shape (n_models, n_examples), checked by `real_array`."""
+    return real_array(values, axes=("models", "examples"), name=name, side=side)
+
+
+def per_model(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
+    """Return values of shape (n_models,), checked by `real_array`."""
+    return real_array(values, axes=("models",), name=name, side=side)
+
+
+def shares(values: npt.ArrayLike, *, axes: Sequence[str], name: str, side: str | None = None) -> Float64:
+    """Return values checked by `real_array` that lie in [0, 1]. Raises InvalidMetricInput for one that does not."""
+    array = real_array(values, axes=axes, name=name, side=side)
+    outside = (array < 0.0) | (array > 1.0)
+    if outside.any():
+        where = tuple(int(i) for i in np.argwhere(outside)[0])
+        position = dict(zip(axes, where, strict=True))
+        called = f"{side} {name}" if side else name
+        raise InvalidMetricInput(
+            f"{called} must be within [0, 1], not {array[where]} at {_place(position)}",
+            side=side,
+            model=position.get("models"),
+            example=position.get("examples"),
+        )
+    return array
+
+
+def require_losses(array: npt.NDArray[Any], *, axes: Sequence[str], name: str, side: str | None = None) -> None:
+    """Raise InvalidMetricInput, naming model and example, for a loss below 0 by more than rounding leaves."""
+    below = array < -LOSS_TOLERANCE
+    if not below.any():
+        return
+    where = tuple(int(i) for i in np.argwhere(below)[0])
+    position = dict(zip(axes, where, strict=True))
+    raise InvalidMetricInput(
+        f"{side} {name} must be 0 or more, not {array[where]} at {_place(position)}",
+        side=side,
+        model=position.get("models"),
+        example=position.get("examples"),
+    )
+
+
+def probability_rows(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
+    """Return probabilities of shape (n_models, n_examples, n_classes), each row summing to one.
+
+    Raises InvalidMetricInput, naming model and example, for a value outside [0, 1] or a sum away from 1 by more than
+    0.001; within it the row is used as it is.
+    """
+    if _are_probabilities(values):
+        return np.asarray(values, np.float64)
+    axes = ("models", "examples", "classes")
+    array = shares(values, axes=axes, name=name, side=side)
+    if array.shape[2] < 2:
+        raise InvalidMetricInput(f"{side} {name} need at least 2 classes, not {array.shape[2]}", side=side)
+    sums = array.sum(axis=2)
+    wrong = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
+    if wrong.any():
+        model, example = (int(i) for i in np.argwhere(wrong)[0])
+        raise InvalidMetricInput(
+            f"{side} {name} of model {model}, example {example} sum to {sums[model, example]:.6g}, not to 1",
+            side=side,
+            model=model,
+            example=example,
+        )
+    return array
+
+
+def _are_probabilities(values: npt.ArrayLike) -> bool:
+    """Return whether rows are surely probabilities, in two passes: NaN fails every comparison, inf the sum."""
+    array = np.asarray(values)
+    if array.ndim != 3 or array.dtype.kind != "f" or 0 in array.shape or array.shape[2] < 2 or not array.min() >= 0.0:
+        return False
+    off = np.abs(array.sum(axis=2, dtype=np.float64) - 1.0)
+    return bool(off.max() <= PROBABILITY_TOLERANCE and array.max() <= 1.0)
+
+
+def class_labels(values: npt.ArrayLike, *, n_examples: int, n_classes: int, name: str) -> Int64:
+    """Return class numbers of shape (n_examples,), each within 0..n_classes - 1.
+
+    Raises InvalidMetricInput for another shape, numbers that are not whole, or one outside the range.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise InvalidMetricInput(f"{name} must be whole class numbers, not {array.dtype}")
+    if array.shape != (n_examples,):
+        raise InvalidMetricInput(f"{name} must have shape ({n_examples},), one per example, not {array.shape}")
+    outside = np.flatnonzero((array < 0) | (array >= n_classes))
+    if outside.size:
+        example = int(outside[0])
+        raise InvalidMetricInput(
+            f"{name} must be within 0..{n_classes - 1}, not {array[example]} at example {example}", example=example
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def require_two_classes(labels: Int64, *, name: str) -> None:
+    """Raise InvalidMetricInput if all examples are of one class."""
+    if np.unique(labels).size < 2:
+        raise InvalidMetricInput(f"{name} hold one class only ({labels[0]}); at least 2 are needed")
+
+
+def require_same_models(**sides: npt.NDArray[Any]) -> int:
+    """Return the number of models of arrays whose runs are paired by index.
+
+    sides: name of the side -> array with models first. Raises InvalidMetricInput, stating all sizes, if they differ.
+    """
+    return _require_same(0, "models", "run i of one side belongs to model i of the other", sides)
+
+
+def require_same_examples(**sides: npt.NDArray[Any]) -> int:
+    """Return the number of examples (second axis) that all sides share; raises InvalidMetricInput if they differ."""
+    return _require_same(1, "examples", "all sides must hold the same examples", sides)
+
+
+def require_same_classes(**sides: npt.NDArray[Any]) -> int:
+    """Return the number of classes (last axis) that all arrays share; raises InvalidMetricInput if they differ."""
+    return _require_same(-1, "classes", "all arrays must be of the same classes", sides)
+
+
+def _require_same(axis: int, what: str, why: str, sides: dict[str, npt.NDArray[Any]]) -> int:
+    sizes = {side: array.shape[axis] for side, array in sides.items()}
+    if len(set(sizes.values())) > 1:
+        stated = ", ".join(f"{side} has {size}" for side, size in sizes.items())
+        raise InvalidMetricInput(f"unequal numbers of {what}: {stated}; {why}")
+    return int(next(iter(sizes.values())))
+
+
+def _place(position: dict[str, int]) -> str:
+    singular = {"classes": "class", "radii": "radius"}
+    named = (f"{singular.get(axis, axis.removesuffix('s'))} {index}" for axis, index in position.items())
+    return ", ".join(named) or "its only place"

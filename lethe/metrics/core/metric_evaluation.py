@@ -1,0 +1,149 @@
+"""Metrics of the unlearned models, each beside the same metric of the oracle and of the original model."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from lethe.metrics.core.array_catalogue import ARRAYS, Side
+from lethe.metrics.core.derived_arrays import DERIVED
+from lethe.metrics.core.inputs import Inputs
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.registry import Feature, Metric, Need, Parameters, Resampling, Scope, metric
+from lethe.metrics.core.resampling import interval_of_models, interval_of_runs
+from lethe.metrics.core.result import MetricResult
+
+Array = npt.NDArray[Any]
+Request = str | tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class MetricEvaluation:
+    """One metric of one submission.
+
+    result: of the unlearned models; None if it was not computed, and then not_computed says why.
+    oracle, original: the same metric with the oracle or the original models in the place of the unlearned ones; None
+    with a sentence in `reference_notes` where it cannot be had.
+    """
+
+    metric: Metric
+    parameters: Parameters
+    result: MetricResult | None
+    oracle: MetricResult | None = None
+    original: MetricResult | None = None
+    not_computed: str = ""
+    reference_notes: tuple[str, ...] = ()
+
+
+def evaluate(inputs: Inputs, metrics: Iterable[Request], *, seed: int = 0) -> dict[str, MetricEvaluation]:
+    """Return every metric asked for, by id, in the order asked.
+
+    metrics: ids, or pairs of an id and parameters that differ from the defaults. seed: of the intervals.
+    What cannot be computed for lack or fault of arrays is in the result as a sentence; it stops no other metric.
+    Raises UnknownMetric for an id that does not exist and InvalidMetricInput for wrong parameters.
+    """
+    requests = [request if isinstance(request, tuple) else (request, {}) for request in metrics]
+    chosen = [(metric(metric_id), dict(given)) for metric_id, given in requests]
+    pairs = [(entry, checked_parameters(entry, given)) for entry, given in chosen]
+    return {entry.id: evaluate_metric(inputs, entry, parameters, seed=seed) for entry, parameters in pairs}
+
+
+def checked_parameters(entry: Metric, given: Mapping[str, Any]) -> Parameters:
+    """Return the metric's parameters; raises InvalidMetricInput naming the wrong one."""
+    try:
+        return entry.defaults.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(entry.defaults.model_fields) or "it has none"
+        raise InvalidMetricInput(
+            f"metric {entry.id}: parameter `{name}`: {first['msg']} (parameters: {known})"
+        ) from error
+
+
+def evaluate_metric(inputs: Inputs, entry: Metric, parameters: Parameters, *, seed: int = 0) -> MetricEvaluation:
+    """Return one metric with its references."""
+    if entry.scope != Scope.SUBMISSION:
+        reason = f"{entry.id} compares several submissions or cells: use `lethe compare` or a benchmark"
+        return MetricEvaluation(entry, parameters, None, not_computed=reason)
+    try:
+        result = compute(inputs, entry, parameters, seed=seed)
+    except InvalidMetricInput as error:
+        return MetricEvaluation(entry, parameters, None, not_computed=str(error))
+    oracle, without_oracle = _reference(inputs, entry, parameters, Side.ORACLE, seed)
+    original, without_original = _reference(inputs, entry, parameters, Side.ORIGINAL, seed)
+    notes = (*without_oracle, *without_original)
+    return MetricEvaluation(entry, parameters, result, oracle, original, reference_notes=notes)
+
+
+def _reference(
+    inputs: Inputs, entry: Metric, parameters: Parameters, side: Side, seed: int
+) -> tuple[MetricResult | None, tuple[str, ...]]:
+    try:
+        return compute(inputs, entry, parameters, subject=side, seed=seed), ()
+    except InvalidMetricInput as error:
+        return None, (f"no value of the {side} models: {error}",)
+
+
+def compute(
+    inputs: Inputs, entry: Metric, parameters: Parameters, *, subject: Side = Side.UNLEARNED, seed: int = 0
+) -> MetricResult:
+    """Return a metric of the models of `subject`, with its interval.
+
+    Raises MissingArray or InvalidMetricInput.
+    """
+    given = parameters.model_dump()
+    needs = {name: _of_subject(need, subject) for name, need in entry.needs.items()}
+    arrays = {name: inputs.value(need, given) for name, need in needs.items()}
+    accepted = inspect.signature(entry.function).parameters
+    passed = {name: value for name, value in given.items() if name in accepted}
+    result = entry.function(**arrays, **passed)
+    interval = _interval(entry, result, needs=needs, arrays=arrays, passed=passed, seed=seed)
+    return replace(result, interval=interval)
+
+
+def _of_subject(need: Need, subject: Side) -> Need:
+    return replace(need, side=subject) if need.side == Side.UNLEARNED else need
+
+
+def _interval(
+    entry: Metric,
+    result: MetricResult,
+    *,
+    needs: Mapping[str, Need],
+    arrays: Mapping[str, Array],
+    passed: Mapping[str, Any],
+    seed: int,
+) -> tuple[float, float] | None:
+    if entry.resampling == Resampling.OWN:
+        return result.interval
+    settings: dict[str, Any] = {"n_resamples": entry.n_resamples, "seed": seed, "bounds": entry.bounds}
+    if entry.resampling == Resampling.RUNS and result.per_run is not None:
+        return interval_of_runs(result.value, result.per_run, **settings)
+    if entry.resampling != Resampling.MODELS:
+        return None
+    # the subject and its references are drawn apart even if they are one side, as models of two sides are
+    rows = {name: _is_subject(entry.needs[name]) for name, need in needs.items() if _has_model_rows(need)}
+    groups = sorted(set(rows.values()), reverse=True)
+    sizes = tuple(min(arrays[name].shape[0] for name in rows if rows[name] == group) for group in groups)
+
+    def compute_metric(kept: tuple[Array, ...]) -> float:
+        halves = dict(zip(groups, kept, strict=True))
+        chosen = {name: array[halves[rows[name]]] if name in rows else array for name, array in arrays.items()}
+        return entry.function(**chosen, **passed).value
+
+    return interval_of_models(result.value, compute_metric, sizes=sizes, paired=entry.paired, **settings)
+
+
+def _is_subject(need: Need) -> bool:
+    return need.side == Side.UNLEARNED
+
+
+def _has_model_rows(need: Need) -> bool:
+    if isinstance(need.array, Feature):
+        return not need.array.against
+    axes = (DERIVED.get(need.array) or ARRAYS[need.array]).axes
+    return need.side != Side.SHARED and axes[:1] in (("N",), ("k",))

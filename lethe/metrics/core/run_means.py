@@ -1,0 +1,17 @@
+"""The mean over models of a number that was computed for every model, beside that of the retrained models."""
+
+import numpy.typing as npt
+
+from lethe.metrics.core.arrays import shares
+from lethe.metrics.core.result import MetricResult
+
+
+def mean_share(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, name: str) -> MetricResult:
+    """Return the mean of the unlearned models' numbers; the retrained models' mean is in the table.
+
+    unlearned, retrained: shape (n_models,) each, in [0, 1]; the numbers of models may differ.
+    Raises InvalidMetricInput for values outside [0, 1].
+    """
+    u = shares(unlearned, axes=("models",), name=name, side="unlearned")
+    r = shares(retrained, axes=("models",), name=name, side="retrained")
+    return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})

@@ -1,0 +1,1 @@
+"""Forgetting quality and the score, as metrics."""

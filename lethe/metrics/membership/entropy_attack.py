@@ -1,0 +1,120 @@
+"""Attacks on the entropy of a model's predictions: learned from retain and test examples, applied to the forget set."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.attacks.member_share import ShadowParameters, logistic_member_share, shadow_part, svc_member_share
+from lethe.metrics.attacks.prediction_features import entropy
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, probability_rows, require_same_models
+from lethe.metrics.core.processors import in_threads
+from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Resampling
+from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_means import mean_share
+
+Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
+
+
+def _shares(
+    classifier: Classifier,
+    forget: npt.ArrayLike,
+    test: npt.ArrayLike,
+    retain: npt.ArrayLike,
+    *,
+    n_models: int,
+    shadow_rows: int,
+    seed: int,
+) -> Float64:
+    f, t, r = (
+        probability_rows(rows, name=f"{part} probabilities", side="a side's")
+        for part, rows in (("forget", forget), ("test", test), ("retain", retain))
+    )
+    require_same_models(forget=f, test=t, retain=r)
+    half = max(1, shadow_rows // 2)
+
+    def share(model: int) -> float:
+        members, others = (shadow_part(entropy(rows[model]), half, seed=seed) for rows in (r, t))
+        return classifier(members, others, entropy(f[model]))
+
+    return np.array(in_threads(share, range(min(n_models, len(f)))))
+
+
+def svc_shares(
+    forget: npt.ArrayLike, test: npt.ArrayLike, retain: npt.ArrayLike, *, n_models: int, shadow_rows: int, seed: int
+) -> Float64:
+    """Return the share of forget examples called members, by model, shape (at most n_models,), in [0, 1].
+
+    forget, test, retain: probabilities, shape (n_models, n_examples, n_classes) each.
+    """
+    return _shares(svc_member_share, forget, test, retain, n_models=n_models, shadow_rows=shadow_rows, seed=seed)
+
+
+def logistic_shares(
+    forget: npt.ArrayLike, test: npt.ArrayLike, retain: npt.ArrayLike, *, n_models: int, shadow_rows: int, seed: int
+) -> Float64:
+    """Return the same shares by logistic regression."""
+    return _shares(logistic_member_share, forget, test, retain, n_models=n_models, shadow_rows=shadow_rows, seed=seed)
+
+
+_ARRAYS = ("forget_probabilities", "test_probabilities", "retain_probabilities")
+_PARAMETERS = ("n_models", "shadow_rows", "seed")
+SVC_SHARE = Feature("svc_entropy_share", svc_shares, _ARRAYS, parameters=_PARAMETERS)
+LOGISTIC_SHARE = Feature("logistic_entropy_share", logistic_shares, _ARRAYS, parameters=_PARAMETERS)
+
+
+def mia_svc_entropy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+    """Return the mean share of forget examples that are called members, in [0, 1].
+
+    unlearned, retrained: the share of every model, shape (n_models,) each, as `svc_shares` returns it.
+    per_run: of the unlearned. table: the mean of the retrained.
+    Compare with the retrained models: a share far below theirs singles the forget set out.
+    Raises InvalidMetricInput for values outside [0, 1].
+    Source: Golatkar et al. 2020 (arXiv:2003.02960), program; used by Goel et al. 2022 (arXiv:2201.06640).
+    """
+    return mean_share(unlearned, retrained, name="shares of members")
+
+
+MIA_SVC_ENTROPY = Metric(
+    id="mia_svc_entropy",
+    title="Entropy attack, support vectors",
+    function=mia_svc_entropy,
+    needs={"unlearned": Need(SVC_SHARE), "retrained": Need(SVC_SHARE, Side.RETRAINED)},
+    unit="share of the forget set",
+    direction=Direction.TOWARDS_RETRAINED,
+    defaults=ShadowParameters,
+    resampling=Resampling.RUNS,
+    bounds=(0.0, 1.0),
+    source="Golatkar et al. 2020 (2003.02960), program",
+    formula="mean_x [SVC(H(p(x))) = member], trained on the entropies of retain (1) and test (0) examples",
+)
+
+
+def ssd_lr(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+    """Return the mean share of forget examples that are called members, in [0, 1].
+
+    unlearned, retrained: the share of every model, shape (n_models,) each, as `logistic_shares` returns it.
+    per_run: of the unlearned. table: the mean of the retrained.
+    Raises InvalidMetricInput for values outside [0, 1].
+    Source: Foster et al. 2024 (arXiv:2308.07707), program; Chundawat et al. 2023 (arXiv:2205.08096).
+    """
+    return mean_share(unlearned, retrained, name="shares of members")
+
+
+SSD_LR = Metric(
+    id="ssd_lr",
+    title="Entropy attack, logistic regression",
+    function=ssd_lr,
+    needs={"unlearned": Need(LOGISTIC_SHARE), "retrained": Need(LOGISTIC_SHARE, Side.RETRAINED)},
+    unit="share of the forget set",
+    direction=Direction.TOWARDS_RETRAINED,
+    defaults=ShadowParameters,
+    resampling=Resampling.RUNS,
+    bounds=(0.0, 1.0),
+    source="Foster et al. 2024 (2308.07707), program, metrics.py",
+    formula="mean_x [LR(H(p(x))) = member], balanced class weights, trained on retain (1) and test (0) examples",
+    paper_and_code="The program asks for multi_class='multinomial', which scikit-learn 1.8 no longer has; for two "
+    "classes the default is used.",
+)

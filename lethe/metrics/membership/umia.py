@@ -1,0 +1,126 @@
+"""A membership attack on the losses of forget against test examples, and how close it is to chance."""
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, model_rows, require_same_models, shares
+from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_means import mean_share
+
+SPLIT_SEED = 123
+TEST_SHARE = 0.1
+
+
+class AttackParameters(Parameters):
+    """n_splits: random splits per model. seed: draws the examples of the larger set."""
+
+    n_splits: int = Field(10, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+def umia(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+    """Return the mean accuracy of the attack over models, in [0, 1]; 0.5 is chance.
+
+    unlearned, retrained: the attack's accuracy on every model, shape (n_models,) each, from
+    `forget_test_attack`.
+    per_run: of the unlearned. table: the mean of the retrained.
+    Compare with the retrained models: below 0.5 is no better than above.
+    Raises InvalidMetricInput for values outside [0, 1].
+    Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.3: U-MIA against the test set (T-MIA).
+    """
+    return mean_share(unlearned, retrained, name="attack accuracies")
+
+
+def forget_test_attack(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_splits: int, seed: int) -> Float64:
+    """Return the attack's mean held-out accuracy on every model, shape (n_models,), in [0, 1]; 0.5 is chance.
+
+    forget, test: losses, shape (n_models, n_forget) and (n_models, n_test), at least 6 examples each.
+    Of the larger set a random part is used. Examples are taken in ascending order of their value, so that their
+    order does not matter, and `seed` draws the same ranks for every model.
+    """
+    a, b = model_rows(forget, name="losses", side="forget"), model_rows(test, name="losses", side="test")
+    require_same_models(forget=a, test=b)
+    pairs = [shuffled(x, y, seed=seed) for x, y in zip(np.sort(a), np.sort(b), strict=True)]
+    first, second = (np.stack(part) for part in zip(*pairs, strict=True))
+    return np.array([accuracies.mean() for accuracies in held_out_accuracies(first, second, n_splits=n_splits)])
+
+
+def shuffled(forget: Float64, test: Float64, *, seed: int) -> tuple[Float64, Float64]:
+    """Return both sets in random order, cut to the size of the smaller; shape (n,) each."""
+    order = np.random.RandomState(seed)  # the generator of the published programs
+    mixed = {}
+    for name, values in (("test", test), ("forget", forget)):
+        mixed[name] = values.copy()
+        order.shuffle(mixed[name])
+    n = min(forget.size, test.size)
+    return mixed["forget"][:n], mixed["test"][:n]
+
+
+def held_out_accuracies(forget: Float64, test: Float64, *, n_splits: int = 10) -> Float64:
+    """Return the accuracy on the held-out tenth of every split, shape (n_models, n_splits).
+
+    forget, test: shape (n_models, n) each. Test examples are the members, as in the program; it is of no effect.
+    Source: Cadet et al. 2024, program: `StratifiedShuffleSplit` with random_state 123 and scikit-learn's regression.
+    """
+    size = forget.shape[1]
+    train, held = stratified_splits(size, n_splits=n_splits, test_share=TEST_SHARE, seed=SPLIT_SEED)
+    values = np.concatenate((forget, test), axis=1)
+    return split_accuracies(values, np.repeat([0, 1], size), train, held, solver="lbfgs")
+
+
+FORGET_TEST_ATTACK = Feature(
+    "umia_accuracy", forget_test_attack, ("forget_loss", "test_loss"), parameters=("n_splits", "seed")
+)
+
+UMIA = Metric(
+    id="umia",
+    title="Membership attack on losses (U-MIA)",
+    function=umia,
+    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED)},
+    unit="accuracy",
+    direction=Direction.TOWARDS_RETRAINED,
+    defaults=AttackParameters,
+    resampling=Resampling.RUNS,
+    bounds=(0.0, 1.0),
+    source="Cadet et al. 2024 (2410.01276), section 5.3",
+    formula="mean held-out accuracy of logistic regression, losses of forget against test examples",
+    paper_and_code="The paper says 10-fold cross-validation; the program makes 10 stratified shuffle splits with 10 % "
+    "held out, and so does this. The published figure is of one model and one shuffle of NumPy's global generator.",
+)
+
+
+def indiscernibility(unlearned: npt.ArrayLike) -> MetricResult:
+    """Return the mean of 1 - |accuracy - 0.5| / 0.5 over models, in [0, 1]; 1 where the attack is at chance.
+
+    unlearned: the attack's accuracy on every model, shape (n_models,). per_run: the value of every model.
+    An attack that is always wrong scores 0, as one that is always right. A value above that of the retrained models
+    is no merit: they are at the value that exact unlearning has.
+    Raises InvalidMetricInput for values outside [0, 1].
+    Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.3.
+    """
+    values = distance_from_certainty(shares(unlearned, axes=("models",), name="attack accuracies", side="unlearned"))
+    return MetricResult(float(values.mean()), per_run=values)
+
+
+def distance_from_certainty(accuracy: npt.ArrayLike) -> Float64:
+    """Return 1 - |accuracy - 0.5| / 0.5, same shape."""
+    return np.asarray(1.0 - np.abs(np.asarray(accuracy, np.float64) - 0.5) / 0.5)
+
+
+INDISCERNIBILITY = Metric(
+    id="indiscernibility",
+    title="Indiscernibility",
+    function=indiscernibility,
+    needs={"unlearned": Need(FORGET_TEST_ATTACK)},
+    unit="1 - |accuracy - 0.5| / 0.5",
+    direction=Direction.HIGHER,
+    defaults=AttackParameters,
+    resampling=Resampling.RUNS,
+    bounds=(0.0, 1.0),
+    source="Cadet et al. 2024 (2410.01276), section 5.3",
+    formula="mean_i 1 - |U-MIA_i - 1/2| / (1/2)",
+)

@@ -1,0 +1,1 @@
+"""Metrics that compare the outputs of unlearned and other models."""

@@ -1,0 +1,130 @@
+"""Zero-retrain forgetting: how near the predictions on the forget set are to an untrained network's."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, probability_rows, require_same_classes, require_same_examples
+from lethe.metrics.core.jensen_shannon import mean_divergence, row_entropies
+from lethe.metrics.core.processors import in_threads
+from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Resampling
+from lethe.metrics.core.result import MetricResult
+
+
+def zrf_per_model(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> Float64:
+    """Return 1 - the mean Jensen-Shannon divergence (base 2) from untrained networks, shape (n_models,), in [0, 1].
+
+    unlearned: probabilities on the forget set, shape (n_models, n_examples, n_classes). untrained: of randomly
+    initialised networks, shape (n_networks, n_examples, n_classes); the divergence is averaged over them.
+    Raises InvalidMetricInput for rows that are no probabilities, different examples or classes.
+    Source: Chundawat et al. 2023, ZRF.
+    """
+    p, q = checked_zrf_inputs(unlearned, untrained)
+    q_entropies = [row_entropies(network) for network in q]
+    means = in_threads(lambda model: _mean_over_networks(model, q, q_entropies), p)
+    return np.asarray(1.0 - np.clip(means, 0.0, 1.0))
+
+
+def _mean_over_networks(model: Float64, networks: Float64, entropies: list[Float64]) -> float:
+    own = row_entropies(model)
+    divergences = [mean_divergence(model, q, own, entropy) for q, entropy in zip(networks, entropies, strict=True)]
+    return sum(divergences) / len(divergences)
+
+
+def checked_zrf_inputs(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> tuple[Float64, Float64]:
+    """Return both checked and contiguous, of the same examples and classes."""
+    p = probability_rows(unlearned, name="probabilities", side=Side.UNLEARNED)
+    q = probability_rows(untrained, name="probabilities", side="untrained networks'")
+    require_same_examples(unlearned=p, untrained=q)
+    require_same_classes(unlearned=p, untrained=q)
+    return np.ascontiguousarray(p), np.ascontiguousarray(q)
+
+
+def mean_zrf(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+    """Return the mean over runs; the retrained models' mean, in the table, is the aim.
+
+    unlearned, retrained: ZRF of every model, shape (n_models,) each.
+    """
+    u, r = np.asarray(unlearned, np.float64), np.asarray(retrained, np.float64)
+    return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})
+
+
+ZRF_PER_MODEL = Feature("zrf", zrf_per_model, arrays=("forget_probabilities",), shared=("random_forget_probabilities",))
+
+ZRF = Metric(
+    id="zrf",
+    title="ZRF",
+    function=mean_zrf,
+    needs={"unlearned": Need(ZRF_PER_MODEL), "retrained": Need(ZRF_PER_MODEL, Side.RETRAINED)},
+    unit="[0, 1]",
+    direction=Direction.TOWARDS_RETRAINED,
+    resampling=Resampling.RUNS,
+    bounds=(0.0, 1.0),
+    source="Chundawat et al. 2023 (2205.08096), ZRF; the MIAU paper, table 1, prints it in percent",
+    formula="1 - mean_i mean_x JS_2( p_u,i(x), p_untrained(x) ), averaged over untrained networks",
+    paper_and_code=(
+        "The code computes a reversed divergence divided by the number of classes: that is zrf_published. A higher "
+        "value means more like random, not better; compare it with the retrained models' value."
+    ),
+)
+
+
+def zrf_published_per_model(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> Float64:
+    """Return 1 - (KL(m || p) + KL(m || q)) / 2 averaged over examples and classes, shape (n_models,), in nats.
+
+    m is the mean of the two predictions p and q. Arguments and errors as for `zrf_per_model`. -inf where a
+    probability is 0 and the other is not.
+    Source: the program of Chundawat et al. 2023, metrics.py.
+    """
+    p, q = checked_zrf_inputs(unlearned, untrained)
+    with np.errstate(divide="ignore"):
+        q_logs = np.log(q)
+        p_logs = (np.log(model) for model in p)
+        means = [
+            [_divergence(model, network, log, q_log) for network, q_log in zip(q, q_logs, strict=True)]
+            for model, log in zip(p, p_logs, strict=True)
+        ]
+    return np.asarray(1.0 - np.asarray(means, np.float64).mean(axis=1))
+
+
+def published_divergence(first: Float64, second: Float64) -> float:
+    """Return the divergence that the program calls Jensen-Shannon: reversed, and divided by the number of classes."""
+    with np.errstate(divide="ignore"):
+        return _divergence(first, second, np.log(first), np.log(second))
+
+
+def _divergence(first: Float64, second: Float64, first_log: Float64, second_log: Float64) -> float:
+    middle = (first + second) / 2.0
+    with np.errstate(divide="ignore"):
+        middle_log = np.log(middle)
+    return 0.5 * _mean_kl(middle, middle_log, first_log) + 0.5 * _mean_kl(middle, middle_log, second_log)
+
+
+def _mean_kl(middle: Float64, middle_log: Float64, other_log: Float64) -> float:
+    with np.errstate(invalid="ignore"):
+        terms = middle * (middle_log - other_log)
+    return float(np.where(middle > 0.0, terms, 0.0).mean())
+
+
+_FEATURE = Feature(
+    "zrf published",
+    zrf_published_per_model,
+    arrays=("forget_probabilities",),
+    shared=("random_forget_probabilities",),
+)
+
+ZRF_PUBLISHED = replace(
+    ZRF,
+    id="zrf_published",
+    title="ZRF as published",
+    needs={"unlearned": Need(_FEATURE), "retrained": Need(_FEATURE, Side.RETRAINED)},
+    unit="at most 1",
+    bounds=(float("-inf"), 1.0),
+    formula="1 - mean over examples and classes of ( m (log m - log p) + m (log m - log q) ) / 2, m = (p + q) / 2",
+    paper_and_code=(
+        "The paper says Jensen-Shannon; the program's divergence is reversed and divided by the number of classes, so "
+        "its values lie near 1 for every model and grow with the number of classes. Infinite where a probability is 0."
+    ),
+)

@@ -1,0 +1,139 @@
+"""How far a score moves when other models are drawn: the delete-half jackknife over models.
+
+Repeating models (the ordinary bootstrap) makes two samples look more different than they are: a repeated value is a
+spike that an attack can enclose. Every replicate here leaves out a random half of the models of each side and repeats
+none, so the samples stay what they were, only smaller. With d of N models left out, the spread of the replicates is
+that of the score times sqrt(d / (N - d)), which is 1 for a half (Shao and Wu 1989); the factor is undone for odd N.
+
+A replicate's level is not the score's (fewer models, another epsilon); only its spread is used. The interval is the
+score +- 1.96 standard errors. benchmarks/scoring/coverage.py checks it by simulation.
+
+A model's confidences and accuracies stay or go together; the two sides draw apart. Equal seeds and numbers of models
+give equal draws, so replicates of two submissions on one split are paired: see compare.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.core.processors import in_threads
+from lethe.metrics.scoring.arrays import Float64, Int64
+from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.epsilon import epsilon_of_sorted
+from lethe.metrics.scoring.forgetting_quality import forgetting_quality
+from lethe.metrics.scoring.samples import resampled, sort_samples
+
+FEWEST_RESAMPLES = 20
+FEWEST_MODELS = 8
+NORMAL_QUANTILE_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """F and the headline score, recomputed on random halves of the models.
+
+    forgetting_quality, headline: shape (n_resamples,). factor: from their standard deviation to a standard error.
+    seed, n_models: replicates with equal seed, number of models and length are paired.
+    """
+
+    forgetting_quality: Float64
+    headline: Float64
+    factor: float
+    seed: int
+    n_models: int
+
+    def require_paired(self, other: "Replicates") -> None:
+        """Raise InvalidScoreInput unless replicate b of both kept the same models, for every b, and has a value."""
+        mine = (self.seed, self.n_models, self.headline.size)
+        theirs = (other.seed, other.n_models, other.headline.size)
+        if mine != theirs:
+            raise InvalidScoreInput(
+                f"replicates are not paired: (seed, models, resamples) are {mine} in one and {theirs} in the other"
+            )
+        if np.isnan(self.headline).any() or np.isnan(other.headline).any():
+            raise InvalidScoreInput("a replicate has no utility ratio: its retrained models all have accuracy 0")
+
+    def standard_error(self) -> float:
+        """Return the standard error of the headline score over models."""
+        return self.factor * float(self.headline.std(ddof=1))
+
+    def forgetting_quality_standard_error(self) -> float:
+        """Return the standard error of F over models."""
+        return self.factor * float(self.forgetting_quality.std(ddof=1))
+
+
+def interval_around(value: float, standard_error: float) -> tuple[float, float]:
+    """Return the 95 % interval of a score, value +- 1.96 standard errors, cut off at 0 below."""
+    reach = NORMAL_QUANTILE_95 * standard_error
+    return max(0.0, value - reach), value + reach
+
+
+def require_resamples(n_resamples: int, *, n_models: int) -> None:
+    """Raise InvalidScoreInput below 20 resamples or 8 models: fewer say nothing about a spread."""
+    if n_resamples < FEWEST_RESAMPLES:
+        raise InvalidScoreInput(f"an interval needs at least {FEWEST_RESAMPLES} resamples, not {n_resamples}")
+    if n_models < FEWEST_MODELS:
+        raise InvalidScoreInput(f"an interval needs at least {FEWEST_MODELS} models on each side, not {n_models}")
+
+
+def kept_halves(n_models: int, *, n_resamples: int, seed: int) -> Iterator[tuple[Int64, Int64]]:
+    """Yield, per replicate, which unlearned and which retrained models stay: 0 or 1, shape (n_models,) each.
+
+    n_models // 2 of each side are left out.
+    """
+    rng = np.random.default_rng([seed, n_models])
+    for _ in range(n_resamples):
+        unlearned = np.ones(n_models, np.int64)
+        retrained = np.ones(n_models, np.int64)
+        unlearned[rng.permutation(n_models)[: n_models // 2]] = 0
+        retrained[rng.permutation(n_models)[: n_models // 2]] = 0
+        yield unlearned, retrained
+
+
+def replicate_forgetting(
+    unlearned: Float64,
+    retrained: Float64,
+    *,
+    attacks: AttackFamily,
+    delta: float,
+    cap: float,
+    n_resamples: int,
+    seed: int,
+) -> Float64:
+    """Return F of every replicate, shape (n_resamples,); sorts once, then repeats sorted values by their count.
+
+    As many replicates at a time as there are processors; each is computed alone, so their number changes no bit.
+
+    unlearned, retrained: checked, shape (n_models, n_examples). Buckets are those of the full number of models.
+    Raises InvalidScoreInput below 20 resamples or 8 models.
+    """
+    n_models = unlearned.shape[0]
+    require_resamples(n_resamples, n_models=n_models)
+    sides = sort_samples(unlearned), sort_samples(retrained)
+
+    def quality(replicate: tuple[int, tuple[Int64, Int64]]) -> float:
+        b, (keep_u, keep_r) = replicate
+        if attacks is AttackFamily.DISENTANGLED:
+            u, r = unlearned[keep_u == 1], retrained[keep_r == 1]
+            epsilon = disentangled_epsilon(u, r, delta=delta, cap=cap, seed=seed + b)
+        else:
+            u, r = resampled(sides[0], keep_u), resampled(sides[1], keep_r)
+            epsilon = epsilon_of_sorted(u, r, attacks=attacks, delta=delta, cap=cap)
+        return forgetting_quality(epsilon, n_models=n_models)
+
+    return np.array(in_threads(quality, enumerate(kept_halves(n_models, n_resamples=n_resamples, seed=seed))))
+
+
+def replicate_ratio(unlearned: Float64, retrained: Float64, *, n_resamples: int, seed: int) -> Float64:
+    """Return the utility ratio of every replicate, shape (n_resamples,), on the models that `kept_halves` keeps.
+
+    unlearned, retrained: accuracies, shape (n_models,). NaN where every kept retrained accuracy is 0.
+    """
+    result = np.empty(n_resamples, np.float64)
+    for b, (keep_u, keep_r) in enumerate(kept_halves(unlearned.size, n_resamples=n_resamples, seed=seed)):
+        below = float(retrained @ keep_r)
+        result[b] = float(unlearned @ keep_u) / below if below > 0.0 else np.nan
+    return result

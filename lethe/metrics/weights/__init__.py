@@ -1,0 +1,1 @@
+"""Metrics of probes that need the unlearned weights."""

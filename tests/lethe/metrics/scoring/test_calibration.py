@@ -1,0 +1,114 @@
+"""Scores beside the oracle's, and signs of outputs that are not what they should be."""
+
+import numpy as np
+import pytest
+
+from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.calibration import calibrate, suspicion
+from lethe.metrics.scoring.score import ModelOutputs, score
+
+
+@pytest.fixture(scope="module")
+def retrained():
+    return draw(0)
+
+
+def draw(seed, shift=0.0, n_models=128):
+    return ModelOutputs(np.random.default_rng(seed).normal(shift, 1.5, (n_models, 40)))
+
+
+def scored(outputs, retrained, **kwargs):
+    return score(outputs, retrained, n_resamples=60, **kwargs)
+
+
+def test_another_set_of_retrained_models_scores_like_the_oracle(retrained):
+    found = calibrate(scored(draw(1), retrained), scored(draw(2), retrained))
+    assert found.interval[0] <= 1.0 <= found.interval[1]
+    assert not found.leaked
+
+
+def test_the_fraction_is_the_ratio_of_the_scores(retrained):
+    ours, oracle = scored(draw(1, shift=1.0), retrained), scored(draw(2), retrained)
+    found = calibrate(ours, oracle)
+    assert found.fraction == ours.headline / oracle.headline
+    assert found.interval[1] < 1.0
+    assert found.excess < 0.0
+
+
+def test_copies_of_the_retrained_models_are_flagged_as_leaked(retrained):
+    copied = ModelOutputs(np.random.default_rng(3).permutation(retrained.confidences, axis=0))
+    assert calibrate(scored(copied, retrained), scored(draw(2), retrained)).leaked
+
+
+def test_slightly_blurred_copies_are_flagged_as_leaked(retrained):
+    blurred = ModelOutputs(retrained.confidences + np.random.default_rng(4).normal(0, 0.02, (128, 40)))
+    assert calibrate(scored(blurred, retrained), scored(draw(2), retrained)).leaked
+
+
+def test_an_oracle_of_another_family_is_refused(retrained):
+    with pytest.raises(InvalidScoreInput, match="exact attacks"):
+        calibrate(scored(draw(1), retrained), scored(draw(2), retrained, attacks=AttackFamily.EXACT))
+
+
+def test_an_oracle_without_resamples_is_refused(retrained):
+    with pytest.raises(InvalidScoreInput, match="needs resamples"):
+        calibrate(scored(draw(1), retrained), score(draw(2), retrained))
+
+
+def test_an_oracle_with_another_seed_is_refused(retrained):
+    with pytest.raises(InvalidScoreInput, match="not paired"):
+        calibrate(scored(draw(1), retrained), scored(draw(2), retrained, seed=1))
+
+
+def test_an_oracle_of_zero_is_refused(retrained):
+    with pytest.raises(InvalidScoreInput, match="oracle's score is 0"):
+        calibrate(scored(draw(1), retrained), scored(draw(2, shift=100.0), retrained))
+
+
+def test_an_oracle_without_accuracies_is_refused(retrained):
+    accuracy = np.full(128, 0.9)
+    sides = [ModelOutputs(one.confidences, accuracy, accuracy) for one in (draw(1), retrained)]
+    with pytest.raises(InvalidScoreInput, match="only one of"):
+        calibrate(scored(*sides), scored(draw(2), retrained))
+
+
+def test_independent_runs_are_not_suspicious(retrained):
+    found = suspicion(draw(1).confidences, retrained.confidences)
+    assert (found.repeated_runs, found.copied_models) == (0, 0)
+    assert found.spread_ratio == pytest.approx(1.0, abs=0.1)
+    assert not found.deterministic
+    assert not found.copied
+
+
+def test_one_model_returned_every_time_is_deterministic(retrained):
+    found = suspicion(np.tile(retrained.confidences[:1] + 0.5, (128, 1)), retrained.confidences)
+    assert found.repeated_runs == 127
+    assert found.deterministic
+    assert not found.copied
+
+
+def test_runs_that_differ_by_rounding_alone_are_deterministic(retrained):
+    noise = np.random.default_rng(5).normal(0, 1e-6, (128, 40))
+    found = suspicion(retrained.confidences[:1] + 0.5 + noise, retrained.confidences)
+    assert found.repeated_runs == 0
+    assert found.deterministic
+
+
+def test_runs_that_equal_retrained_models_are_copied(retrained):
+    runs = draw(1).confidences.copy()
+    runs[:3] = retrained.confidences[10:13]
+    found = suspicion(runs, retrained.confidences)
+    assert found.copied_models == 3
+    assert found.copied
+    assert not found.deterministic
+
+
+def test_examples_without_retrained_spread_are_ignored():
+    constant = np.full((8, 3), 103.6)
+    assert suspicion(constant + np.arange(8)[:, None], constant).spread_ratio == float("inf")
+
+
+def test_other_examples_are_refused(retrained):
+    with pytest.raises(InvalidScoreInput, match="retrained 40"):
+        suspicion(retrained.confidences[:, :39], retrained.confidences)

@@ -1,0 +1,80 @@
+"""Replicates made by repeating sorted values, against replicates made by choosing and sorting again."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.epsilon import per_example_epsilon
+from lethe.metrics.scoring.forgetting_quality import forgetting_quality
+from lethe.metrics.scoring.resampling import interval_around, kept_halves, replicate_forgetting, replicate_ratio
+from lethe.metrics.scoring.samples import resampled, sort_samples
+from lethe.metrics.scoring.score import ModelOutputs, score
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=2, max_size=9),
+    st.integers(0, 2**32 - 1),
+)
+def test_repeating_equals_choosing_and_sorting(rows, seed):
+    values = np.array(rows, float)
+    repeats = np.random.default_rng(seed).integers(0, 4, len(values))
+    expected = np.sort(np.repeat(values, repeats, axis=0).T, axis=1)
+    np.testing.assert_array_equal(resampled(sort_samples(values), repeats), expected)
+
+
+@pytest.mark.parametrize("family", list(AttackFamily))
+def test_replicates_equal_scoring_the_kept_models_directly(family):
+    rng = np.random.default_rng(0)
+    u, r = rng.normal(0, 1, (33, 6)), rng.normal(0.5, 1, (33, 6))
+    found = replicate_forgetting(u, r, attacks=family, delta=1e-5, cap=50.0, n_resamples=20, seed=7)
+    for b, (keep_u, keep_r) in enumerate(kept_halves(33, n_resamples=20, seed=7)):
+        kept = u[keep_u == 1], r[keep_r == 1]
+        if family is AttackFamily.DISENTANGLED:
+            epsilon = disentangled_epsilon(*kept, delta=1e-5, cap=50.0, seed=7 + b)
+        else:
+            epsilon = per_example_epsilon(*kept, attacks=family)
+        assert found[b] == forgetting_quality(epsilon, n_models=33)
+
+
+def test_halves_leave_out_half_of_each_side_apart():
+    draws = list(kept_halves(9, n_resamples=20, seed=0))
+    assert {(u.sum(), r.sum()) for u, r in draws} == {(5, 5)}
+    assert any(not np.array_equal(u, r) for u, r in draws)
+    assert len({u.tobytes() for u, _ in draws}) > 10
+
+
+def test_the_standard_error_of_a_mean_ratio_is_the_textbooks():
+    # Against a constant denominator the ratio is a mean, whose standard error is known.
+    rng = np.random.default_rng(3)
+    accuracy = rng.uniform(0.4, 0.6, 101)
+    ratios = replicate_ratio(accuracy, np.full(101, 1.0), n_resamples=4000, seed=1)
+    factor = math.sqrt((101 - 50) / 50)
+    assert factor * ratios.std(ddof=1) == pytest.approx(accuracy.std(ddof=1) / math.sqrt(101), rel=0.05)
+
+
+def test_replicates_are_scaled_for_an_odd_number_of_models():
+    rng = np.random.default_rng(4)
+    sides = [ModelOutputs(rng.normal(0, 1, (9, 4))) for _ in range(2)]
+    assert score(*sides, n_resamples=20).replicates.factor == pytest.approx(math.sqrt(5 / 4))
+
+
+def test_the_interval_covers_the_mean_score_of_fresh_models():
+    rng = np.random.default_rng(8)
+
+    def draw(shift):
+        return ModelOutputs(np.linspace(-2, 4, 20) + rng.normal(shift, 1.5, (48, 20)))
+
+    results = [score(draw(1.0), draw(0.0), n_resamples=30) for _ in range(40)]
+    mean = np.mean([one.forgetting_quality for one in results])
+    covered = np.mean([one.interval[0] <= mean <= one.interval[1] for one in results])
+    assert covered >= 0.85
+
+
+def test_an_interval_is_cut_off_at_zero_below():
+    assert interval_around(0.01, 0.02) == (0.0, pytest.approx(0.01 + 1.96 * 0.02, abs=1e-5))
