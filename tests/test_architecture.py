@@ -81,6 +81,11 @@ FORBIDDEN = {
         ("sandbox/guest/harness.py", "import lethe.metrics.scoring.score"),
         ("lethe/runtime/data_loaders.py", "import safetensors"),
     ],
+    "metric-families": [
+        ("lethe/metrics/core/arrays.py", "import lethe.metrics.scoring.score"),
+        ("lethe/metrics/attacks/roc.py", "import lethe.metrics.membership.umia"),
+        ("lethe/metrics/accuracy/tow.py", "import lethe.metrics.outputs.klom"),
+    ],
     "metrics": [
         ("lethe/metrics/scoring/score.py", "import torch"),
         ("lethe/metrics/scoring/score.py", "import worker.evaluation"),

@@ -24,7 +24,7 @@ from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.split_inputs import reference_inputs, split_inputs, with_unlearned
 from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.core.metric_evaluation import checked_parameters, compute
-from lethe.metrics.core.metric_json import result_as_json
+from lethe.metrics.metric_json import result_as_json
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from lethe.reports.benchmark_file import SCORES
 

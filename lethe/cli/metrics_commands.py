@@ -15,7 +15,7 @@ from lethe.cli.context import Competition, Json, Url, chosen_competition, connec
 
 if TYPE_CHECKING:
     from lethe.metrics import Inputs, Metric, MetricResult
-    from lethe.metrics.core.comparison import Comparison
+    from lethe.metrics.comparison import Comparison
     from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request
 
 Ids = Annotated[
@@ -117,7 +117,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     """
     from lethe.metrics import InvalidMetricInput
     from lethe.metrics import evaluate as evaluate_metrics
-    from lethe.metrics.core.metric_json import evaluations_as_json
+    from lethe.metrics.metric_json import evaluations_as_json
 
     try:
         if split is not None:
@@ -151,8 +151,8 @@ def compare(  # noqa: PLR0917  typer makes its options from these parameters
 ) -> None:
     """Put submissions on the same split side by side."""
     from lethe.metrics import Inputs, InvalidMetricInput
-    from lethe.metrics.core.comparison import compare as compare_metrics
-    from lethe.metrics.core.metric_json import comparison_as_json
+    from lethe.metrics.comparison import compare as compare_metrics
+    from lethe.metrics.metric_json import comparison_as_json
 
     if all(path.suffix == ".json" for path in files):
         _compare_stored(files, metric, as_json=as_json)
@@ -276,7 +276,7 @@ def _require_known(wanted: list[str], known: list[str]) -> None:
 
 def _stored_metrics(path: Path) -> dict[str, Any]:
     from lethe.metrics import InvalidMetricInput
-    from lethe.metrics.core.metric_json import FORMAT
+    from lethe.metrics.metric_json import FORMAT
 
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,8 @@
-"""What every method says of itself, read from its file without importing it: no torch is needed."""
+"""What every method says of itself, read from its file without importing it: no torch is needed.
+
+A method is a file with a function `unlearning` in the folder of its kind of task, or one that an installed package
+names under the entry point of that kind.
+"""
 
 import ast
 import re
@@ -6,6 +10,9 @@ import threading
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +23,7 @@ SECTIONS = ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "
 MEASURED = "Measured"  # the time, where docs/methods/cost.md has it; the budget counts epochs
 IMAGES = "image-classification"
 FOLDERS = {IMAGES: FOLDER, "causal-lm": FOLDER / "text"}  # of the methods for each kind of task
+ENTRY_POINTS = {IMAGES: "lethe.methods", "causal-lm": "lethe.methods.text"}  # of installed packages: id = module
 NEEDS = ("forget images", "forget labels", "validation", "convolutions", "second network", "forget answers", "refusals")
 RANGE = re.compile(r"# lethe: tune (\w+) = (log|uniform|int|choice)\((.*)\)\s*$")
 
@@ -83,8 +91,28 @@ class MethodInfo:
 @cache
 def method_ids(task: str = IMAGES) -> tuple[str, ...]:
     """Return the ids of all methods for a kind of task, in alphabetical order."""
-    files = FOLDERS[task].glob("*.py")
-    return tuple(sorted(path.stem for path in files if "\ndef unlearning(" in path.read_text("utf-8")))
+    return tuple(method_files(task))
+
+
+@cache
+def method_files(task: str) -> dict[str, Path]:
+    """Return the files of all methods for a kind of task by id, sorted. Raises InvalidInput for an id given twice."""
+    own = {path.stem: path for path in FOLDERS[task].glob("*.py") if "\ndef unlearning(" in path.read_text("utf-8")}
+    installed = {point.name: _installed_file(point) for point in entry_points(group=ENTRY_POINTS[task])}
+    if twice := sorted(own.keys() & installed.keys()):
+        raise InvalidInput(f"an installed package has a method {twice[0]!r}, which is the id of one of Lethe's")
+    return dict(sorted((own | installed).items()))
+
+
+def _installed_file(point: EntryPoint) -> Path:
+    """Return the file of an entry point's module, found without importing it or its package."""
+    first, *rest = point.module.split(".")
+    spec = find_spec(first)
+    for name in rest:
+        spec = spec and PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations)
+    if spec is None or spec.origin is None:
+        raise InvalidInput(f"the entry point {point.name!r} of {point.group} names {point.value}: no such module")
+    return Path(spec.origin)
 
 
 @cache
@@ -101,7 +129,7 @@ def method_task(method_id: str) -> str:
 @cache
 def method_source(method_id: str) -> str:
     """Return the text of a method's file. Raises NotFound, naming the nearest ids."""
-    return (FOLDERS[method_task(method_id)] / f"{method_id}.py").read_text("utf-8")
+    return method_files(method_task(method_id))[method_id].read_text("utf-8")
 
 
 @cache

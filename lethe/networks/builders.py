@@ -1,5 +1,7 @@
 """The one definition of every network: training, sandbox and evaluation all build from network.json here.
 
+An installed package adds a builder by the entry point `lethe.networks`; the hosts of sandboxes need the package too.
+
 Imports the standard library, torch and torchvision only (timm when TinyViT is asked for).
 """
 
@@ -7,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import torch
@@ -35,7 +38,7 @@ def build(network: Mapping[str, Any]) -> nn.Module:
     if n_classes < 2:
         raise ValueError(f"n_classes must be at least 2, was {n_classes}")
     options = dict(network.get("options") or {})
-    builder = BUILDERS.get(name)
+    builder = BUILDERS.get(name) or _installed(name)
     if builder is not None:
         _check_options(name, builder, options)
         return builder(shape, n_classes, **options)
@@ -104,7 +107,7 @@ def _tiny_vit(input_shape: Shape, n_classes: int, *, model: str = "tiny_vit_11m_
     try:
         import timm  # noqa: PLC0415 - only competitions that use it need it
     except ImportError as error:
-        raise ValueError("tiny_vit needs timm: install lethe[networks]") from error
+        raise ValueError("tiny_vit needs timm: install lethe-unlearning[networks]") from error
     net: nn.Module = timm.create_model(model, pretrained=False, num_classes=n_classes, in_chans=channels)
     return net
 
@@ -169,6 +172,12 @@ def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
         padding=old.padding,  # type: ignore[arg-type]
         bias=old.bias is not None,
     )
+
+
+def _installed(name: str) -> Builder | None:
+    """Return the builder of this name that an installed package has, or None."""
+    points = entry_points(group="lethe.networks", name=name)
+    return next((point.load() for point in points), None)
 
 
 def _shape(value: Any) -> Shape:

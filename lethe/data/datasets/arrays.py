@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lethe.data.datasets.image_dataset import ImageDataset, Options, own_person_each
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
 
@@ -135,3 +135,6 @@ def _leaf_users(path: Path) -> list[tuple[str, NDArray[np.uint8], NDArray[np.int
 
 def _bytes(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.rint(pixels.reshape(-1, 1, 28, 28) * 255).clip(0, 255).astype(np.uint8)
+
+
+ADAPTERS: dict[str, Adapter] = {"femnist": open_femnist, "numpy": open_numpy}

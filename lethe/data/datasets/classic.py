@@ -6,7 +6,7 @@ Python's own pickle can run code, so CIFAR's pickles are read by a reader that m
 import gzip
 import pickle
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
-from lethe.data.datasets.image_dataset import ImageDataset, Options, own_person_each
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.datasets.image_files import need
 from lethe.data.errors import InvalidDataset
 
@@ -53,7 +53,7 @@ def _joined(
     )
 
 
-def mnist_adapter(folder: str, pixels: Pixels) -> Callable[[Mapping[str, Any]], ImageDataset]:
+def mnist_adapter(folder: str, pixels: Pixels) -> Adapter:
     """Return the adapter of MNIST or FashionMNIST.
 
     Put there: root/<folder>/raw/ (torchvision's place) or root/ with train-images-idx3-ubyte, train-labels-idx1-ubyte,
@@ -110,7 +110,7 @@ def open_cifar10(options: Mapping[str, Any]) -> ImageDataset:
     )
 
 
-def cifar100_adapter(*, coarse: bool) -> Callable[[Mapping[str, Any]], ImageDataset]:
+def cifar100_adapter(*, coarse: bool) -> Adapter:
     """Return the adapter of CIFAR-100, or with coarse labels CIFAR-20.
 
     Put there: root/cifar-100-python (or cifar-100-binary), unpacked from the makers' archive.
@@ -192,3 +192,13 @@ def _read_svhn(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         raise InvalidDataset(f"{path}: X is {list(pictures.shape)}, must be [32, 32, 3, n]")
     # the makers write the digit 0 as 10
     return np.ascontiguousarray(pictures.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
+
+
+ADAPTERS: dict[str, Adapter] = {
+    "cifar10": open_cifar10,
+    "cifar20": cifar100_adapter(coarse=True),
+    "cifar100": cifar100_adapter(coarse=False),
+    "fashion-mnist": mnist_adapter("FashionMNIST", FASHION_PIXELS),
+    "mnist": mnist_adapter("MNIST", MNIST_PIXELS),
+    "svhn": open_svhn,
+}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from lethe.data.datasets.image_dataset import ImageDataset, Options, own_person_each
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.seeds import numpy_generator
 
 LOWEST, HIGHEST = -5.0, 6.0  # standardised pixels plus noise; what lies beyond is clipped
@@ -37,3 +37,6 @@ def open_digits(options: Mapping[str, Any]) -> ImageDataset:
         input_shift=LOWEST,
         class_names=tuple(str(digit) for digit in range(10)),
     )
+
+
+ADAPTERS: dict[str, Adapter] = {"digits": open_digits}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lethe.data.datasets.image_dataset import ImageDataset, own_person_each
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset, own_person_each
 from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
 from lethe.data.errors import InvalidDataset
 
@@ -158,3 +158,6 @@ def _celeba_numbers(path: Path) -> dict[str, int]:
             raise InvalidDataset(f"{path}, line {number}: must be 'file number', was {line[:40]!r}")
         numbers[words[0]] = int(words[1])
     return numbers
+
+
+ADAPTERS: dict[str, Adapter] = {"casia-surf": open_casia_surf, "celeba": open_celeba, "utkface": open_utkface}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lethe.data.datasets.image_dataset import ImageDataset, Options
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options
 from lethe.data.seeds import derive_seed, numpy_generator
 
 GROUPS = 10
@@ -176,3 +176,6 @@ def _inside(radius: NDArray[np.floating[Any]]) -> Floats:
 def _step(distance: NDArray[np.floating[Any]]) -> Floats:
     soft: Floats = np.clip(0.5 + 6 * distance, 0, 1).astype(np.float32)
     return soft
+
+
+ADAPTERS: dict[str, Adapter] = {"faces": open_faces}

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lethe.data.datasets.image_dataset import ImageDataset, own_person_each
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset, own_person_each
 from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
 from lethe.data.errors import InvalidDataset
 
@@ -161,3 +161,6 @@ def _is_test(column: "pd.Series[str]", path: Path) -> NDArray[np.bool_]:
             f"allowed are {', '.join(TEST_WORDS)}"
         )
     return words.map(TEST_WORDS).to_numpy(dtype=np.bool_)
+
+
+ADAPTERS: dict[str, Adapter] = {"folder": open_folder, "kaggle": open_kaggle}

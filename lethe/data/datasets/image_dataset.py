@@ -1,6 +1,6 @@
 """What every dataset adapter returns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -80,6 +80,9 @@ class ImageDataset:
         if low < 0 or high >= self.n_classes:
             raise InvalidDataset(f"labels must lie in 0..{self.n_classes - 1}, were {low}..{high}")
         return self
+
+
+Adapter = Callable[[Mapping[str, Any]], ImageDataset]  # from the options of a competition file
 
 
 def own_person_each(n_images: int) -> NDArray[np.int64]:

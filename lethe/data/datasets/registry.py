@@ -1,52 +1,43 @@
-"""Adapters by the name that a competition file uses."""
+"""Adapters by the name that a competition file uses.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+An adapter is an entry of `ADAPTERS` in a module of this folder, or a function that an installed package names under the
+entry point `lethe.datasets`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
 
 from lethe.competition.file import Dataset
-from lethe.data.datasets.arrays import open_femnist, open_numpy
-from lethe.data.datasets.classic import (
-    FASHION_PIXELS,
-    MNIST_PIXELS,
-    cifar100_adapter,
-    mnist_adapter,
-    open_cifar10,
-    open_svhn,
-)
-from lethe.data.datasets.digits import open_digits
-from lethe.data.datasets.face_folders import open_casia_surf, open_celeba, open_utkface
-from lethe.data.datasets.faces import open_faces
-from lethe.data.datasets.folder import open_folder, open_kaggle
-from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.datasets.image_dataset import Adapter, ImageDataset
 from lethe.data.datasets.roots import on_a_server, placed
 from lethe.data.errors import InvalidDataset
 
-Adapter = Callable[[Mapping[str, Any]], ImageDataset]
+ENTRY_POINTS = "lethe.datasets"
 
-ADAPTERS: dict[str, Adapter] = {
-    "casia-surf": open_casia_surf,
-    "celeba": open_celeba,
-    "cifar10": open_cifar10,
-    "cifar20": cifar100_adapter(coarse=True),
-    "cifar100": cifar100_adapter(coarse=False),
-    "digits": open_digits,
-    "faces": open_faces,
-    "fashion-mnist": mnist_adapter("FashionMNIST", FASHION_PIXELS),
-    "femnist": open_femnist,
-    "folder": open_folder,
-    "kaggle": open_kaggle,
-    "mnist": mnist_adapter("MNIST", MNIST_PIXELS),
-    "numpy": open_numpy,
-    "svhn": open_svhn,
-    "utkface": open_utkface,
-}
+
+@cache
+def adapters() -> Mapping[str, Adapter]:
+    """Return every adapter by name, sorted. Raises ValueError for a name that two adapters have."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py") if path != Path(__file__))
+    found: dict[str, Adapter] = {}
+    for part in (
+        *(getattr(import_module(f"lethe.data.datasets.{name}"), "ADAPTERS", {}) for name in names),
+        *({point.name: point.load()} for point in entry_points(group=ENTRY_POINTS)),
+    ):
+        if twice := sorted(part.keys() & found.keys()):
+            raise ValueError(f"two datasets are called {twice[0]!r}")
+        found |= part
+    return dict(sorted(found.items()))
 
 
 def open_dataset(dataset: Dataset) -> ImageDataset:
     """Return the dataset that the competition file names. Raises InvalidDataset saying what is wrong or missing."""
-    adapter = ADAPTERS.get(dataset.name)
+    adapter = adapters().get(dataset.name)
     if adapter is None:
-        raise InvalidDataset(f"dataset.name {dataset.name!r} is not known: allowed are {', '.join(sorted(ADAPTERS))}")
+        raise InvalidDataset(f"dataset.name {dataset.name!r} is not known: allowed are {', '.join(adapters())}")
     options = placed(dataset.options)
     try:
         return adapter(options).checked()

@@ -181,9 +181,7 @@ def _installed() -> Iterator[ModuleType]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         module = point.load()
         if not isinstance(module, ModuleType) or not metrics_of(module):
-            raise ValueError(
-                f"entry point {point.name!r} of {ENTRY_POINTS} is {point.value!r}: no module with a Metric"
-            )
+            raise ValueError(f"the entry point {point.name!r} of {ENTRY_POINTS} names {point.value}: no Metric is there")
         yield module
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from lethe.cli import data_commands
 from lethe.cli.main import build_app
 from lethe.data import catalogue
-from lethe.data.datasets.registry import ADAPTERS
+from lethe.data.datasets.registry import adapters
 from lethe.errors import InvalidInput
 
 
@@ -45,7 +45,7 @@ def mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_adapter_with_a_known_source_is_in_the_catalogue():
-    assert set(catalogue.BY_NAME) == set(ADAPTERS) - {"folder", "kaggle", "numpy"}
+    assert set(catalogue.BY_NAME) == set(adapters()) - {"folder", "kaggle", "numpy"}
 
 
 def test_list_says_where_each_is_found(mnist):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, UnknownMetric, evaluate
-from lethe.metrics.core.comparison import compare
-from lethe.metrics.core.metric_json import comparison_as_json, evaluations_as_json
+from lethe.metrics.comparison import compare
 from lethe.metrics.core.resampling import interval_of_models, interval_of_runs, kept_models
+from lethe.metrics.metric_json import comparison_as_json, evaluations_as_json
 from tests.lethe.metrics import synthetic
 
 WIDE = (-np.inf, np.inf)

@@ -1,30 +1,71 @@
-"""The registry: every entry complete, unknown ids answered with the nearest."""
+"""The registry: metrics found in their folders, every one well-formed, unknown ids answered with the nearest."""
 
 import inspect
 import subprocess
 import sys
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 
 from lethe.metrics import CaptureLevel, Side, UnknownMetric, metric, metrics
-from lethe.metrics.core.array_catalogue import ARRAYS
-from lethe.metrics.core.derived_arrays import DERIVED
+from lethe.metrics.core import registry
 from lethe.metrics.core.metric_text import metric_facts, metric_page
+from lethe.metrics.core.registry import Need, metric_modules, metrics_of
 from scripts.metric_pages import FOLDER, pages
 
+MODULES = {name: import_module(name) for name in metric_modules()}
 
-@pytest.mark.parametrize("entry", metrics().values(), ids=lambda entry: entry.id)
-def test_entry_is_complete(entry):
-    assert entry.title
-    assert entry.source
-    assert entry.formula
-    assert entry.unit
-    assert inspect.getdoc(entry.function)
-    names = {name for need in entry.needs.values() for name in need.array_names}
-    assert names <= set(ARRAYS) | set(DERIVED)
-    accepted = inspect.signature(entry.function).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
-        assert set(entry.needs) <= set(accepted)
+
+def module_with(**changes: object) -> ModuleType:
+    """Return a module as a file in a family's folder would be, whose metric is accuracy_gap with changes."""
+    module = ModuleType("lethe.metrics.accuracy.new_metric")
+    vars(module)["METRIC"] = replace(metric("accuracy_gap"), **changes)
+    return module
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_of_a_family_has_a_metric_or_serves_one(name):
+    """A file that forgot its `Metric(...)` is neither, and is named here."""
+    others = [inspect.getsource(module) for other, module in MODULES.items() if other != name]
+    assert metrics_of(MODULES[name]) or any(name in source for source in others)
+
+
+def test_every_module_is_searched():
+    assert {entry.id for module in MODULES.values() for entry in metrics_of(module)} == set(metrics())
+    assert {name.split(".")[2] for name in MODULES} >= {"accuracy", "membership", "outputs", "text"}
+
+
+def without_docstring(unlearned, retrained): ...
+
+
+def of_one_side(unlearned):
+    """Take one side only."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"id": "Accuracy Gap"}, "needs an id of lower-case letters"),
+        ({"title": ""}, "has no title"),
+        ({"source": ""}, "has no source"),
+        ({"formula": ""}, "has no formula"),
+        ({"function": without_docstring}, "a function without a docstring"),
+        ({"function": of_one_side}, "a function that takes no 'retrained'"),
+        ({"needs": {"unlearned": Need("forget_acuracy")}}, "needs 'forget_acuracy', which is no array"),
+    ],
+)
+def test_metric_that_is_not_well_formed_is_named(changes, fault):
+    assert metrics_of(module_with())
+    with pytest.raises(ValueError, match=rf"lethe\.metrics\.accuracy\.new_metric: the metric .* {fault}"):
+        metrics_of(module_with(**changes))
+
+
+def test_an_id_of_two_metrics_is_refused(monkeypatch):
+    monkeypatch.setattr(registry, "_installed", lambda: [module_with()])
+    with pytest.raises(ValueError, match="new_metric: another metric has the id 'accuracy_gap'"):
+        metrics.__wrapped__()
 
 
 def test_unknown_id_names_the_nearest():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lethe.competition.file import read_competition_file
-from lethe.data.datasets.registry import ADAPTERS, open_dataset
+from lethe.data.datasets.registry import adapters, open_dataset
 from lethe.data.errors import InvalidDataset
 from lethe.data.partition import cut_dataset
 from lethe.evaluation.manifest import verify_split
@@ -46,7 +46,7 @@ def test_example_names_itself_and_builds_its_network(path: Path) -> None:
         given = {"task": competition.task.kind, "name": network.name, "options": network.options}
         build(given | {"vocabulary_size": competition.dataset.options["vocabulary"]})
         return
-    assert competition.dataset.name in ADAPTERS
+    assert competition.dataset.name in adapters()
     if competition.network.name == "tiny_vit":
         pytest.importorskip("timm")
     shape, n_classes = SHAPES[competition.dataset.name]

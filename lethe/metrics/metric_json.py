@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.metrics.core.comparison import Comparison
+from lethe.metrics.comparison import Comparison
 from lethe.metrics.core.metric_evaluation import MetricEvaluation
 from lethe.metrics.core.result import MetricResult
 
