@@ -81,6 +81,18 @@ FORBIDDEN = {
         ("sandbox/guest/harness.py", "import lethe.metrics.scoring.score"),
         ("lethe/runtime/data_loaders.py", "import safetensors"),
     ],
+    "lethe-layers": [
+        ("lethe/metrics/core/result.py", "import lethe.competition.file"),
+        ("lethe/methods/catalogue.py", "import lethe.evaluation.manifest"),
+        ("lethe/competition/section.py", "import lethe.data.seeds"),
+        ("lethe/benchmark/plan.py", "import lethe.reports.table"),
+        ("lethe/preparation/batch_size.py", "import lethe.tuning.study"),
+    ],
+    "worker-layers": [
+        ("worker/host/backoff.py", "import worker.evaluation.replay"),
+        ("worker/context.py", "import worker.evaluation.replay"),
+        ("worker/evaluation/replay.py", "import worker.remote.loop"),
+    ],
     "metric-families": [
         ("lethe/metrics/core/arrays.py", "import lethe.metrics.scoring.score"),
         ("lethe/metrics/attacks/roc.py", "import lethe.metrics.membership.umia"),
@@ -109,6 +121,25 @@ def test_each_forbidden_import_is_found(copied_packages: Path, contract: str) ->
         assert re.search(rf"\b{importer} (->|imports) {imported}\b", result.stdout), (
             f"{line} in {module}: {result.stdout}"
         )
+
+
+CIRCLES = [  # module, what it is made to import, the package in which that closes a circle
+    ("lethe/tuning/study.py", "import lethe.tuning.optuna_search", "lethe.tuning"),
+    ("lethe/metrics/core/result.py", "import lethe.metrics.core.registry", "lethe.metrics.core"),
+    ("sandbox/policy.py", "import sandbox.launcher", "sandbox"),
+    ("sandbox/backends/base.py", "from sandbox.backends import zygote_link", "sandbox.backends"),
+    ("worker/host/sandbox_requirements.py", "def f():\n    import worker.host.worker_info", "worker.host"),
+]
+
+
+def test_modules_that_import_each_other_are_found(copied_packages: Path) -> None:
+    for module, line, _ in CIRCLES:
+        with (copied_packages / module).open("a") as source:
+            source.write(f"\n{line}\n")
+    result = lint_imports(copied_packages, "--contract", "no-circles")
+    assert result.returncode == 1, result.stdout + result.stderr
+    named = set(re.findall(r"No cycles are allowed in ([\w.]+)\.$", result.stdout, re.MULTILINE))
+    assert {package for _, _, package in CIRCLES} <= named, result.stdout
 
 
 def find_imported(line: str) -> str:

@@ -15,12 +15,12 @@ from server.db import Database
 from server.deps import get_database
 from server.storage import Storage, get_storage
 from server.workers.compatibility import WorkerFacts
-from worker.evaluation.leases import DatabaseLeases, Leases
 from worker.host import prometheus
 from worker.host.backoff import Cooling
 from worker.host.sandbox_requirements import required_controls
 from worker.host.stage_folder import own_folder
 from worker.host.worker_info import worker_facts
+from worker.leases import DatabaseLeases, Leases
 from worker.split_storage.artefacts import Artefacts, StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 

@@ -23,13 +23,13 @@ from lethe.competition.file import Metric
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.inference import RunOutputs, SplitEvaluator
 from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
-from lethe.methods.split_run import Unlearning, load_method
 from lethe.methods.stitching import stitch
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.networks.builders import build
 from lethe.reports.table import Column, Table
 from lethe.reports.table_formats import TableFormat, render
 from lethe.runtime.data_loaders import GuestData, load_data, make_loaders
+from lethe.tuning.split_run import Unlearning, load_method
 
 METHODS = ("cfw", "fcs", "msg", "prmq", "random_label", "salun")  # they declare both phases, and fit any network
 

@@ -19,7 +19,7 @@ from lethe.competition.file import Limits
 from lethe.errors import HostFault
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
-from worker.evaluation.gpu_sandbox import on_gpu
+from worker.host.gpu_sandbox import on_gpu
 
 PROBE = """
 import ctypes, json

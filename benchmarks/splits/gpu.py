@@ -35,7 +35,7 @@ from lethe.training.cuda_graph_training import MODELS_AT_ONCE, can_graph, train_
 from lethe.training.trainer import TrainingJob, train_model, untrained
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
-from worker.evaluation.gpu_sandbox import on_gpu
+from worker.host.gpu_sandbox import on_gpu
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 SHARES = {"retain": 1.0, "forget": 0.02, "test": 0.125}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lethe.benchmark.benchmark_file import SCORES
 from lethe.benchmark.kept_weights import probed_runs
 from lethe.benchmark.method_runs import stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
@@ -26,7 +27,6 @@ from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.core.metric_evaluation import checked_parameters, compute
 from lethe.metrics.metric_json import result_as_json
 from lethe.metrics.scoring.score import ModelOutputs, Score
-from lethe.reports.benchmark_file import SCORES
 
 
 def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Path) -> None:

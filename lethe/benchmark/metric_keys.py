@@ -1,11 +1,11 @@
 """Under which names a benchmark's metrics are kept. No torch."""
 
+from lethe.benchmark.benchmark_file import SCORES
 from lethe.benchmark.plan import Plan, content_key
 from lethe.benchmark.store import Unit
 from lethe.competition.report_section import MetricRequest
 from lethe.metrics import Side, metric
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
-from lethe.reports.benchmark_file import SCORES
 
 REFERENCES = {"exact retraining": Side.ORACLE, "original model": Side.ORIGINAL}
 

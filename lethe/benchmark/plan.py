@@ -14,14 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lethe.competition.file import CompetitionFile
-from lethe.competition.metric_requests import lacking_for_metric
-from lethe.competition.report_section import MOST_CAPTURE
-from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
-from lethe.errors import InvalidCompetitionFile, InvalidInput
-from lethe.methods.catalogue import method_info
-from lethe.methods.rendering import render, set_constants
-from lethe.reports.benchmark_file import (
+from lethe.benchmark.benchmark_file import (
     SCORES,
     TABLE_METRICS,
     BenchmarkFile,
@@ -30,6 +23,13 @@ from lethe.reports.benchmark_file import (
     MethodEntry,
     parse_benchmark,
 )
+from lethe.competition.file import CompetitionFile
+from lethe.competition.metric_requests import lacking_for_metric
+from lethe.competition.report_section import MOST_CAPTURE
+from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
+from lethe.errors import InvalidCompetitionFile, InvalidInput
+from lethe.methods.catalogue import method_info
+from lethe.methods.rendering import render, set_constants
 
 KEY_LENGTH = 20
 CUTMIX = {"mixing": "cutmix"}

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 import lethe
+from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile
+from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import BenchmarkFolder, Json, read_object
@@ -23,8 +25,6 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput
 from lethe.metrics import Side, metric
-from lethe.reports.benchmark_file import SCORES, BenchmarkFile
-from lethe.reports.benchmark_results import BenchmarkResults
 
 FORMAT = "lethe-benchmark-1"
 EMBEDDED = re.compile(r'<script type="application/json" id="results">(.*?)</script>', re.DOTALL)

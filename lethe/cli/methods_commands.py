@@ -22,7 +22,7 @@ from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
     from lethe.methods.catalogue import MethodInfo
-    from lethe.methods.study import Trial
+    from lethe.tuning.study import Trial
 
 app = typer.Typer(
     name="methods", help="Unlearning methods of the literature, as entries that run.", no_args_is_help=True
@@ -124,8 +124,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a method on a prepared split on this machine, in a child process, without a server."""
-    from lethe.methods.local_run import run_on_split
     from lethe.methods.rendering import parse_settings, render
+    from lethe.tuning.local_run import run_on_split
 
     files = {f"{method}.py": render(method, parse_settings(settings or []))}
     done = run_on_split(files, split, runs=runs, seed=seed, weights_dir=keep, timeout_s=timeout_s)
@@ -171,9 +171,9 @@ def tune(
     """Search a method's constants on a prepared split, whose retrained models it is compared with."""
     from typing import get_args
 
-    from lethe.methods.study import Search
-    from lethe.methods.tuning import make_question
-    from lethe.methods.tuning import tune as tune_method
+    from lethe.tuning.study import Search
+    from lethe.tuning.tuning import make_question
+    from lethe.tuning.tuning import tune as tune_method
 
     if search not in get_args(Search):
         raise InvalidInput(f"--search must be one of {', '.join(get_args(Search))}, was {search!r}")

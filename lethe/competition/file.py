@@ -270,7 +270,13 @@ class CompetitionFile(Section):
         for baseline in self.report.baselines:
             baseline.require_fits(self.task.kind)
         if isinstance(self.task, CausalLm):
-            require_text_settings(self)
+            require_text_settings(
+                self.training,
+                forget_by=self.splits.forget.by,
+                class_skew=self.splits.forget.class_skew,
+                keep_weights=self.report.keep_weights,
+                modes=self.submissions.modes,
+            )
         return self
 
     @model_validator(mode="after")

@@ -4,13 +4,10 @@ The result depends on the weights, the split and the device kind; not on threads
 a CPU pass uses one thread, and the batch size is fixed for the split (manifest.json).
 """
 
-import gc
-import threading
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import safetensors.torch
@@ -29,9 +26,6 @@ from lethe.evaluation.manifest import NETWORK_PATH, require_whole
 from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build
-
-if TYPE_CHECKING:
-    from lethe.evaluation.evaluators import Evaluator
 
 
 class NonFiniteOutputs(InvalidSubmission):
@@ -215,41 +209,6 @@ class _ClassHits:
 def load_original(split_dir: Path) -> dict[str, Tensor]:
     """Return the original model's state_dict."""
     return read_tensors(split_dir / ORIGINAL)
-
-
-class BackgroundEvaluator:
-    """Evaluates a run's weights while the next run is unlearning: one thread, at most `waiting` models held.
-
-    Results are those of the evaluator itself; order and overlap do not touch their bits.
-    """
-
-    def __init__(self, evaluator: "Evaluator", *, waiting: int = 2) -> None:
-        self._evaluator = evaluator
-        self._places = threading.BoundedSemaphore(waiting)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
-
-    def submit(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
-        """Take what evaluate takes; waits while too many are held. The future raises what evaluate raises."""
-        self._places.acquire()
-        future = self._thread.submit(self._evaluator.evaluate, weights, whole_numbers=whole_numbers)
-        future.add_done_callback(lambda _: self._places.release())
-        return future
-
-    def again(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
-        """Evaluate once more, after what was already taken; the device's memory that nothing uses is free by then."""
-        return self._thread.submit(self._evaluate_again, weights, whole_numbers)
-
-    def _evaluate_again(self, weights: bytes, whole_numbers: Mapping[str, Tensor] | None) -> RunOutputs:
-        gc.collect()
-        if self._evaluator.device.type == "cuda":
-            torch.cuda.empty_cache()
-        return self._evaluator.evaluate(weights, whole_numbers=whole_numbers)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        self._thread.shutdown(cancel_futures=error_type is not None)
 
 
 class _ExactLinear(nn.Linear):

@@ -95,7 +95,14 @@ class Preparation:
                 stage="evaluating the original model",
             ),
             *([self._random_outputs()] if CaptureLevel.LOGITS in self.levels else []),
-            *probe_steps(self),
+            *probe_steps(
+                self.competition,
+                self.plan,
+                self.out,
+                device=self.device,
+                progress=self.progress,
+                store_first_oracles=lambda n_models, path: self.shards("oracle").store_first(n_models, path),
+            ),
         ]
 
     def _random_outputs(self) -> Step:

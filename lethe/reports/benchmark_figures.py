@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import benchmark_results, higher_is_better
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.pareto import pareto_frontier
-from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.benchmark_tables import epsilon_by_method
 from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
 from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.group_tables import group_mean_table
 from lethe.reports.performance_table import performance_table
 from lethe.reports.ranking_table import pareto_table, ranking_table

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.metrics.benchmark.ranking_groups import N_GROUPS, dense_ranks, ranking_groups
 from lethe.metrics.core.arrays import Int64
-from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.table import Column, Table, Value
 
 GROUPS = tuple(f"G{number}" for number in range(1, N_GROUPS + 1))

@@ -1,7 +1,7 @@
 """One cell's table: accuracies, retention, RetDev, indiscernibility, attack and time of every method."""
 
+from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.table import FAILED, Column, Table, Value
 
 COLUMNS = {

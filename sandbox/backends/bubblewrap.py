@@ -20,11 +20,11 @@ from typing import IO
 import sandbox
 from sandbox.backends.base import StartRequest, View, guest_environment, guest_packages
 from sandbox.backends.drop_root import shown_path
+from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable
 from sandbox.guest.isolate import DEVICE_NODES
 from sandbox.policy import DRIVER_FOLDER, RunPolicy
-from sandbox.zygote_link import ZygoteLink
 
 INNER_UID = 1000
 _SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32")

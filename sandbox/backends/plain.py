@@ -9,9 +9,9 @@ from typing import IO
 
 import sandbox
 from sandbox.backends.base import StartRequest, View, guest_environment
+from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.controls import Control
 from sandbox.policy import RunPolicy
-from sandbox.zygote_link import ZygoteLink
 
 
 class Plain:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lethe.reports.benchmark_file import BenchmarkFile
+from lethe.benchmark.benchmark_file import BenchmarkFile
 from lethe.submission.failure_place import place_beside
 from server.benchmarks.units import BenchmarkCell, Unit
 from server.models.competition import SplitState

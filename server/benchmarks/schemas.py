@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from lethe.reports.benchmark_file import BenchmarkFile, Scalar
+from lethe.benchmark.benchmark_file import BenchmarkFile, Scalar
 from server.benchmarks.progress import CellProgress, Progress
 from server.models.benchmark import Benchmark
 

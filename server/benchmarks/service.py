@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from lethe.benchmark.benchmark_file import BenchmarkFile
 from lethe.benchmark.store import describe_change
 from lethe.competition.file import CompetitionFile
 from lethe.errors import Conflict, InvalidInput, NotAllowed, NotFound, Violation
-from lethe.reports.benchmark_file import BenchmarkFile
 from server.admin import audit
 from server.benchmarks import cells as cell_competitions
 from server.benchmarks import repository, results, units

@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 from sqlalchemy.orm import Session
 
-from lethe.reports.benchmark_file import BenchmarkFile
+from lethe.benchmark.benchmark_file import BenchmarkFile
 from server.benchmarks import repository, units
 from server.benchmarks.progress import cell_failure
 from server.benchmarks.service import takes_submissions

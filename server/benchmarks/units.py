@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
+from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile, Scalar
 from lethe.competition.report_section import MetricRequest
-from lethe.reports.benchmark_file import SCORES, BenchmarkFile, Scalar
 from server.benchmarks import repository
 from server.metric_results.service import hash_parameters
 from server.models.benchmark import Benchmark

@@ -14,7 +14,7 @@ from sandbox.errors import BackendUnavailable
 from sandbox.guest.driver_view import driver_files
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import DRIVER_FOLDER, Mount
-from worker.evaluation.gpu_sandbox import system_files
+from worker.host.gpu_sandbox import system_files
 
 from .conftest import TEST_POLICY, write_submission
 

@@ -9,8 +9,8 @@ import pytest
 
 from sandbox.backends.base import StartRequest
 from sandbox.backends.plain import Plain
+from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.errors import ZygoteFailed
-from sandbox.zygote_link import ZygoteLink
 from tests.sandbox.conftest import TEST_POLICY
 
 

@@ -19,10 +19,10 @@ from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
 from worker.context import RunningContext
-from worker.evaluation.leases import Logs
 from worker.evaluation.scoring_job import compared_with
 from worker.evaluation.shard_pipeline import run_shard
 from worker.host.worker_info import worker_facts
+from worker.leases import Logs
 from worker.split_storage.artefacts import StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 

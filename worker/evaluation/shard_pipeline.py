@@ -35,7 +35,6 @@ from server.models.submission import Fault
 from worker.context import RunningContext
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, run_evaluations
-from worker.evaluation.gpu_sandbox import on_gpu
 from worker.evaluation.kept_weights import KeptWeights
 from worker.evaluation.notebook_runs import (
     SMOKE_MODELS,
@@ -50,6 +49,7 @@ from worker.evaluation.run_policy import run_policy
 from worker.evaluation.sample_run_answers import answers_of_run
 from worker.evaluation.staging import staged
 from worker.host import graceful_shutdown, prometheus
+from worker.host.gpu_sandbox import on_gpu
 from worker.host.heartbeat import Heart
 from worker.host.worker_info import find_gpu, pool_slot
 

@@ -12,7 +12,7 @@ from billiard.process import current_process
 from sandbox.controls import Control
 from server.config import Settings
 from server.workers.compatibility import WorkerFacts
-from worker.evaluation.gpu_sandbox import CUDA_HOST_MIB
+from worker.host.gpu_sandbox import CUDA_HOST_MIB
 from worker.host.sandbox_requirements import required_controls
 
 COMPUTES = ("torch", "torchvision", "numpy")

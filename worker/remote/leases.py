@@ -9,8 +9,8 @@ import structlog
 from lethe.errors import AppError
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
-from worker.evaluation.leases import Logs
 from worker.host import graceful_shutdown
+from worker.leases import Logs
 from worker.remote.client import NotHeld, TokenRefused, WorkerApi
 
 log = structlog.get_logger()

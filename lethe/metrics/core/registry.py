@@ -181,7 +181,9 @@ def _installed() -> Iterator[ModuleType]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         module = point.load()
         if not isinstance(module, ModuleType) or not metrics_of(module):
-            raise ValueError(f"the entry point {point.name!r} of {ENTRY_POINTS} names {point.value}: no Metric is there")
+            raise ValueError(
+                f"the entry point {point.name!r} of {ENTRY_POINTS} names {point.value}: no Metric is there"
+            )
         yield module
 
 

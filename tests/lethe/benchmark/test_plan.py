@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from lethe.benchmark.benchmark_file import InvalidBenchmarkFile, parse_benchmark
 from lethe.benchmark.estimate import estimate
 from lethe.benchmark.plan import read_plan, with_recipe
 from lethe.errors import InvalidCompetitionFile
-from lethe.reports.benchmark_file import InvalidBenchmarkFile, parse_benchmark
 from tests.lethe.benchmark.conftest import BENCHMARK
 from tests.support.towns import towns_toml, write_towns
 

@@ -12,8 +12,8 @@ from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_json
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation import inference
+from lethe.evaluation.background_evaluator import BackgroundEvaluator
 from lethe.evaluation.inference import (
-    BackgroundEvaluator,
     NonFiniteOutputs,
     SplitEvaluator,
     load_original,

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.benchmark_results import BenchmarkResults
 from lethe.reports.group_tables import group_mean_table, group_table
 from lethe.reports.performance_table import COLUMNS, performance_table
 from lethe.reports.ranking_table import pareto_table, ranking_table

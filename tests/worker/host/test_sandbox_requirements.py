@@ -29,11 +29,11 @@ from server.storage import Storage
 from tests.sandbox.conftest import GOOD, write_split
 from tests.server.evaluations.conftest import _competition, add_submission
 from worker.context import WorkerContext
-from worker.evaluation.leases import DatabaseLeases
 from worker.evaluation.shard_claimer import Claimant
 from worker.evaluation.shard_pipeline import run_shard
 from worker.host.sandbox_requirements import missing_here
 from worker.host.worker_info import worker_facts
+from worker.leases import DatabaseLeases
 from worker.split_storage.split_cache import SplitCache
 
 GROUPS = frozenset({Control.MEMORY_GROUP, Control.PROCESS_GROUP})

@@ -5,8 +5,8 @@ import torch
 
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.methods import finetune, original
-from lethe.methods.split_run import load_method, one_run
 from lethe.runtime.data_loaders import load_data
+from lethe.tuning.split_run import load_method, one_run
 
 
 @pytest.fixture(scope="module")

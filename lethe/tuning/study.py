@@ -1,12 +1,13 @@
 """A study: the trials of one method's search on one split, in a JSON file that a later call goes on with."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Value
+from lethe.tuning.search_space import Settings
 
 Search = Literal["random", "grid", "optuna"]
 
@@ -81,3 +82,9 @@ class Study(BaseModel):
         sign = 1.0 if self.question.higher_is_better else -1.0
         scored = [(sign * trial.value, trial) for trial in self.trials if trial.value is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+
+class Sampler(Protocol):
+    """Gives the settings of the next trial, or None when all were tried."""
+
+    def __call__(self, study: Study) -> Settings | None: ...

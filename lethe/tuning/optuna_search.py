@@ -10,9 +10,8 @@ from typing import Any
 
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Range
-from lethe.methods.search_space import Settings
-from lethe.methods.study import Study
-from lethe.methods.tuning import Sampler
+from lethe.tuning.search_space import Settings
+from lethe.tuning.study import Sampler, Study
 
 POPULATION = 10  # trials of one generation: 100 trials are ten generations
 GENERATION = "NSGAIIISampler:generation"  # under which Optuna keeps a trial's generation

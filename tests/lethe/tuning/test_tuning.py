@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from lethe.errors import InvalidInput
-from lethe.methods import tuning
-from lethe.methods.local_run import LocalRuns
-from lethe.methods.optuna_search import optuna_sampler
-from lethe.methods.search_space import search_ranges
-from lethe.methods.study import Question, Study, Trial
-from lethe.methods.tuning import make_question, tune
+from lethe.tuning import tuning
+from lethe.tuning.local_run import LocalRuns
+from lethe.tuning.optuna_search import optuna_sampler
+from lethe.tuning.search_space import search_ranges
+from lethe.tuning.study import Question, Study, Trial
+from lethe.tuning.tuning import make_question, tune
 
 
 def question(split, **changed):

@@ -4,9 +4,9 @@ import pytest
 from safetensors.torch import load_file
 
 from lethe.errors import InvalidInput
-from lethe.methods.local_run import run_on_split
 from lethe.methods.rendering import render
 from lethe.methods.stitching import stitch
+from lethe.tuning.local_run import run_on_split
 
 
 def test_runs_on_a_split_are_measured_and_kept(prepared, tmp_path):

@@ -12,7 +12,7 @@ from lethe.preparation.prepare import prepare_split
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import DRIVER_FOLDER, Isolation, Mount, RunPolicy
 from tests.lethe.conftest import competition
-from worker.evaluation.gpu_sandbox import CUDA_HOST_MIB, device_files, driver_library, on_gpu, system_files
+from worker.host.gpu_sandbox import CUDA_HOST_MIB, device_files, driver_library, on_gpu, system_files
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Runs one method on a prepared split, in a process of its own: `python -m lethe.methods.split_run REQUEST`.
+"""Runs one method on a prepared split, in a process of its own: `python -m lethe.tuning.split_run REQUEST`.
 
 REQUEST is a JSON file: {"split", "source", "runs", "seed", "weights"}. The result is one line of JSON on standard
 output. `weights` is a folder for the unlearned models, or null.

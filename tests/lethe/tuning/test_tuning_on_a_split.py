@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lethe.methods.tuning import make_question, tune
 from lethe.preparation.prepare import prepare_split
+from lethe.tuning.tuning import make_question, tune
 from tests.lethe.conftest import competition
 
 pytestmark = pytest.mark.usefixtures("quick_children")

@@ -4,7 +4,7 @@ import pytest
 
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Range
-from lethe.methods.search_space import grid_settings, random_settings, search_ranges
+from lethe.tuning.search_space import grid_settings, random_settings, search_ranges
 
 RANGES = {
     "LR": Range("log", (1e-4, 1.0)),

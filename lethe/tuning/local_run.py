@@ -12,7 +12,7 @@ from typing import Any
 
 from lethe.errors import InvalidInput
 
-RUNNER = "lethe.methods.split_run"
+RUNNER = "lethe.tuning.split_run"
 
 
 @dataclass(frozen=True)

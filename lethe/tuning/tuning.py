@@ -8,29 +8,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.files import sha256_of
 from lethe.errors import AppError, InvalidInput
-from lethe.methods.local_run import run_on_split
 from lethe.methods.rendering import render
-from lethe.methods.search_space import Settings, grid_settings, random_settings, search_ranges
-from lethe.methods.study import Question, Search, Study, Trial
+from lethe.tuning.local_run import run_on_split
+from lethe.tuning.search_space import Settings, grid_settings, random_settings, search_ranges
+from lethe.tuning.study import Question, Sampler, Search, Study, Trial
 
 if TYPE_CHECKING:
     from lethe.evaluation.model_outputs import StoredOutputs
 
 SCORE = "score"
 SEVERAL_LOSSES = "deepunlearn_objective"
-
-
-class Sampler(Protocol):
-    """Gives the settings of the next trial, or None when all were tried."""
-
-    def __call__(self, study: Study) -> Settings | None: ...
 
 
 def make_question(
@@ -91,7 +85,7 @@ def _tried(question: Question, split_dir: Path, settings: Settings) -> Trial:
 def _sampler(question: Question) -> Sampler:
     ranges = search_ranges(question.method)
     if question.search == "optuna":
-        from lethe.methods.optuna_search import optuna_sampler  # noqa: PLC0415  an extra
+        from lethe.tuning.optuna_search import optuna_sampler  # noqa: PLC0415  an extra
 
         return optuna_sampler(ranges, seed=question.seed)
     if question.search == "random":

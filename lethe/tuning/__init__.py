@@ -1,0 +1,1 @@
+"""Methods on a prepared split: run them, and search their constants."""
