@@ -18,7 +18,7 @@ def mean_over_answers(values: Floats) -> Floats:
 
 def normalised_probability(correct: Floats, wrong: Floats) -> Floats:
     """Return p / (p + sum of the wrong answers' p). correct: (n,). wrong: (n, k). All are per token."""
-    return np.divide(correct, correct + wrong.sum(axis=1) + SMALL)
+    return np.asarray(correct / (correct + wrong.sum(axis=1) + SMALL), np.float64)
 
 
 def truth_ratios(correct_loss: Floats, wrong_loss: Floats, *, aggregate: Aggregate) -> Floats:
