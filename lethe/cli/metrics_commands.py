@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected, console, print_json
+from lethe.cli.json_output import write_json
 
 if TYPE_CHECKING:
     from lethe.metrics import Inputs, Metric, MetricResult
@@ -88,6 +89,9 @@ def recompute(
 
 
 def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
+    file: Annotated[
+        Path | None, typer.Argument(help="With --json: the file to write, in place of standard output.")
+    ] = None,
     unlearned: Annotated[
         Path | None, typer.Option(help=".npz with the unlearned models' arrays.", dir_okay=False)
     ] = None,
@@ -108,13 +112,43 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     as_json: AsJson = False,
     examples: Examples = False,
     plot: Annotated[Path | None, typer.Option(help="Write an image of the metrics.", dir_okay=False)] = None,
+    hf: Annotated[
+        list[Path] | None,
+        typer.Option(help="A language model in a Hugging Face folder (also a LoRA folder); may be repeated."),
+    ] = None,
+    task: Annotated[str, typer.Option(help="With --hf: tofu, muse or wmdp.")] = "tofu",
+    data: Annotated[Path | None, typer.Option(help="With --hf: the folder of the task's files.")] = None,
+    retain: Annotated[Path | None, typer.Option(help="With --hf: the folder of a retain model.")] = None,
+    retain_logs: Annotated[Path | None, typer.Option(help="With --hf: its EVAL.json, in place of --retain.")] = None,
+    logs: Annotated[Path | None, typer.Option(help="With --hf: write open-unlearning's EVAL.json and summary.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="With --hf: auto, float32, bfloat16 or float16.")] = None,
+    device: Annotated[str | None, typer.Option(help="With --hf: cpu, cuda, cuda:1 ...")] = None,
+    system_prompt: Annotated[str | None, typer.Option(help="With --hf: in place of the usual one.")] = None,
 ) -> None:
     """Compute metrics of unlearned models, each beside the oracle's and the original's.
 
     The files hold arrays by name, such as `confidences` [N, S] or `forget_logits` [N, S, C]; labels may be in any of
     them. With --split, checkpoints are evaluated on a prepared split, which holds the references' arrays. Without
-    --metric or --all, every metric whose arrays are there is computed.
+    --metric or --all, every metric whose arrays are there is computed. With --hf, language models are evaluated as
+    open-unlearning does it.
     """
+    if file is not None and not as_json:
+        raise typer.BadParameter(f"{file} would be written by --json, which is missing")
+    if hf:
+        from lethe.cli.language_model_evaluation import evaluate_language_models
+
+        evaluate_language_models(
+            hf,
+            task=task,
+            data=_required_data(data),
+            retain=retain,
+            retain_logs=retain_logs,
+            settings={"dtype": dtype, "device": device, "system_prompt": system_prompt},
+            as_json=as_json,
+            file=file,
+            logs=logs,
+        )
+        return
     from lethe.metrics import InvalidMetricInput
     from lethe.metrics import evaluate as evaluate_metrics
     from lethe.metrics.metric_json import evaluations_as_json
@@ -132,8 +166,8 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
 
         draw_metrics(found, plot)
     if as_json:
-        typer.echo(json.dumps(evaluations_as_json(found, examples=examples), indent=2, allow_nan=False))
-    else:
+        write_json(evaluations_as_json(found, examples=examples), file)
+    if not as_json or file is not None:
         _print_evaluations(found)
     if metric and any(evaluation.result is None for evaluation in found.values()):
         raise typer.Exit(code=1)
@@ -168,6 +202,14 @@ def compare(  # noqa: PLR0917  typer makes its options from these parameters
         typer.echo(json.dumps(comparison_as_json(found), indent=2, allow_nan=False))
     else:
         _print_comparison(found)
+
+
+def _required_data(data: Path | None) -> Path:
+    from lethe.metrics import InvalidMetricInput
+
+    if data is None:
+        raise InvalidMetricInput("--hf evaluates on local files: give their folder with --data")
+    return data
 
 
 def _file_inputs(**files: Path | None) -> "Inputs":

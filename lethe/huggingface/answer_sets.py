@@ -1,0 +1,95 @@
+"""Sets of encoded answers, and the metrics that several tasks take from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lethe.huggingface import membership, memorization
+from lethe.huggingface.answer_scores import AnswerScores, Floats, score_answers
+from lethe.huggingface.generated_text import GeneratedText
+from lethe.huggingface.model_folder import LanguageModel
+from lethe.huggingface.prompts import Encoded
+from lethe.huggingface.reference import Reference
+from lethe.huggingface.results import MetricValue, over_examples
+
+NO_REFERENCE = "needs a model that was trained without the forget set: give --retain or --retain-logs"
+
+
+@dataclass(frozen=True)
+class ScoredAnswers:
+    """Answers of one set with their scores. shape: (questions,) or (questions, answers of each)."""
+
+    answers: Sequence[Encoded]
+    scores: AnswerScores
+    shape: tuple[int, ...]
+
+    @property
+    def loss(self) -> Floats:
+        return self.scores.loss.reshape(self.shape)
+
+    def probability(self) -> MetricValue:
+        return over_examples(np.exp(-self.loss), name="prob", avg_loss=self.loss)
+
+
+def scored(model: LanguageModel, answers: Sequence[Encoded]) -> ScoredAnswers:
+    return ScoredAnswers(answers, score_answers(model, answers), (len(answers),))
+
+
+def scored_groups(model: LanguageModel, groups: Sequence[Sequence[Encoded]]) -> ScoredAnswers:
+    """Return the scores of several answers to each question; every question has the same number."""
+    answers = [answer for group in groups for answer in group]
+    return ScoredAnswers(answers, score_answers(model, answers), (len(groups), len(groups[0])))
+
+
+def memorization_metrics(forget: AnswerScores) -> dict[str, MetricValue]:
+    return {
+        "exact_memorization": over_examples(memorization.exact_memorization(forget)),
+        "extraction_strength": over_examples(memorization.extraction_strength(forget)),
+    }
+
+
+def membership_metrics(
+    model: LanguageModel, forget: ScoredAnswers, holdout: ScoredAnswers, reference: Reference | None
+) -> dict[str, MetricValue]:
+    """Return the six attacks on the forget set and the privacy leakage of the third."""
+    sides = (forget, holdout)
+    found = {
+        "mia_loss": _attack(*(side.scores.loss for side in sides)),
+        "mia_zlib": _attack(*(membership.zlib_score(model, side.scores, side.answers) for side in sides)),
+        "mia_min_k": _attack(*(membership.min_k(side.scores) for side in sides)),
+        "mia_min_k_plus_plus": _attack(*(membership.min_k_plus_plus(side.scores) for side in sides)),
+        "mia_gradnorm": _attack(*(membership.gradient_norms(model, side.answers) for side in sides)),
+        "mia_reference": _reference_attack(sides, reference),
+    }
+    return {**found, "privleak": _privacy_leakage(found["mia_min_k"], reference)}
+
+
+def rouge_metric(texts: Sequence[GeneratedText], *, recall: bool) -> MetricValue:
+    """Return the mean ROUGE-L recall or F1 of generated texts, with the texts."""
+    values = np.array([text.rouge_l_recall if recall else text.rouge_l_f1 for text in texts])
+    return over_examples(
+        values,
+        name="rougeL_recall" if recall else "rougeL_f1",
+        input=[text.prompt for text in texts],
+        ground_truth=[text.truth for text in texts],
+        generation=[text.text for text in texts],
+    )
+
+
+def _attack(forget: Floats, holdout: Floats) -> MetricValue:
+    sides = {"forget": {"score": forget}, "holdout": {"score": holdout}}
+    return MetricValue(membership.area_under_curve(forget, holdout), sides=sides)
+
+
+def _reference_attack(sides: Sequence[ScoredAnswers], reference: Reference | None) -> MetricValue:
+    if reference is None or reference.model is None:
+        return MetricValue(None, reason="compares with a reference model: give --retain DIR")
+    return _attack(*(side.scores.loss - score_answers(reference.model, side.answers).loss for side in sides))
+
+
+def _privacy_leakage(min_k: MetricValue, reference: Reference | None) -> MetricValue:
+    retain_auc = reference.value("mia_min_k") if reference else 0.5
+    if min_k.value is None or retain_auc is None:
+        return MetricValue(None, reason="the retain logs hold no mia_min_k")
+    return MetricValue(membership.privacy_leakage(min_k.value, retain_auc))

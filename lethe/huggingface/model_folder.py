@@ -1,0 +1,155 @@
+"""A causal language model and its tokenizer from a folder that `save_pretrained` wrote, or from a LoRA adapter."""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from lethe.huggingface.errors import InvalidModelFolder
+
+GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
+DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A loaded model. name: as results call it. on_progress: called with each number of sequences read or written."""
+
+    name: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    on_progress: Callable[[int], None] = lambda _: None
+
+    @property
+    def end_id(self) -> int:
+        return int(self.tokenizer.eos_token_id)
+
+    @property
+    def padding_id(self) -> int:
+        return int(self.tokenizer.pad_token_id)
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.device
+
+
+def load_language_model(
+    folder: Path, *, dtype: str = "auto", device: str = "cpu", on_progress: Callable[[int], None] = lambda _: None
+) -> LanguageModel:
+    """Return the model of a folder, in evaluation mode, with its own tokenizer.
+
+    A LoRA folder (`adapter_config.json`) names the folder of its base model, which must be on this machine too. A
+    tokenizer without a padding token pads with its end token, as open-unlearning does.
+
+    dtype: "auto" keeps the stored one. Raises InvalidModelFolder if the folder holds no weights in safetensors, needs
+    code of its own, or does not fit its configuration.
+    """
+    if dtype not in DTYPES:
+        raise InvalidModelFolder(f"dtype {dtype!r} is not known; allowed are {', '.join(DTYPES)}")
+    base, adapter = _base_and_adapter(folder)
+    _require_plain_weights(base)
+    try:
+        config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        network = AutoModelForCausalLM.from_pretrained(
+            base,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=DTYPES[dtype],
+            attn_implementation=_attention(config),
+        )
+        if adapter is not None:
+            network = _with_adapter(network, adapter)
+        tokenizer = _tokenizer(_tokenizer_folder(base, adapter))
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise InvalidModelFolder(f"the tokenizer of {folder} has no end-of-sequence token; set eos_token")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    placed: Any = network
+    return LanguageModel(folder.name, placed.to(device).eval(), tokenizer, on_progress)
+
+
+def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
+    if not folder.is_dir():
+        raise InvalidModelFolder(f"{folder} is no folder")
+    adapter_config = folder / "adapter_config.json"
+    if not adapter_config.exists():
+        return folder, None
+    named = _read_json(adapter_config).get("base_model_name_or_path")
+    candidates = [Path(str(named)), folder / str(named)]
+    found = next((path for path in candidates if path.is_dir()), None)
+    if found is None:
+        raise InvalidModelFolder(
+            f"{adapter_config} names the base model {named!r}, which is no folder here; nothing is downloaded: write "
+            "the folder of the base model there"
+        )
+    return found, folder
+
+
+def _require_plain_weights(folder: Path) -> None:
+    config = _read_json(folder / "config.json")
+    if config.get("auto_map"):
+        raise InvalidModelFolder(
+            f"{folder / 'config.json'} asks for code of its own (`auto_map`), which is never run; allowed are the "
+            "architectures of the transformers library"
+        )
+    if not any(folder.glob("*.safetensors")):
+        pickles = sorted(path.name for path in [*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
+        why = f"; {', '.join(pickles)} may run code when loaded and is refused" if pickles else ""
+        raise InvalidModelFolder(f"{folder} holds no weights in safetensors{why}; save it with `safe_serialization`")
+
+
+def _attention(config: Any) -> str:
+    """Return "eager" where attention logits are capped (Gemma 2), which torch's fused attention leaves out."""
+    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
+
+
+def _with_adapter(network: Any, adapter: Path) -> Any:
+    from peft import PeftModel  # noqa: PLC0415  imported for adapters only: a second of start-up
+
+    if not (adapter / "adapter_model.safetensors").exists():
+        raise InvalidModelFolder(f"{adapter} holds no adapter_model.safetensors; other formats are refused")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft reads a property that transformers renamed
+        return PeftModel.from_pretrained(network, adapter, local_files_only=True).merge_and_unload()
+
+
+def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the folder's tokenizer. One that names no class of its own is exactly what its tokenizer.json says.
+
+    For some architectures (Qwen 2) the library would add special tokens that the model has no embedding for.
+    """
+    config = folder / "tokenizer_config.json"
+    stated = _read_json(config).get("tokenizer_class") if config.exists() else None
+    generic = stated in GENERIC_TOKENIZERS and (folder / "tokenizer.json").exists()
+    loader: Any = PreTrainedTokenizerFast if generic else AutoTokenizer
+    found: PreTrainedTokenizerBase = loader.from_pretrained(folder, local_files_only=True)
+    return found
+
+
+def _tokenizer_folder(base: Path, adapter: Path | None) -> Path:
+    return adapter if adapter is not None and (adapter / "tokenizer_config.json").exists() else base
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidModelFolder(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidModelFolder(f"{path} holds {type(found).__name__}; allowed is an object")
+    return found

@@ -1,0 +1,89 @@
+"""MUSE (Shi et al. 2025): verbatim memorisation, knowledge and privacy leakage of passages that are to be forgotten.
+
+Metrics, their names and settings are those of open-unlearning (configs/eval/muse.yaml).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lethe.huggingface.answer_sets import membership_metrics, memorization_metrics, rouge_metric, scored
+from lethe.huggingface.generated_text import generate, generation_notes
+from lethe.huggingface.model_folder import LanguageModel
+from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
+from lethe.huggingface.reference import Reference
+from lethe.huggingface.results import TaskResult
+from lethe.huggingface.task_data import Row, find_file, read_rows
+
+STOP = ("\n\n", "\nQuestion", "Question:")
+VERBATIM_TOKENS, KNOWLEDGE_TOKENS = 128, 32
+QUESTION = {"question": str, "answer": str}
+
+
+@dataclass(frozen=True)
+class MuseData:
+    """Rows of the seven files. The examples (`*_icl`) stand before each question."""
+
+    verbatim: list[Row]
+    forget_questions: list[Row]
+    forget_examples: list[Row]
+    retain_questions: list[Row]
+    retain_examples: list[Row]
+    forget_passages: list[Row]
+    holdout_passages: list[Row]
+
+    def n_sequences(self) -> int:
+        """Return how many sequences an evaluation reads or writes, for its progress."""
+        passages = len(self.forget_passages) + len(self.holdout_passages)
+        return 2 * len(self.verbatim) + len(self.forget_questions) + len(self.retain_questions) + 2 * passages
+
+
+def read_muse(folder: Path) -> MuseData:
+    """Return MUSE's files of a folder: `knowmem/forget_qa.jsonl` as in the data set, or `muse_knowmem_forget_qa.jsonl`.
+
+    Raises InvalidTaskData naming what is missing or wrong.
+    """
+
+    def rows(config: str, name: str, fields: Mapping[str, type]) -> list[Row]:
+        return read_rows(find_file(folder, [f"{config}/{name}", f"muse_{config}_{name}", f"{config}_{name}"]), fields)
+
+    return MuseData(
+        verbatim=rows("verbmem", "forget", {"prompt": str, "gt": str}),
+        forget_questions=rows("knowmem", "forget_qa", QUESTION),
+        forget_examples=rows("knowmem", "forget_qa_icl", QUESTION),
+        retain_questions=rows("knowmem", "retain_qa", QUESTION),
+        retain_examples=rows("knowmem", "retain_qa_icl", QUESTION),
+        forget_passages=rows("privleak", "forget", {"text": str}),
+        holdout_passages=rows("privleak", "holdout", {"text": str}),
+    )
+
+
+def evaluate_muse(
+    model: LanguageModel, data: MuseData, prompts: PromptFormat, *, reference: Reference | None = None
+) -> TaskResult:
+    """Return MUSE's metrics of a model. reference: a retain model, for the privacy leakage."""
+    verbatim = [encode_passage(model, row["gt"], prefix=row["prompt"]) for row in data.verbatim]
+    knowledge = {
+        "forget": _questions(model, prompts, data.forget_questions, data.forget_examples),
+        "retain": _questions(model, prompts, data.retain_questions, data.retain_examples),
+    }
+    metrics = memorization_metrics(scored(model, verbatim).scores)
+    texts = generate(model, verbatim, max_new_tokens=VERBATIM_TOKENS)
+    metrics["forget_verbmem_ROUGE"] = rouge_metric(texts, recall=False)
+    for name, questions in knowledge.items():
+        texts = generate(model, questions, max_new_tokens=KNOWLEDGE_TOKENS, stop=STOP)
+        metrics[f"{name}_knowmem_ROUGE"] = rouge_metric(texts, recall=False)
+    forget, holdout = (
+        scored(model, [encode_passage(model, row["text"]) for row in rows])
+        for rows in (data.forget_passages, data.holdout_passages)
+    )
+    metrics |= membership_metrics(model, forget, holdout, reference)
+    notes = generation_notes(model, [*verbatim, *knowledge["forget"]])
+    return TaskResult("muse", dict(sorted(metrics.items())), tuple(notes))
+
+
+def _questions(
+    model: LanguageModel, prompts: PromptFormat, rows: Sequence[Row], examples: Sequence[Row]
+) -> list[Encoded]:
+    before = [(row["question"], row["answer"]) for row in examples]
+    return [encode_answer(model, prompts, row["question"], row["answer"], examples=before) for row in rows]

@@ -1,0 +1,112 @@
+"""Questions, answers and passages as token ids, with the labels that say which tokens are scored.
+
+Source: open-unlearning, src/data/utils.py (preprocess_chat_instance, preprocess_pretraining_instance) and its
+configs/model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.huggingface.model_folder import LanguageModel
+
+SYSTEM_PROMPT = "You are a helpful assistant."  # of every chat configuration there but Gemma's, which has none
+DATE = "10 Apr 2025"
+LONGEST = 512  # without a chat template
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One sequence. start: the first scored position; positions from there to the end are scored.
+
+    ids: prompt and answer. prompt: what generation continues.
+    """
+
+    ids: list[int]
+    start: int
+    prompt: list[int]
+
+    @property
+    def n_scored(self) -> int:
+        return len(self.ids) - self.start
+
+
+@dataclass(frozen=True)
+class PromptFormat:
+    """How a question is put to a model. chat: by the tokenizer's own template, else as `Question: ... Answer: `.
+
+    system_prompt: only with `chat`; empty for none.
+    """
+
+    chat: bool
+    system_prompt: str = ""
+
+    @classmethod
+    def of(cls, model: LanguageModel, *, plain: bool = False, system_prompt: str | None = None) -> "PromptFormat":
+        """Return the format of open-unlearning's configuration for this kind of model.
+
+        plain: without the chat template, even where there is one. system_prompt: in place of the usual one.
+        """
+        if plain or not model.tokenizer.chat_template:
+            return cls(chat=False)
+        if system_prompt is None:
+            system_prompt = "" if str(model.network.config.model_type).startswith("gemma") else SYSTEM_PROMPT
+        return cls(chat=True, system_prompt=system_prompt)
+
+
+def encode_answer(
+    model: LanguageModel,
+    prompts: PromptFormat,
+    question: str,
+    answer: str,
+    *,
+    examples: Sequence[tuple[str, str]] = (),
+) -> Encoded:
+    """Return a question with its answer; `examples` are answered questions that stand before it.
+
+    The end token follows unless it is the last token already. Tokens are those of the whole text, so that the answer's
+    first token may belong to the prompt (a prompt that ends in a blank).
+    """
+    encode = _encode_chat if prompts.chat else _encode_plain
+    whole, prompt = encode(model, prompts, [*examples, (question, answer)])
+    if whole[-1] != model.end_id:
+        whole = [*whole, model.end_id]
+    return Encoded(whole, start=len(prompt), prompt=prompt)
+
+
+def encode_passage(model: LanguageModel, text: str, *, prefix: str = "", longest: int = 2048) -> Encoded:
+    """Return a passage, of which what follows `prefix` is scored; the first token never is.
+
+    longest: tokens after the prefix. No end token is added.
+    """
+    before = model.tokenizer(prefix, add_special_tokens=True)["input_ids"]
+    joined = f"{prefix} {text}" if prefix else text
+    whole = model.tokenizer(joined, add_special_tokens=True)["input_ids"][: len(before) + longest]
+    return Encoded(list(whole), start=max(len(before), 1), prompt=list(before))
+
+
+def _encode_chat(
+    model: LanguageModel, prompts: PromptFormat, turns: Sequence[tuple[str, str]]
+) -> tuple[list[int], list[int]]:
+    chat = [{"role": "system", "content": prompts.system_prompt}] if prompts.system_prompt else []
+    for question, answer in turns:
+        chat += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return _templated(model, chat), _templated(model, chat[:-1], add_generation_prompt=True)
+
+
+def _templated(model: LanguageModel, chat: list[dict[str, str]], **settings: Any) -> list[int]:
+    found = model.tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False, date_string=DATE, **settings)
+    return list(found)
+
+
+def _encode_plain(
+    model: LanguageModel, _: PromptFormat, turns: Sequence[tuple[str, str]]
+) -> tuple[list[int], list[int]]:
+    *examples, (question, answer) = turns
+    before = "".join(f"Question: {asked}\nAnswer: {answered}\n\n" for asked, answered in examples)
+    prompt = f"{before}Question: {question}\nAnswer: "
+    whole, start = (
+        model.tokenizer(text, add_special_tokens=True, max_length=LONGEST, truncation=True)["input_ids"]
+        for text in (prompt + answer, prompt)
+    )
+    return list(whole), list(start)

@@ -1,0 +1,178 @@
+"""TOFU (Maini et al. 2024): questions about made-up authors, of whom some are to be forgotten.
+
+Metrics and their names are those of open-unlearning (configs/eval/tofu.yaml).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lethe.huggingface import memorization
+from lethe.huggingface.answer_scores import Floats
+from lethe.huggingface.answer_sets import (
+    NO_REFERENCE,
+    ScoredAnswers,
+    membership_metrics,
+    memorization_metrics,
+    rouge_metric,
+    scored,
+    scored_groups,
+)
+from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.generated_text import generate, generation_notes
+from lethe.huggingface.model_folder import LanguageModel
+from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
+from lethe.huggingface.reference import Reference
+from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.task_data import Row, find_file, read_rows
+
+MAX_NEW_TOKENS = 200
+UTILITY_PARTS = tuple(
+    f"{name}_{part}"
+    for name, parts in {
+        "retain": ("Q_A_Prob", "Q_A_ROUGE", "Truth_Ratio"),
+        "ra": ("Q_A_Prob_normalised", "Q_A_ROUGE", "Truth_Ratio"),
+        "wf": ("Q_A_Prob_normalised", "Q_A_ROUGE", "Truth_Ratio"),
+    }.items()
+    for part in parts
+)
+FIELDS = {"question": str, "answer": str, "perturbed_answer": list}
+PARAPHRASED = {**FIELDS, "paraphrased_answer": list}
+
+
+@dataclass(frozen=True)
+class TofuData:
+    """Rows of the five files. holdout: empty where there is none (no membership attacks then)."""
+
+    forget: list[Row]
+    retain: list[Row]
+    real_authors: list[Row]
+    world_facts: list[Row]
+    holdout: list[Row]
+
+    def n_sequences(self) -> int:
+        """Return how many sequences an evaluation reads or writes, for its progress."""
+        sets = (self.forget, self.retain, self.real_authors, self.world_facts)
+        answers = sum(1 + len(_texts(row["perturbed_answer"])) for rows in sets for row in rows)
+        answers += sum(len(_texts(row["paraphrased_answer"])) for rows in sets[:2] for row in rows)
+        attacked = len(self.forget) + len(self.holdout) if self.holdout else 0
+        return answers + sum(map(len, sets)) + len(self.holdout) + attacked
+
+
+def read_tofu(folder: Path) -> TofuData:
+    """Return TOFU's files of a folder, by the names of the original data set or with `tofu_` before them.
+
+    `forget*_perturbed`, `retain_perturbed`, `real_authors_perturbed`, `world_facts_perturbed`, and `holdout*`, which
+    may be missing. Raises InvalidTaskData naming what is missing or wrong.
+    """
+    try:
+        holdout = read_rows(_file(folder, "holdout*"), {"question": str, "answer": str})
+    except InvalidTaskData:
+        if any(folder.glob("*holdout*")):
+            raise
+        holdout = []
+    return TofuData(
+        forget=read_rows(_file(folder, "forget*_perturbed"), PARAPHRASED),
+        retain=read_rows(_file(folder, "retain_perturbed"), PARAPHRASED),
+        real_authors=read_rows(_file(folder, "real_authors_perturbed"), FIELDS),
+        world_facts=read_rows(_file(folder, "world_facts_perturbed"), FIELDS),
+        holdout=holdout,
+    )
+
+
+def evaluate_tofu(
+    model: LanguageModel, data: TofuData, prompts: PromptFormat, *, reference: Reference | None = None
+) -> TaskResult:
+    """Return TOFU's metrics of a model. reference: a retain model, for forget quality and two of the attacks."""
+    forget = _Set(model, prompts, data.forget)
+    metrics = _question_metrics("forget", forget, truth="paraphrased_answer")
+    answers = forget.scored("answer")
+    metrics |= memorization_metrics(answers.scores)
+    metrics["forget_quality"] = _forget_quality(metrics["forget_truth_ratio"], reference)
+    if data.holdout:
+        holdout = _Set(model, prompts, data.holdout).scored("answer")
+        metrics |= membership_metrics(model, answers, holdout, reference)
+    for name, rows, truth in (
+        ("retain", data.retain, "paraphrased_answer"),
+        ("ra", data.real_authors, "answer"),
+        ("wf", data.world_facts, "answer"),
+    ):
+        metrics |= _question_metrics(name, _Set(model, prompts, rows), truth=truth)
+    parts = [metrics[part].value for part in UTILITY_PARTS]
+    metrics["model_utility"] = MetricValue(memorization.model_utility([part for part in parts if part is not None]))
+    return TaskResult("tofu", dict(sorted(metrics.items())), tuple(generation_notes(model, answers.answers)))
+
+
+class _Set:
+    """The questions of one file, and the scores of their answers by the field that holds these."""
+
+    def __init__(self, model: LanguageModel, prompts: PromptFormat, rows: Sequence[Row]) -> None:
+        self.model = model
+        self._prompts = prompts
+        self._rows = rows
+        self._scored: dict[str, ScoredAnswers] = {}
+
+    def encoded(self, field: str) -> list[list[Encoded]]:
+        return [
+            [encode_answer(self.model, self._prompts, row["question"], answer) for answer in _texts(row[field])]
+            for row in self._rows
+        ]
+
+    def scored(self, field: str) -> ScoredAnswers:
+        if field not in self._scored:
+            groups = self.encoded(field)
+            sizes = sorted({len(group) for group in groups})
+            if len(sizes) > 1:
+                raise InvalidTaskData(f"questions have {sizes} texts as `{field}`; each must have the same number")
+            single = sizes == [1]
+            self._scored[field] = (
+                scored(self.model, [group[0] for group in groups]) if single else scored_groups(self.model, groups)
+            )
+        return self._scored[field]
+
+
+def _question_metrics(name: str, questions: _Set, *, truth: str) -> dict[str, MetricValue]:
+    """Return probabilities, ROUGE and truth ratio of one set. truth: the field of the right answer in the ratio."""
+    answers, wrong = questions.scored("answer"), questions.scored("perturbed_answer")
+    texts = generate(questions.model, answers.answers, max_new_tokens=MAX_NEW_TOKENS)
+    metrics = {
+        f"{name}_Q_A_Prob": answers.probability(),
+        f"{name}_Q_A_PERT_Prob": wrong.probability(),
+        f"{name}_Q_A_ROUGE": rouge_metric(texts, recall=True),
+    }
+    if truth == "paraphrased_answer":
+        metrics[f"{name}_Q_A_PARA_Prob"] = questions.scored(truth).probability()
+    else:
+        probabilities = memorization.normalised_probability(
+            answers.scores.probability, wrong.scores.probability.reshape(wrong.shape[0], -1)
+        )
+        metrics[f"{name}_Q_A_Prob_normalised"] = over_examples(probabilities, name="prob")
+    right = questions.scored(truth).loss
+    if name == "forget":
+        metrics["forget_truth_ratio"] = _truth_ratio(right, wrong.loss, aggregate="closer_to_1_better")
+        metrics["forget_truth_ratio_prob_mean"] = _truth_ratio(right, wrong.loss, aggregate="prob_mean")
+    else:
+        metrics[f"{name}_Truth_Ratio"] = _truth_ratio(right, wrong.loss, aggregate="true_better")
+    return metrics
+
+
+def _truth_ratio(right: Floats, wrong: Floats, *, aggregate: memorization.Aggregate) -> MetricValue:
+    ratios = memorization.truth_ratios(right, wrong, aggregate=aggregate)
+    return MetricValue(memorization.aggregate_truth_ratios(ratios, aggregate=aggregate), {"score": ratios})
+
+
+def _forget_quality(ratios: MetricValue, reference: Reference | None) -> MetricValue:
+    retain = reference.per_example("forget_truth_ratio", "score") if reference else None
+    if retain is None:
+        return MetricValue(None, reason=NO_REFERENCE)
+    return MetricValue(memorization.forget_quality(np.asarray(ratios.per_example["score"]), retain))
+
+
+def _texts(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def _file(folder: Path, name: str) -> Path:
+    return find_file(folder, [f"tofu_{name}", name])

@@ -1,0 +1,116 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.errors import InvalidModelFolder
+from lethe.huggingface.generated_text import generate, generation_notes
+from lethe.huggingface.model_folder import load_language_model
+from lethe.huggingface.prompts import PromptFormat, encode_answer
+from tests.support.tiny_models import ARCHITECTURES, write_model
+
+PAIRS = [("Who wrote the book?", "Mara Quill wrote the book."), ("Where was she born?", "In Lagos.")]
+
+
+def answers(model, **settings):
+    prompts = PromptFormat.of(model, **settings)
+    return [encode_answer(model, prompts, *pair) for pair in PAIRS]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_gives_the_losses_and_texts_of_transformers(tmp_path, architecture):
+    model = load_language_model(write_model(tmp_path / "model", architecture))
+    encoded = answers(model)
+    found = score_answers(model, encoded)
+    for row, answer in enumerate(encoded):
+        mask = torch.tensor([[int(token != model.padding_id) for token in answer.ids]])
+        with torch.no_grad():
+            logits = model.network(input_ids=torch.tensor([answer.ids]), attention_mask=mask).logits[0]
+        logs = torch.log_softmax(logits, -1)
+        expected = [-float(logs[i - 1, answer.ids[i]]) for i in range(answer.start, len(answer.ids))]
+        assert found.loss[row] == pytest.approx(np.mean(expected), abs=1e-5)
+        assert found.log_probability[row] == pytest.approx(-np.array(expected[:-1]), abs=1e-5)
+    together = [text.text for text in generate(model, encoded, max_new_tokens=70)]
+    alone = [generate(model, [answer], max_new_tokens=70)[0].text for answer in encoded]
+    assert together == alone
+    assert generation_notes(model, encoded) == []
+
+
+def test_shards_and_half_precision_are_read(tmp_path):
+    folder = write_model(tmp_path / "model", "llama", dtype=torch.bfloat16, max_shard_size="40KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    model = load_language_model(folder)
+    assert model.network.dtype == torch.bfloat16
+    assert np.isfinite(score_answers(model, answers(model)).loss).all()
+    assert load_language_model(folder, dtype="float32").network.dtype == torch.float32
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft reads it
+def test_adapter_is_applied_to_its_base(tmp_path):
+    base = write_model(tmp_path / "base", "llama")
+    network = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules=["q_proj"]))
+    for name, parameter in network.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=1.0)
+    network.save_pretrained(tmp_path / "adapter")
+    plain, adapted = (load_language_model(tmp_path / name) for name in ("base", "adapter"))
+    merged = network.merge_and_unload()
+    encoded = answers(plain)
+    assert not np.allclose(score_answers(plain, encoded).loss, score_answers(adapted, encoded).loss)
+    query = "model.layers.0.self_attn.q_proj.weight"
+    assert torch.equal(adapted.network.state_dict()[query], merged.state_dict()[query])
+
+
+def test_adapter_without_its_base_is_refused(tmp_path):
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "someone/model"}))
+    with pytest.raises(InvalidModelFolder, match=r"someone/model.*nothing is downloaded"):
+        load_language_model(folder)
+
+
+def test_pickles_are_refused(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(InvalidModelFolder, match=r"pytorch_model\.bin may run code"):
+        load_language_model(folder)
+
+
+def test_code_of_a_folder_is_refused_and_never_run(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    (folder / "modeling_own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForCausalLM": "modeling_own.Model", "AutoConfig": "modeling_own.Config"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidModelFolder, match="auto_map"):
+        load_language_model(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 16}))
+    with pytest.raises(InvalidModelFolder, match="cannot be loaded"):
+        load_language_model(folder)
+
+
+def test_missing_folder_and_unknown_dtype_are_named(tmp_path):
+    with pytest.raises(InvalidModelFolder, match="is no folder"):
+        load_language_model(tmp_path / "nowhere")
+    with pytest.raises(InvalidModelFolder, match="'int8' is not known; allowed are auto"):
+        load_language_model(tmp_path, dtype="int8")
+
+
+def test_vocabulary_stays_whole(tmp_path):
+    folder = write_model(tmp_path / "model", "gpt2")
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert load_language_model(copy).network.get_input_embeddings().weight.shape[0] == 320
