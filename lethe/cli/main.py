@@ -46,6 +46,7 @@ EXTRAS = {
     "matplotlib": "plots",
     "timm": "networks",
     "optuna": "tune",
+    **dict.fromkeys(("transformers", "peft", "gguf"), "hf"),
 }
 
 

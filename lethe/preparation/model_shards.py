@@ -1,11 +1,11 @@
 """Sets of N models, trained and evaluated a shard at a time; each model is a function of (split, index) alone."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
 
 from lethe.competition.file import CompetitionFile, Training
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
@@ -22,7 +22,7 @@ from lethe.training.trainer import Job, OnNote, State
 if TYPE_CHECKING:
     from lethe.preparation.task_kinds import TaskPreparation
 
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 STAGES: dict[Kind, str] = {"retrained": "retrained models", "oracle": "oracle", "originals": "original models"}
 MODEL_NAMES: dict[Kind, str] = {"retrained": "retrained model", "oracle": "oracle model", "originals": "original model"}
 MODELS_PER_SHARD = ENSEMBLE_SIZE
@@ -133,7 +133,7 @@ class ModelShards:
 
         def tell(note: str) -> None:
             names = {"competition": self.competition.slug, "stage": STAGES[self.kind], "shard": shard}
-            log.warning("a note on how models are trained", note=note, **names)
+            log.warning("a note on how models are trained: %s (%s)", note, names)
             on_note(note)
 
         seeds = dict(zip(indices, model_seeds, strict=True))

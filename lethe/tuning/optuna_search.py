@@ -40,9 +40,10 @@ def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
                 sampler = optuna.samplers.NSGAIIISampler(seed=seed + len(study.trials), population_size=POPULATION)
             asked = optuna.create_study(directions=["minimize"] * n_losses, sampler=sampler)
         else:
-            sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-            direction = "maximize" if study.question.higher_is_better else "minimize"
-            asked = optuna.create_study(direction=direction, sampler=sampler)
+            best = optuna.samplers.TPESampler(seed=seed + len(study.trials))
+            directions = optuna.study.StudyDirection
+            direction = directions.MAXIMIZE if study.question.higher_is_better else directions.MINIMIZE
+            asked = optuna.create_study(direction=direction, sampler=best)
         for number, (trial, values) in enumerate(done):
             asked.add_trial(
                 optuna.trial.create_trial(
