@@ -1,0 +1,93 @@
+"""Tokens per second of losses and generation of a transformers model, beside the usual loop in one run.
+
+    python -m benchmarks.text.huggingface [--answers 192]
+
+The usual loop: batches of 32 in the data's order, each generated until its longest answer ends. Answers are of mixed
+length. Figures are CPU seconds of this process, one thread, a random Llama of two layers.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from lethe.huggingface.answer_scores import pad, score_answers
+from lethe.huggingface.generated_text import generate
+from lethe.huggingface.model_folder import LanguageModel, load_language_model
+from lethe.huggingface.prompts import Encoded
+from tests.support.tiny_models import write_model
+
+Found = TypeVar("Found")
+BATCH = 32
+NEW_TOKENS = 128
+
+
+def main() -> None:
+    """Print seconds of both sides and their ratio."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--answers", type=int, default=192)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    with TemporaryDirectory() as folder:
+        model = load_language_model(write_model(Path(folder) / "model", "llama"))
+    answers = made_up(chosen.answers)
+    ours, usual = timed(lambda: score_answers(model, answers).loss), timed(lambda: usual_losses(model, answers))
+    assert np.allclose(ours[1], usual[1], atol=1e-4), "both sides must give the same losses"
+    report("losses", ours[0], usual[0], sum(len(answer.ids) for answer in answers))
+    ours = timed(lambda: generate(model, answers, max_new_tokens=NEW_TOKENS))
+    usual = timed(lambda: usual_generation(model, answers))
+    report("generation", ours[0], usual[0], NEW_TOKENS * len(answers))
+
+
+def made_up(n: int) -> list[Encoded]:
+    """Return answers of 4 to 200 tokens after prompts of 10 to 60."""
+    draw = random.Random(0)
+    found = []
+    for _ in range(n):
+        prompt = [draw.randrange(5, 320) for _ in range(draw.randrange(10, 60))]
+        answer = [draw.randrange(5, 320) for _ in range(int(4 * 50 ** draw.random()))]
+        found.append(Encoded([*prompt, *answer], start=len(prompt), prompt=prompt))
+    return found
+
+
+@torch.inference_mode()
+def usual_losses(model: LanguageModel, answers: Sequence[Encoded]) -> list[float]:
+    found = []
+    for start in range(0, len(answers), BATCH):
+        batch = answers[start : start + BATCH]
+        ids, mask = pad([answer.ids for answer in batch], model.padding_id)
+        logits = model.network(input_ids=ids, attention_mask=mask).logits
+        for row, answer in enumerate(batch):
+            scored = logits[row, answer.start - 1 : len(answer.ids) - 1]
+            found.append(float(cross_entropy(scored, ids[row, answer.start : len(answer.ids)])))
+    return found
+
+
+@torch.inference_mode()
+def usual_generation(model: LanguageModel, answers: Sequence[Encoded]) -> None:
+    for start in range(0, len(answers), BATCH):
+        ids, mask = pad([answer.prompt for answer in answers[start : start + BATCH]], model.padding_id, left=True)
+        model.network.generate(  # type: ignore[operator]  transformers leaves it untyped
+            ids, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=model.end_id
+        )
+
+
+def timed(work: Callable[[], Found]) -> tuple[float, Found]:
+    started = time.process_time()
+    found = work()
+    return time.process_time() - started, found
+
+
+def report(what: str, ours: float, usual: float, n_tokens: int) -> None:
+    print(f"{what}: {ours:.2f} s ({n_tokens / ours:,.0f} tokens/s), usual loop {usual:.2f} s, ratio {usual / ours:.2f}")
+
+
+if __name__ == "__main__":
+    main()
