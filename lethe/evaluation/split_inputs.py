@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.competition.file import Metric
+from lethe.competition.file import Scoring
 from lethe.data.errors import SplitNotPrepared
 from lethe.data.stored_sets import SET_PATHS
 from lethe.evaluation.evaluators import shared_arrays
@@ -41,7 +41,7 @@ def split_inputs(
     split_dir: Path,
     unlearned: Mapping[str, NDArray[Any]] | None,
     *,
-    scored_by: Metric,
+    scored_by: Scoring,
     probed: Mapping[str, Arrays] | None = None,
 ) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
@@ -73,7 +73,7 @@ def with_unlearned(
     references: Inputs,
     unlearned: Mapping[str, NDArray[Any]],
     *,
-    scored_by: Metric,
+    scored_by: Scoring,
     probed: Mapping[str, NDArray[Any]] | None = None,
 ) -> Inputs:
     """Return the arrays of unlearned models beside those of the references; what these compute is shared.
@@ -94,7 +94,7 @@ def reference_inputs(split_dir: Path) -> Inputs:
     return Inputs(retrained=retrained, oracle=oracle, original=original, shared={})
 
 
-def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
+def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring) -> NDArray[np.float64]:
     """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
 
     Where one side has more models than the other, its first ones are compared.

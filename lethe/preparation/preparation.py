@@ -168,7 +168,7 @@ class Preparation:
     @property
     def has_originals(self) -> bool:
         """Whether runs start from original models of their own."""
-        setup = EvaluationSetup(self.competition.metric.setup)
+        setup = EvaluationSetup(self.competition.scoring.setup)
         return SetupPlan(setup, n_models=self.competition.n_models).n_original > 1
 
     def _stored_models(self, kind: Kind, evaluated: tuple[str, ...]) -> list[Step]:
@@ -232,7 +232,7 @@ class Preparation:
         return Manifest(
             competition=self.competition.slug,
             visibility=self.visibility,
-            setup=self.competition.metric.setup,
+            setup=self.competition.scoring.setup,
             n_models=self.competition.n_models,
             fingerprint=self.workspace.fingerprint,
             recipe=training_recipe(self.competition),

@@ -240,7 +240,7 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Pair
     """
     if first.team_id != second.team_id:
         raise NotFound("The two submissions are of two teams")
-    metric = stored_file(first.competition).metric
+    metric = stored_file(first.competition).scoring
     found = repository.public_scores(session, [first.id, second.id])
     if not metric.show_intervals or boards.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
         return None

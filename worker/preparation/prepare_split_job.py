@@ -166,7 +166,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         progress=tell,
     )
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
-    oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, metric=work.competition.metric)
+    oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring)
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     prepared = PreparedSplit(

@@ -59,7 +59,7 @@ def test_references_are_probed_as_checkpoints_are(probed: Path) -> None:
 
 
 def test_metrics_read_the_references_arrays(probed: Path) -> None:
-    inputs = split_inputs(probed, None, scored_by=competition().metric)
+    inputs = split_inputs(probed, None, scored_by=competition().scoring)
     assert inputs.array(Side.ORACLE, "relearn_epochs").shape == (K,)
     assert inputs.array(Side.SHARED, "perturbation_radii").shape == (4,)
 
@@ -69,7 +69,7 @@ def test_references_are_forgotten_when_no_weights_are_kept(tmp_path: Path) -> No
     assert PROBED_REFERENCES in Manifest.read(tmp_path).files
     prepare_split(competition(), "public", tmp_path)
     assert PROBED_REFERENCES not in Manifest.read(tmp_path).files
-    inputs = split_inputs(tmp_path, None, scored_by=competition().metric)
+    inputs = split_inputs(tmp_path, None, scored_by=competition().scoring)
     assert not inputs.has(Side.RETRAINED, "relearn_epochs"), "a file that the manifest does not name is not read"
 
 

@@ -99,7 +99,7 @@ def test_the_original_knows_what_retrained_models_do_not(split: Path, competitio
     original, _ = read_stored_outputs(split / "hidden" / "original" / "outputs.safetensors")
     assert original.confidences.mean() > retrained.confidences.mean() + 1
     found = evaluate(
-        split_inputs(split, read_outputs(split, "oracle").arrays(), scored_by=competition.metric),
+        split_inputs(split, read_outputs(split, "oracle").arrays(), scored_by=competition.scoring),
         [(metric, {}) for metric in METRICS],
     )
     assert not {name: each.not_computed for name, each in found.items() if each.result is None}
