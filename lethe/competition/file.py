@@ -29,6 +29,7 @@ from lethe.competition.task import CausalLm, ImageClassification, Task
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.errors import InvalidCompetitionFile, Violation
+from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 WEAKEST_SEED_BITS = 64
@@ -51,9 +52,9 @@ Slug = Annotated[str, AfterValidator(_check_slug), Field(json_schema_extra={"pat
 class Scoring(Section):
     """How outputs become a score (docs/organisers/scoring.md)."""
 
-    attacks: Literal["reference", "exact", "disentangled"] = "reference"
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    epsilon_cap: float = Field(default=50.0, gt=0)
+    attacks: AttackFamily = AttackFamily.REFERENCE
+    delta: float = Field(default=DELTA, gt=0, lt=1)
+    epsilon_cap: float = Field(default=EPSILON_CAP, gt=0)
     setup: Setup = Field(
         default="reuse-n-1",
         description="reuse-n-n: each run starts from its own original model, of N (docs/organisers/scoring.md)",

@@ -1,7 +1,6 @@
 """A score as a competition's file defines it."""
 
 from lethe.competition.file import Scoring
-from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.resampling import FEWEST_MODELS
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
@@ -12,7 +11,7 @@ def score_outputs(unlearned: ModelOutputs, retrained: ModelOutputs, *, scoring: 
     return score(
         unlearned,
         retrained,
-        attacks=AttackFamily(scoring.attacks),
+        attacks=scoring.attacks,
         delta=scoring.delta,
         cap=scoring.epsilon_cap,
         n_resamples=scoring.bootstrap_resamples if enough else 0,

@@ -21,7 +21,6 @@ from lethe.evaluation.model_outputs import (
     read_stored_outputs,
 )
 from lethe.metrics import Inputs, Side
-from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 
 Arrays = dict[str, NDArray[Any]]
@@ -107,7 +106,7 @@ def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring) -> NDArray[n
     return per_example_epsilon(
         confidences[:n_models],
         models[:n_models],
-        attacks=AttackFamily(scored_by.attacks),
+        attacks=scored_by.attacks,
         delta=scored_by.delta,
         cap=scored_by.epsilon_cap,
     )

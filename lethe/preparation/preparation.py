@@ -33,7 +33,7 @@ from lethe.preparation.probe_steps import probe_steps
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
 from lethe.preparation.single_models import measure_retraining_s, train_original
 from lethe.preparation.split_report import report_page
-from lethe.preparation.step_cache import OnProgress, Progress, Step, Workspace
+from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace
 from lethe.preparation.task_kinds import task_preparation
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.convergence_check import check_learned
@@ -216,12 +216,12 @@ class Preparation:
         """Make one step unless it is intact, and say so."""
         values = self.workspace.run(step)
         if step.name == "versions" and values != (now := library_versions()):
-            self.progress(Progress("check", 0, 1, describe_version_change(values, now)))
+            self.progress(PreparationProgress("check", 0, 1, describe_version_change(values, now)))
         if step.stage not in (STAGES["retrained"], STAGES["originals"]):
-            self.progress(Progress(step.stage or step.name, 1, 1))
+            self.progress(PreparationProgress(step.stage or step.name, 1, 1))
         else:
             done = min(self.plan.n_models, (int(step.name.rpartition("-")[2]) + 1) * self.plan.models_per_shard)
-            self.progress(Progress(step.stage, done, self.plan.n_models))
+            self.progress(PreparationProgress(step.stage, done, self.plan.n_models))
         return values
 
     def manifest(self) -> Manifest:

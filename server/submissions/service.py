@@ -19,7 +19,7 @@ from server.db import now
 from server.evaluations import paired_test
 from server.evaluations import service as evaluations
 from server.evaluations.paired_test import Paired
-from server.evaluations.progress import Progress, shown_to_team
+from server.evaluations.progress import EvaluationProgress, shown_to_team
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -41,7 +41,7 @@ class SubmissionView:
     """A submission as its team may see it."""
 
     submission: Submission
-    progress: Progress | None
+    progress: EvaluationProgress | None
     score: ShownScore | None
     can_cancel: bool
     private_score: ShownScore | None = None  # once revealed
