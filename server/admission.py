@@ -1,9 +1,9 @@
-"""How many requests work with the database at a time, and what becomes of the others.
+"""The limit of requests that use the database at one time; others wait, and too many are refused.
 
-A request runs in several threads one after another and keeps its connection in between. Were more let in than there
-are connections, those that wait for a connection would hold the threads that those with one wait for, and nobody would
-go on. So a request waits for its turn before it holds anything, as a coroutine, first come first served; where too many
-wait already it is told at once. Code that opens a session in a web server does it within a turn.
+A request runs in several threads one after another and keeps its connection in between. If more requests started than
+there are connections, those that wait for a connection would hold the threads that the others need: a deadlock. So a
+request waits for its turn before it holds anything, as a coroutine, first come, first served. It is refused at once if
+too many wait already. Code that opens a session in a web server does it within a turn.
 """
 
 import asyncio

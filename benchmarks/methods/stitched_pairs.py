@@ -19,7 +19,7 @@ from typing import Self
 
 import torch
 
-from lethe.competition.file import Metric
+from lethe.competition.file import Scoring
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.inference import RunOutputs, SplitEvaluator
 from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
@@ -85,7 +85,7 @@ def measured(split: Split, erase: str, repair: str, *, match_lr: bool) -> Pair:
     runs = [one_run(unlearning, split, seed) for seed in range(len(split.retrained.confidences))]
     outputs = StoredOutputs.of_runs([outputs for outputs, _ in runs])
     unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
-    score = score_outputs(unlearned, split.retrained, metric=Metric(bootstrap_resamples=0))
+    score = score_outputs(unlearned, split.retrained, scoring=Scoring(bootstrap_resamples=0))
     return Pair(
         erase,
         repair,

@@ -54,7 +54,7 @@ def seed(
     """Fill `database`, which is migrated and empty. The team named `ada` is the participant's."""
     rng, at = random.Random(rng_seed), now()
     file = parse_competition(EXAMPLE.read_text())
-    file = file.model_copy(update={"metric": file.metric.model_copy(update={"show_intervals": show_intervals})})
+    file = file.model_copy(update={"scoring": file.scoring.model_copy(update={"show_intervals": show_intervals})})
     people = People(at, file=file, teams=teams, state=state)
     sent = Sent(rng, at, file=file, teams=teams, submissions=submissions, is_over=state in AFTER_THE_END)
     runs = Runs(sent.numpy, at, file=file, looked_at=sent.looked_at())

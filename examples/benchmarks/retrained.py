@@ -1,4 +1,4 @@
-"""A network trained anew on the retain set and a part of the forget set: between the original and exact retraining.
+"""A network retrained on the retain set and a part of the forget set: between the original and exact retraining.
 
 The constants are those of the training that the benchmark file names. Source: the MIAU paper, which asks
 that a metric tells how much of the forget set is gone.

@@ -161,15 +161,6 @@ class BenchmarkFile(_Section):
         return tuple(sorted({1} | {level for name in ids for level in levels_for_metric(name)} - {0}))
 
 
-def read_benchmark_file(path: Path) -> BenchmarkFile:
-    """Return the checked benchmark at `path`. Raises InvalidBenchmarkFile naming each wrong value."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidBenchmarkFile(f"{path}: cannot be read as UTF-8 text: {error}") from error
-    return parse_benchmark(text, source=str(path))
-
-
 def parse_benchmark(text: str, *, source: str = "benchmark file") -> BenchmarkFile:
     """Return the checked benchmark in TOML `text`. Raises InvalidBenchmarkFile naming each wrong value."""
     try:

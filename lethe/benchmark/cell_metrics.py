@@ -15,8 +15,7 @@ from lethe.benchmark.method_runs import stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import Json, Unit
-from lethe.competition.file import CompetitionFile
-from lethe.competition.file import Metric as ScoreDefinition
+from lethe.competition.file import CompetitionFile, Scoring
 from lethe.competition.metric_requests import levels_for_metric
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.task import PROBED_LEVEL
@@ -34,7 +33,7 @@ def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Pa
     missing = missing_metrics(plan, unit)
     outputs = stored_outputs(unit)
     if missing and outputs is not None:
-        scored_by = cell.competition.metric
+        scored_by = cell.competition.scoring
         probed = probed_runs(unit, split_dir) if _ask_for_weights(missing, cell) else None
         references = _references(split_dir, scored_by)
         inputs = with_unlearned(references, outputs.arrays(), scored_by=scored_by, probed=probed)
@@ -42,7 +41,7 @@ def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Pa
 
 
 @lru_cache(maxsize=1)
-def _references(split_dir: Path, scored_by: ScoreDefinition) -> Inputs:
+def _references(split_dir: Path, scored_by: Scoring) -> Inputs:
     """Return the arrays of a split's references; kept, so that the attacks on them are made once for all methods."""
     return split_inputs(split_dir, None, scored_by=scored_by)
 
@@ -57,7 +56,7 @@ def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir:
     """Compute and keep what is missing of the cell's references."""
     for subject in REFERENCES.values():
         if missing := missing_metrics(plan, unit, subject):
-            _compute(missing, cell, unit, _references(split_dir, cell.competition.metric), subject)
+            _compute(missing, cell, unit, _references(split_dir, cell.competition.scoring), subject)
 
 
 def reference_scores(split_dir: Path, competition: CompetitionFile) -> dict[str, Json]:
@@ -65,7 +64,7 @@ def reference_scores(split_dir: Path, competition: CompetitionFile) -> dict[str,
     inputs = reference_inputs(split_dir)
     return {
         side.value: {"accuracies": accuracies(inputs, side)}
-        | scores_as_json(subject_score(inputs, side, competition.metric))
+        | scores_as_json(subject_score(inputs, side, competition.scoring))
         for side in REFERENCES.values()
     }
 
@@ -103,16 +102,16 @@ def accuracies(inputs: Inputs, subject: Side) -> dict[str, float]:
 def _stored_scores(cell: CellPlan, unit: Unit, inputs: Inputs, subject: Side) -> dict[str, Json]:
     """Return score and forgetting quality; epsilon of every forget example is kept beside them."""
     try:
-        found = subject_score(inputs, subject, cell.competition.metric)
+        found = subject_score(inputs, subject, cell.competition.scoring)
     except (InvalidMetricInput, AppError, ValueError) as error:
         return {name: {"not_computed": str(error)} for name in SCORES}
     unit.write(f"epsilon-{subject.value}", {"epsilon": [float(value) for value in found.epsilon], "cap": found.cap})
     return scores_as_json(found)
 
 
-def subject_score(inputs: Inputs, subject: Side, metric: ScoreDefinition) -> Score:
+def subject_score(inputs: Inputs, subject: Side, scoring: Scoring) -> Score:
     """Return the score of unlearned models, of exact retraining or of the original model against the retrained."""
-    return score_outputs(_outputs(inputs, subject), _outputs(inputs, Side.RETRAINED), metric=metric)
+    return score_outputs(_outputs(inputs, subject), _outputs(inputs, Side.RETRAINED), scoring=scoring)
 
 
 def scores_as_json(found: Score) -> dict[str, Json]:

@@ -87,7 +87,7 @@ def estimate(plan: Plan, *, device: str = "cpu") -> BenchmarkEstimate:
 
 def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
     n_models, competition = plan.file.n_models, cell.competition
-    sets = 3 if competition.metric.setup == "reuse-n-n" else 2
+    sets = 3 if competition.scoring.setup == "reuse-n-n" else 2
     models, runs = sets * n_models + 1, n_models * len(plan.methods)
     if competition.task.kind == "causal-lm":
         return _text_estimate(cell, models, runs, n_models, device)

@@ -13,7 +13,7 @@ from lethe.benchmark.shared_preparation import SharedPreparation
 from lethe.benchmark.store import BenchmarkFolder, Unit
 from lethe.errors import AppError, HostFault
 from lethe.metrics import Side
-from lethe.preparation.step_cache import Progress
+from lethe.preparation.step_cache import PreparationProgress
 
 WAIT_S = 1.0
 Say = Callable[[str], None]
@@ -76,7 +76,7 @@ class Execution:
         self.say(f"{cell.name}: preparing")
         started, reported_at = time.monotonic(), 0.0
 
-        def progress(state: Progress) -> None:
+        def progress(state: PreparationProgress) -> None:
             nonlocal reported_at
             if state.message or time.monotonic() - reported_at > 30.0:
                 reported_at = time.monotonic()

@@ -160,7 +160,7 @@ def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator, 
 @contextmanager
 def _own_original(place: RunPlace, run: int, *, stage: Path) -> Iterator[Path | None]:
     """Yield a file with the run's own original model, or None where all runs start from one."""
-    if place.competition.metric.setup == "reuse-n-1":
+    if place.competition.scoring.setup == "reuse-n-1":
         yield None
         return
     name, position = find_place(Manifest.read(place.split_dir), run)

@@ -222,7 +222,7 @@ def _file_inputs(**files: Path | None) -> "Inputs":
 
 
 def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs":
-    from lethe.competition.file import Metric
+    from lethe.competition.file import Scoring
     from lethe.evaluation.checkpoint_files import checkpoint_files, evaluate_folder, read_state
     from lethe.evaluation.evaluators import load_evaluator
     from lethe.evaluation.model_outputs import StoredOutputs
@@ -237,7 +237,7 @@ def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs
         from lethe.evaluation.probes.split_probes import probed_split
 
         probed = probed_split(split, [read_state(path) for path in checkpoint_files(models)[:n_probed]])
-    return split_inputs(split, outputs.arrays(), scored_by=Metric(), probed=probed)
+    return split_inputs(split, outputs.arrays(), scored_by=Scoring(), probed=probed)
 
 
 def _required(retrained: Path | None) -> Path:

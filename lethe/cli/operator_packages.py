@@ -1,9 +1,12 @@
-"""The server and the worker, where this package lies in a checkout or an image of Lethe."""
+"""The server, the worker and benchmarks, where this package lies in a checkout or an image of Lethe."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import lethe
+from lethe.errors import InvalidInput
 
 PACKAGES = ("server", "worker")
 
@@ -15,3 +18,15 @@ def operator_packages() -> list[str]:
     if found and str(root) not in sys.path[:1]:
         sys.path.insert(0, str(root))
     return found
+
+
+def import_from_checkout(name: str, *, purpose: str) -> ModuleType:
+    """Return a module that lies beside this package, never one of the current folder.
+
+    Raises InvalidInput, saying what it is for, where this package was installed without it.
+    """
+    operator_packages()
+    root = Path(lethe.__file__).resolve().parents[1]
+    if not (root / f"{name.replace('.', '/')}.py").is_file():
+        raise InvalidInput(f"{purpose} needs a checkout of Lethe: {name} is not part of the installed package")
+    return import_module(name)

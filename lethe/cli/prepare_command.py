@@ -11,8 +11,7 @@ from lethe.competition.visibility import Visibility
 
 if TYPE_CHECKING:
     from lethe.competition.file import CompetitionFile
-    from lethe.preparation.step_cache import OnProgress
-    from lethe.preparation.step_cache import Progress as StepProgress
+    from lethe.preparation.step_cache import OnProgress, PreparationProgress
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -72,7 +71,7 @@ def _with_seed(competition: "CompetitionFile", seed: int) -> "CompetitionFile":
 
 
 def _reporter(bars: Progress, task: TaskID) -> "OnProgress":
-    def report(progress: "StepProgress") -> None:
+    def report(progress: "PreparationProgress") -> None:
         if progress.message:
             notes.print(progress.message, highlight=False, markup=False)
         bars.update(task, description=progress.stage, completed=progress.done, total=progress.total)

@@ -8,6 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lethe.metrics.scoring.attacks.family import AttackFamily
+
 if TYPE_CHECKING:
     from lethe.metrics.scoring.protocols import Experiments, SetupPlan
     from lethe.metrics.scoring.score import ModelOutputs, Score
@@ -32,7 +34,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     split: Annotated[
         Path | None, typer.Option(help="A prepared split: compare with its retrained models and its oracle.")
     ] = None,
-    attacks: Annotated[str, typer.Option(help="reference, exact or disentangled.")] = "reference",
+    attacks: Annotated[AttackFamily, typer.Option(help="How the score's attacks are chosen.")] = AttackFamily.REFERENCE,
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals over models; 0 for none.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Fixes resamples, draws and halves.", min=0)] = 0,
     oracle: Annotated[
@@ -63,11 +65,9 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
         plan = _plan(setup, u, models=models, n_experiments=experiments)
         if plan is not None:
             _require_plain(bootstrap=bootstrap, oracle=oracle, plot=plot)
-            report = _experiments_report(u, r, plan, attacks=_family(attacks), seed=seed)
+            report = _experiments_report(u, r, plan, attacks=attacks, seed=seed)
         else:
-            report = _report(
-                u, r, attacks=_family(attacks), n_resamples=bootstrap, seed=seed, oracle=other, picture=plot
-            )
+            report = _report(u, r, attacks=attacks, n_resamples=bootstrap, seed=seed, oracle=other, picture=plot)
     except InvalidScoreInput as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(code=1) from error
@@ -78,16 +78,6 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
         typer.echo(json.dumps(report | {"warnings": warnings}, indent=2, allow_nan=False))
     else:
         _print(report)
-
-
-def _family(name: str) -> Any:
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.attacks.family import AttackFamily
-
-    try:
-        return AttackFamily(name)
-    except ValueError as error:
-        raise InvalidScoreInput(f"unknown attacks {name!r}; there are {', '.join(AttackFamily)}") from error
 
 
 def _plan(setup: str, outputs: "ModelOutputs", *, models: int | None, n_experiments: int) -> "SetupPlan | None":
@@ -125,7 +115,7 @@ def _report(
     unlearned: "ModelOutputs",
     retrained: "ModelOutputs",
     *,
-    attacks: Any,
+    attacks: AttackFamily,
     n_resamples: int,
     seed: int,
     oracle: "ModelOutputs | None",
@@ -172,7 +162,7 @@ def _calibration_report(result: "Score", oracle: "Score") -> dict[str, Any]:
 
 
 def _experiments_report(
-    unlearned: "ModelOutputs", retrained: "ModelOutputs", plan: "SetupPlan", *, attacks: Any, seed: int
+    unlearned: "ModelOutputs", retrained: "ModelOutputs", plan: "SetupPlan", *, attacks: AttackFamily, seed: int
 ) -> dict[str, Any]:
     from lethe.metrics.scoring.protocols import score_experiments
 

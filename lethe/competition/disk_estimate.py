@@ -44,7 +44,7 @@ class DiskEstimate:
 def estimate_disk(file: CompetitionFile) -> DiskEstimate:
     """Return what both splits keep of their models, and what each submission adds."""
     network = NETWORK_BYTES.get(file.network.name) if not file.network.options else None
-    kept = 1 + file.n_models * (2 if file.metric.setup == "reuse-n-n" else 1)
+    kept = 1 + file.n_models * (2 if file.scoring.setup == "reuse-n-n" else 1)
     n_probed = min(file.report.keep_weights, file.n_models)  # of the oracle they are kept for this alone
     known = KNOWN_SHAPES.get(file.dataset.name)
     if known is None or (n_probed and network is None):

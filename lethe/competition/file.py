@@ -10,7 +10,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from lethe.competition.metric_requests import require_metric_fits
 from lethe.competition.read_only import Options, Weights
@@ -20,12 +29,14 @@ from lethe.competition.task import CausalLm, ImageClassification, Task
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.errors import InvalidCompetitionFile, Violation
+from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 WEAKEST_SEED_BITS = 64
 SEED_BITS = 127  # nobody tries them all, and every database takes the number as JSON
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Setup = Literal["reuse-n-1", "reuse-n-n"]
+FORMERLY_METRIC = AliasChoices("scoring", "metric")  # how the section was called until version 0.2
 SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$"
 
 
@@ -38,12 +49,12 @@ def _check_slug(slug: str) -> str:
 Slug = Annotated[str, AfterValidator(_check_slug), Field(json_schema_extra={"pattern": SLUG, "maxLength": 64})]
 
 
-class Metric(Section):
+class Scoring(Section):
     """How outputs become a score (docs/organisers/scoring.md)."""
 
-    attacks: Literal["reference", "exact", "disentangled"] = "reference"
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    epsilon_cap: float = Field(default=50.0, gt=0)
+    attacks: AttackFamily = AttackFamily.REFERENCE
+    delta: float = Field(default=DELTA, gt=0, lt=1)
+    epsilon_cap: float = Field(default=EPSILON_CAP, gt=0)
     setup: Setup = Field(
         default="reuse-n-1",
         description="reuse-n-n: each run starts from its own original model, of N (docs/organisers/scoring.md)",
@@ -235,7 +246,7 @@ class CompetitionFile(Section):
         default=512, ge=2, le=65_536, description="N: runs of a submission, and retrained models of a split"
     )
     shard_runs: int = Field(default=64, ge=1, description="runs in one shard")
-    metric: Metric = Metric()
+    scoring: Scoring = Field(default=Scoring(), validation_alias=FORMERLY_METRIC)
     task: Task = ImageClassification()
     dataset: Dataset
     network: Network
@@ -256,9 +267,9 @@ class CompetitionFile(Section):
 
     @model_validator(mode="after")
     def _runs_can_have_originals(self) -> Self:
-        if self.metric.setup == "reuse-n-n" and "notebook" in self.submissions.modes:
+        if self.scoring.setup == "reuse-n-n" and "notebook" in self.submissions.modes:
             raise ValueError(
-                'metric.setup "reuse-n-n" gives each run its own original model, but a notebook makes all its '
+                'scoring.setup "reuse-n-n" gives each run its own original model, but a notebook makes all its '
                 'models in one run, from one: take "notebook" out of submissions.modes, or use setup "reuse-n-1"'
             )
         return self
@@ -295,7 +306,7 @@ class RunRules(BaseModel):
 
     slug: str
     n_models: int
-    metric: Metric
+    scoring: Scoring = Field(validation_alias=FORMERLY_METRIC)
     limits: Limits
     submissions: Submissions
     keep_weights: int = 0

@@ -11,7 +11,7 @@ FORGET_BY = ("person", "random", "ids")
 
 
 def require_text_settings(
-    training: Section, *, forget_by: str, class_skew: Mapping[int, float], keep_weights: int, modes: Collection[str]
+    training: Section, *, forget_by: str, class_skew: Mapping[str, float], keep_weights: int, modes: Collection[str]
 ) -> None:
     """Raise ValueError naming the first setting that a task of kind "causal-lm" does not take.
 

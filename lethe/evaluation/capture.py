@@ -12,7 +12,6 @@ from lethe.metrics.core.array_catalogue import CaptureLevel
 Logits = NDArray[np.float32]
 Labels = NDArray[np.int64]
 SUBSET_SEED = 0
-STORABLE = (CaptureLevel.LOSSES, CaptureLevel.LOGITS, CaptureLevel.CONFUSION)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.competition.file import Limits, Metric, Submissions
+from lethe.competition.file import Limits, Scoring, Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
 from lethe.evaluation.competition_score import score_outputs
@@ -198,11 +198,12 @@ def estimate_oracle(n_outputs: int, kit: Kit) -> float | None:
         ModelOutputs(stored.confidences[part], stored.retain_accuracy[part], stored.test_accuracy[part])
         for part in (slice(0, n), slice(n, 2 * n))
     )
-    return score_outputs(second, first, metric=_quick_metric(kit)).headline
+    return score_outputs(second, first, scoring=_quick_scoring(kit)).headline
 
 
-def _quick_metric(kit: Kit) -> Metric:
-    return Metric.model_validate(kit.about["metric"]).model_copy(update={"bootstrap_resamples": 0})
+def _quick_scoring(kit: Kit) -> Scoring:
+    section = kit.about.get("scoring") or kit.about["metric"]  # the name in kits of version 0.2
+    return Scoring.model_validate(section).model_copy(update={"bootstrap_resamples": 0})
 
 
 def estimate_score(outputs: list[RunOutputs], kit: Kit) -> float | None:
@@ -220,5 +221,5 @@ def estimate_score(outputs: list[RunOutputs], kit: Kit) -> float | None:
     return score_outputs(
         ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
         ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
-        metric=_quick_metric(kit),
+        scoring=_quick_scoring(kit),
     ).headline

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.competition.file import Metric
+from lethe.competition.file import Scoring
 from lethe.data.errors import SplitNotPrepared
 from lethe.data.stored_sets import SET_PATHS
 from lethe.evaluation.evaluators import shared_arrays
@@ -21,7 +21,6 @@ from lethe.evaluation.model_outputs import (
     read_stored_outputs,
 )
 from lethe.metrics import Inputs, Side
-from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 
 Arrays = dict[str, NDArray[Any]]
@@ -41,7 +40,7 @@ def split_inputs(
     split_dir: Path,
     unlearned: Mapping[str, NDArray[Any]] | None,
     *,
-    scored_by: Metric,
+    scored_by: Scoring,
     probed: Mapping[str, Arrays] | None = None,
 ) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
@@ -73,7 +72,7 @@ def with_unlearned(
     references: Inputs,
     unlearned: Mapping[str, NDArray[Any]],
     *,
-    scored_by: Metric,
+    scored_by: Scoring,
     probed: Mapping[str, NDArray[Any]] | None = None,
 ) -> Inputs:
     """Return the arrays of unlearned models beside those of the references; what these compute is shared.
@@ -94,7 +93,7 @@ def reference_inputs(split_dir: Path) -> Inputs:
     return Inputs(retrained=retrained, oracle=oracle, original=original, shared={})
 
 
-def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np.float64]:
+def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring) -> NDArray[np.float64]:
     """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
 
     Where one side has more models than the other, its first ones are compared.
@@ -107,7 +106,7 @@ def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Metric) -> NDArray[np
     return per_example_epsilon(
         confidences[:n_models],
         models[:n_models],
-        attacks=AttackFamily(scored_by.attacks),
+        attacks=scored_by.attacks,
         delta=scored_by.delta,
         cap=scored_by.epsilon_cap,
     )

@@ -1,9 +1,9 @@
 """A language model's arrays: what it makes of the questions of a competition, for the metrics of answers.
 
-Names and shapes are those of the catalogue of arrays, without the axis of runs, which `stack_runs` adds.
+Names and shapes are those of the catalogue of arrays, without the axis of runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,8 +123,3 @@ def confidences(forget_answer_loss: npt.ArrayLike) -> npt.NDArray[np.float64]:
     It is log(p / (1 - p)) of the answer probability per token, p = exp(-loss), in the place of an image's true class.
     """
     return logit_scaled(forget_answer_loss)
-
-
-def stack_runs(runs: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
-    """Return the arrays of several models with the axis of runs in front."""
-    return {name: np.stack([run[name] for run in runs]) for name in runs[0]}

@@ -68,7 +68,7 @@ def fingerprint(competition: CompetitionFile, visibility: Visibility) -> str:
 def maker(competition: CompetitionFile, visibility: Visibility, *, device: str) -> str:
     """Return what an unfinished split is made from and by: recipe, kind of device, release of torch.
 
-    Devices and releases of torch round differently, so what others have begun is not gone on with, but made again.
+    Devices and releases of torch round differently: a split that another kind or release began is made again.
     """
     release = ".".join(torch.__version__.split("+")[0].split(".")[:2])
     return f"{fingerprint(competition, visibility)} {device} torch {release}"

@@ -13,7 +13,7 @@ from lethe.data.files import read_tensors, write_tensors
 from lethe.data.seeds import derive_seeds
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind, StoredOutputs, read_stored_outputs
-from lethe.preparation.step_cache import OnProgress, Progress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.convergence_check import check_learned
 from lethe.training.stacked_training import ENSEMBLE_SIZE, model_bytes, stacks_well
@@ -129,7 +129,9 @@ class ModelShards:
         def on_epoch(n_models: int) -> None:
             nonlocal finished
             finished += n_models
-            self.progress(Progress(STAGES[self.kind], done + round(finished / epochs, 2), self.plan.n_models))
+            self.progress(
+                PreparationProgress(STAGES[self.kind], done + round(finished / epochs, 2), self.plan.n_models)
+            )
 
         def tell(note: str) -> None:
             names = {"competition": self.competition.slug, "stage": STAGES[self.kind], "shard": shard}

@@ -33,7 +33,7 @@ from lethe.preparation.probe_steps import probe_steps
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
 from lethe.preparation.single_models import measure_retraining_s, train_original
 from lethe.preparation.split_report import report_page
-from lethe.preparation.step_cache import OnProgress, Progress, Step, Workspace
+from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace
 from lethe.preparation.task_kinds import task_preparation
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.convergence_check import check_learned
@@ -168,7 +168,7 @@ class Preparation:
     @property
     def has_originals(self) -> bool:
         """Whether runs start from original models of their own."""
-        setup = EvaluationSetup(self.competition.metric.setup)
+        setup = EvaluationSetup(self.competition.scoring.setup)
         return SetupPlan(setup, n_models=self.competition.n_models).n_original > 1
 
     def _stored_models(self, kind: Kind, evaluated: tuple[str, ...]) -> list[Step]:
@@ -216,12 +216,12 @@ class Preparation:
         """Make one step unless it is intact, and say so."""
         values = self.workspace.run(step)
         if step.name == "versions" and values != (now := library_versions()):
-            self.progress(Progress("check", 0, 1, describe_version_change(values, now)))
+            self.progress(PreparationProgress("check", 0, 1, describe_version_change(values, now)))
         if step.stage not in (STAGES["retrained"], STAGES["originals"]):
-            self.progress(Progress(step.stage or step.name, 1, 1))
+            self.progress(PreparationProgress(step.stage or step.name, 1, 1))
         else:
             done = min(self.plan.n_models, (int(step.name.rpartition("-")[2]) + 1) * self.plan.models_per_shard)
-            self.progress(Progress(step.stage, done, self.plan.n_models))
+            self.progress(PreparationProgress(step.stage, done, self.plan.n_models))
         return values
 
     def manifest(self) -> Manifest:
@@ -232,7 +232,7 @@ class Preparation:
         return Manifest(
             competition=self.competition.slug,
             visibility=self.visibility,
-            setup=self.competition.metric.setup,
+            setup=self.competition.scoring.setup,
             n_models=self.competition.n_models,
             fingerprint=self.workspace.fingerprint,
             recipe=training_recipe(self.competition),

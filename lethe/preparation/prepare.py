@@ -80,7 +80,7 @@ def prepare_shard(
     """
     preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
     if kind == "originals" and not preparation.has_originals:
-        raise InvalidSplit(f"setup {competition.metric.setup} has one original model, which prepare_split makes")
+        raise InvalidSplit(f"setup {competition.scoring.setup} has one original model, which prepare_split makes")
     with _begun(preparation):
         if kind == "oracle":
             preparation.shards(kind).outputs(shard)

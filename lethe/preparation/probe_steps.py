@@ -13,7 +13,7 @@ from lethe.evaluation.inference import load_original
 from lethe.evaluation.model_outputs import PROBED_REFERENCES, write_probed_references
 from lethe.evaluation.probes.split_probes import FILES_READ, VERSION, SplitProbes, first_models, probed_references
 from lethe.preparation.model_shards import ShardPlan
-from lethe.preparation.step_cache import OnProgress, Progress, Step
+from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step
 
 STAGE = "probing references"
 
@@ -42,7 +42,7 @@ def probe_steps(
         done = count(1)
 
         def report() -> None:
-            progress(Progress(STAGE, next(done), 2 * n_models + 1))
+            progress(PreparationProgress(STAGE, next(done), 2 * n_models + 1))
 
         with memory_given_back(torch.device(device)):
             probes = SplitProbes.read(folder, trained_at=competition.training.learning_rate, device=device)

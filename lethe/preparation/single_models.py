@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from lethe.preparation.step_cache import OnProgress, Progress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import Job, train_model
 from lethe.training.trainer_selection import train_or_resume
@@ -35,6 +35,6 @@ def _counted(progress: OnProgress, stage: str, total: int) -> Callable[[int], No
     def advance(n: int) -> None:
         nonlocal done
         done += n
-        progress(Progress(stage, done, total))
+        progress(PreparationProgress(stage, done, total))
 
     return advance

@@ -22,7 +22,7 @@ WORK = "work"  # below the split, what only an unfinished preparation needs
 
 
 @dataclass(frozen=True)
-class Progress:
+class PreparationProgress:
     """How far preparation is. message: what a reader should know, such as a file found damaged."""
 
     stage: str
@@ -31,7 +31,7 @@ class Progress:
     message: str = ""
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[PreparationProgress], None]
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class Workspace:
         except SplitNotPrepared:
             return None
         except DamagedSplit as error:
-            self.progress(Progress("check", 0, 1, f"{error}; the split is made again"))
+            self.progress(PreparationProgress("check", 0, 1, f"{error}; the split is made again"))
             return None
 
     def _start_again(self) -> None:
         self.progress(
-            Progress(
+            PreparationProgress(
                 "check", 0, 1, f"{self.split_dir}: made by another recipe, device or torch, or unreadable: made again"
             )
         )
@@ -145,7 +145,9 @@ class Workspace:
             try:
                 self._records[step.name] = StepRecord.model_validate(read_json(path))
             except (ValidationError, DamagedSplit):
-                self.progress(Progress(step.stage or step.name, 0, 1, f"{path} is damaged; its step is made again"))
+                self.progress(
+                    PreparationProgress(step.stage or step.name, 0, 1, f"{path} is damaged; its step is made again")
+                )
                 return None
         return self._records.get(step.name)
 
@@ -164,7 +166,9 @@ class Workspace:
 
     def _report(self, step: Step, damage: Damage) -> None:
         self.progress(
-            Progress(step.stage or step.name, 0, 1, f"{self.split_dir / damage.path} was damaged: {damage}; made again")
+            PreparationProgress(
+                step.stage or step.name, 0, 1, f"{self.split_dir / damage.path} was damaged: {damage}; made again"
+            )
         )
 
     def _hash(self, path: str) -> str:

@@ -27,19 +27,6 @@ def grouped_values(counts: Int64, rank: int) -> tuple[Value, ...]:
     return (*counts.tolist(), int(rank)) if counts.any() else (None,) * (len(counts) + 1)
 
 
-def group_table(results: BenchmarkResults, metric: str, *, higher_is_better: bool) -> Table:
-    """Return a row per ranked method, best rank first, then by name: method, G1, G2, G3, F, rank.
-
-    Source: Cadet et al. 2024 (arXiv:2410.01276), tables XVI and XVII.
-    """
-    counts, ranks = group_counts(results, metric, higher_is_better=higher_is_better)
-    methods = [results.methods[i] for i in results.ranked]
-    order = sorted(range(len(methods)), key=lambda i: (ranks[i], methods[i].casefold()))
-    rows = tuple((methods[i], *grouped_values(counts[i], ranks[i])) for i in order)
-    columns = ("Method", *GROUPS, "F", "Rank")
-    return Table(f"Groups by {metric}", tuple(Column(name) for name in columns), rows)
-
-
 def group_mean_table(results: BenchmarkResults, metric: str, *, higher_is_better: bool) -> Table:
     """Return a row per cell: worst value, means of the groups from last to first, best value.
 

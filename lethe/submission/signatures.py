@@ -234,7 +234,7 @@ def known_extras(
     unknown = sorted(required - (KNOWN_EXTRAS - by_position_only) - set(given))
     if unknown:
         raise NotCallable(
-            f"{where} needs {', '.join(unknown)}, which nobody gives: it is called as {signature} and, by name, with"
+            f"{where} needs {', '.join(unknown)}, which are not passed: it is called as {signature} and, by name, with"
             f" those of {', '.join(sorted(KNOWN_EXTRAS))} that it has; others need defaults",
             function.lineno,
         )

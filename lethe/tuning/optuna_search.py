@@ -20,7 +20,7 @@ GENERATION = "NSGAIIISampler:generation"  # under which Optuna keeps a trial's g
 def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
     """Return a sampler that learns from the study's trials. Raises InvalidInput if Optuna is not installed.
 
-    Optuna is given every trial of the study's file before each new one, so that a later call goes on alike.
+    Optuna is given every trial of the study's file before each new one, so that a later call continues in the same way.
     """
     try:
         import optuna  # noqa: PLC0415  an extra
@@ -37,13 +37,13 @@ def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
         if n_losses:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                sampler = optuna.samplers.NSGAIIISampler(seed=seed + len(study.trials), population_size=POPULATION)
-            asked = optuna.create_study(directions=["minimize"] * n_losses, sampler=sampler)
+                genetic = optuna.samplers.NSGAIIISampler(seed=seed + len(study.trials), population_size=POPULATION)
+            asked = optuna.create_study(directions=["minimize"] * n_losses, sampler=genetic)
         else:
-            best = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-            directions = optuna.study.StudyDirection
-            direction = directions.MAXIMIZE if study.question.higher_is_better else directions.MINIMIZE
-            asked = optuna.create_study(direction=direction, sampler=best)
+            asked = optuna.create_study(
+                direction="maximize" if study.question.higher_is_better else "minimize",
+                sampler=optuna.samplers.TPESampler(seed=seed + len(study.trials)),
+            )
         for number, (trial, values) in enumerate(done):
             asked.add_trial(
                 optuna.trial.create_trial(

@@ -117,7 +117,7 @@ def _value(objective: str, split_dir: Path, models: Path) -> tuple[float, list[f
 
     Raises InvalidInput where it has none.
     """
-    from lethe.competition.file import Metric  # noqa: PLC0415
+    from lethe.competition.file import Scoring  # noqa: PLC0415
     from lethe.evaluation.checkpoint_files import evaluate_folder  # noqa: PLC0415  with torch
     from lethe.evaluation.inference import SplitEvaluator  # noqa: PLC0415
     from lethe.evaluation.model_outputs import StoredOutputs  # noqa: PLC0415
@@ -130,7 +130,7 @@ def _value(objective: str, split_dir: Path, models: Path) -> tuple[float, list[f
     from lethe.evaluation.split_inputs import split_inputs  # noqa: PLC0415
     from lethe.metrics import evaluate  # noqa: PLC0415
 
-    found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Metric()), [objective])[objective]
+    found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Scoring()), [objective])[objective]
     if found.result is None or found.result.value is None:
         raise InvalidInput(found.not_computed or f"{objective} has no value here")
     return float(found.result.value), []
@@ -178,7 +178,7 @@ def _as_many_retrained(outputs: "StoredOutputs", split_dir: Path) -> "StoredOutp
 
 def _score(outputs: "StoredOutputs", split_dir: Path) -> float:
     """Return the competition's score against as many retrained models as were unlearned."""
-    from lethe.competition.file import Metric  # noqa: PLC0415
+    from lethe.competition.file import Scoring  # noqa: PLC0415
     from lethe.evaluation.competition_score import score_outputs  # noqa: PLC0415
     from lethe.metrics.scoring.score import ModelOutputs  # noqa: PLC0415
 
@@ -187,4 +187,4 @@ def _score(outputs: "StoredOutputs", split_dir: Path) -> float:
         ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy),
         ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
     )
-    return float(score_outputs(*sides, metric=Metric(bootstrap_resamples=0)).final_score or 0.0)
+    return float(score_outputs(*sides, scoring=Scoring(bootstrap_resamples=0)).final_score or 0.0)

@@ -23,7 +23,7 @@ class CellProgress:
 
 
 @dataclass(frozen=True)
-class Progress:
+class BenchmarkProgress:
     """left: pairs of method and cell without a result. left_s: of one worker, None while nothing was measured."""
 
     cells: tuple[CellProgress, ...]
@@ -32,14 +32,14 @@ class Progress:
     left_s: float | None
 
 
-def benchmark_progress(file: BenchmarkFile, cells: Sequence[BenchmarkCell]) -> Progress:
+def benchmark_progress(file: BenchmarkFile, cells: Sequence[BenchmarkCell]) -> BenchmarkProgress:
     """Return the counts of every cell, every failure with its reason, and what is left."""
     counted = tuple(_cell_progress(file, cell) for cell in cells)
     left = sum(len(cell.units) for cell in cells) - sum(cell.n_done + cell.n_failed for cell in counted)
     times = [seconds for cell in cells for unit in cell.units if (seconds := _seconds(unit)) is not None]
     mean_s = sum(times) / len(times) if times else None
     failures = tuple(line for cell in cells for line in _failures(cell))
-    return Progress(counted, failures, left, None if mean_s is None else left * mean_s)
+    return BenchmarkProgress(counted, failures, left, None if mean_s is None else left * mean_s)
 
 
 def failure_reason(unit: Unit) -> str:

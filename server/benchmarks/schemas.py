@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from lethe.benchmark.benchmark_file import BenchmarkFile, Scalar
-from server.benchmarks.progress import CellProgress, Progress
+from server.benchmarks.progress import BenchmarkProgress, CellProgress
 from server.models.benchmark import Benchmark
 
 
@@ -78,7 +78,9 @@ class BenchmarkStatus(BenchmarkOut):
     changed: str = Field(default="", description="what is new since it was last sent")
 
     @classmethod
-    def with_progress(cls, benchmark: Benchmark, progress: Progress, *, changed: str = "") -> "BenchmarkStatus":
+    def with_progress(
+        cls, benchmark: Benchmark, progress: BenchmarkProgress, *, changed: str = ""
+    ) -> "BenchmarkStatus":
         return cls(
             **_basics(benchmark),
             progress=[CellOut.of(cell) for cell in progress.cells],

@@ -13,7 +13,7 @@ from lethe.errors import Conflict, InvalidInput, NotAllowed, NotFound, Violation
 from server.admin import audit
 from server.benchmarks import cells as cell_competitions
 from server.benchmarks import repository, results, units
-from server.benchmarks.progress import Progress, benchmark_progress
+from server.benchmarks.progress import BenchmarkProgress, benchmark_progress
 from server.benchmarks.units import MethodRecord
 from server.evaluations import rerun
 from server.models.account import Account, Role
@@ -84,7 +84,7 @@ def retry_failed(session: Session, benchmark: Benchmark) -> int:
     return len(failed)
 
 
-def progress(session: Session, benchmark: Benchmark) -> Progress:
+def progress(session: Session, benchmark: Benchmark) -> BenchmarkProgress:
     return benchmark_progress(units.benchmark_file(benchmark), units.cells(session, benchmark))
 
 

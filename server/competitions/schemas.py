@@ -223,7 +223,7 @@ class Reason(BaseModel):
 
 def metric_name(file: CompetitionFile) -> str:
     """Return the metric as text."""
-    return f"forgetting quality x retain ratio x test ratio ({file.metric.attacks} attacks)"
+    return f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
 
 
 def _basics(competition: Competition, file: CompetitionFile) -> dict[str, object]:

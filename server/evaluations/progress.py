@@ -27,7 +27,7 @@ class AttemptEntry:
 
 
 @dataclass(frozen=True)
-class Progress:
+class EvaluationProgress:
     """Runs done of an evaluation, and how long the rest may take."""
 
     runs_done: int
@@ -37,7 +37,7 @@ class Progress:
     attempts: tuple[AttemptEntry, ...]
 
 
-def shown_to_team(progress: Progress, *, is_over: bool, at: datetime, key: str = "") -> Progress:
+def shown_to_team(progress: EvaluationProgress, *, is_over: bool, at: datetime, key: str = "") -> EvaluationProgress:
     """Return what the team sees of it at a moment. is_over: nothing of it runs any more, so nothing is held back.
 
     key: names the evaluation, so that its time left is counted down between two steps.

@@ -1,4 +1,4 @@
-"""Evaluating a submission again: in place of the evaluation that counts, or beside it; from its outputs, or anew."""
+"""Evaluating a submission again, from its outputs or by new runs: the result replaces what counts, or is kept aside."""
 
 from sqlalchemy.orm import Session
 

@@ -1,10 +1,10 @@
-"""By which metric an evaluation is scored: the competition's, or the one that its re-judging tries."""
+"""How an evaluation is scored: as its competition says, or as its re-judging tries."""
 
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import Metric
+from lethe.competition.file import Scoring
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
@@ -13,13 +13,13 @@ from server.models.rejudging import Rejudging
 SAME_SCORE = 1e-12
 
 
-def get_metric(session: Session, evaluation: Evaluation) -> Metric:
-    """Return the metric. Once a re-judging is applied, the competition's is the one that it tried."""
+def get_scoring(session: Session, evaluation: Evaluation) -> Scoring:
+    """Return the section [scoring]. Once a re-judging is applied, the competition's is the one that it tried."""
     tried = None if evaluation.is_current else session.get(Rejudging, evaluation.rejudging_id)
     if tried is not None and tried.metric is not None:
-        return Metric.model_validate(tried.metric)
+        return Scoring.model_validate(tried.metric)
     split = session.get_one(Split, evaluation.split_id)
-    return stored_file(session.get_one(Competition, split.competition_id)).metric
+    return stored_file(session.get_one(Competition, split.competition_id)).scoring
 
 
 def note_oracle(session: Session, evaluation: Evaluation, oracle: dict[str, Any]) -> None:

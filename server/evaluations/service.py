@@ -9,7 +9,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
 from server.evaluations import leak_budget, queue_repository, repository
-from server.evaluations.progress import AttemptEntry, Progress, remaining_s
+from server.evaluations.progress import AttemptEntry, EvaluationProgress, remaining_s
 from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
@@ -153,7 +153,7 @@ def competition_config(session: Session, split: Split) -> CompetitionFile:
     return stored_file(session.get_one(Competition, split.competition_id))
 
 
-def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, Progress]:
+def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, EvaluationProgress]:
     """Return the progress of each submission on the public split, by submission id."""
     evaluations = repository.get_evaluations(session, submission_ids, visibility=Visibility.PUBLIC.value)
     newest = {evaluation.submission_id: evaluation for evaluation in evaluations if evaluation.is_current}
@@ -172,12 +172,12 @@ def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, Progr
 
 def _progress(
     evaluation: Evaluation, shards: Sequence[Shard], attempts: Sequence[tuple[ShardAttempt, Shard]]
-) -> Progress:
+) -> EvaluationProgress:
     done = sum(shard.runs_done for shard in shards if shard.kind == ShardKind.RUNS.value)
     first = min((attempt.started_at for attempt, shard in attempts if shard.kind == ShardKind.RUNS.value), default=None)
     end = evaluation.finished_at or now()
     elapsed = (end - first).total_seconds() if first else None
-    return Progress(
+    return EvaluationProgress(
         runs_done=done,
         runs_total=evaluation.n_runs,
         elapsed_s=elapsed,

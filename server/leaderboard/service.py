@@ -113,7 +113,7 @@ def board_for(session: Session, competition: Competition, visibility: Visibility
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
     """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
-    show_ties = stored_file(competition).metric.show_intervals
+    show_ties = stored_file(competition).scoring.show_intervals
     oracle = get_oracle_score(competitions.get_split(session, competition, visibility))
     entries = _entries(session, competition, visibility)
     if oracle is not None:
@@ -181,7 +181,7 @@ def _both_views(session: Session, competition: Competition, visibility: Visibili
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
     if not shows_ladder(competition, visibility):
-        intervals = stored_file(competition).metric.show_intervals
+        intervals = stored_file(competition).scoring.show_intervals
         return repository.entries(session, competition.id, visibility, with_intervals=intervals)
     entries = repository.entries(session, competition.id, visibility, with_intervals=False)
     tries = repository.tries(session, competition.id)

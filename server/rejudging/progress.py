@@ -10,7 +10,7 @@ from server.rejudging import progress_repository as repository
 
 
 @dataclass(frozen=True)
-class Progress:
+class RejudgingProgress:
     """How far a re-judging is. states: evaluations in each state."""
 
     states: dict[str, int]
@@ -30,13 +30,13 @@ class Progress:
         return self.ended == self.evaluations
 
 
-def get_progress(session: Session, rejudging: Rejudging) -> Progress:
+def get_progress(session: Session, rejudging: Rejudging) -> RejudgingProgress:
     """Return how far one re-judging is."""
     return list_progress(session, [rejudging])[rejudging.id]
 
 
-def list_progress(session: Session, rejudgings: Sequence[Rejudging]) -> dict[str, Progress]:
+def list_progress(session: Session, rejudgings: Sequence[Rejudging]) -> dict[str, RejudgingProgress]:
     """Return how far each re-judging is, by its id."""
     ids = [rejudging.id for rejudging in rejudgings]
     states, runs = repository.evaluation_states(session, ids), repository.runs(session, ids)
-    return {key: Progress(states.get(key, {}), *runs.get(key, (0, 0))) for key in ids}
+    return {key: RejudgingProgress(states.get(key, {}), *runs.get(key, (0, 0))) for key in ids}

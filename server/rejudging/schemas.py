@@ -10,7 +10,7 @@ from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
 from server.admin.schemas import Why
 from server.models.rejudging import Rejudging
-from server.rejudging.progress import Progress
+from server.rejudging.progress import RejudgingProgress
 from server.rejudging.service import Changed, Preview
 
 
@@ -76,7 +76,7 @@ class RejudgingStatus(RejudgingOut):
     runs: int
 
     @classmethod
-    def with_progress(cls, row: Rejudging, *, author: str, progress: Progress) -> "RejudgingStatus":
+    def with_progress(cls, row: Rejudging, *, author: str, progress: RejudgingProgress) -> "RejudgingStatus":
         return cls(
             **RejudgingOut.of(row).model_dump(),
             author=author,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, Metric
+from lethe.competition.file import Scoring
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, InvalidInput, NotFound, Violation
 from server.admin import audit
@@ -129,9 +129,9 @@ def _tried_metric(
     if changed != "scorer" or not chosen.is_everything:
         allowed = "needs all submissions and changed = scorer: a board is scored by one metric"
         raise InvalidInput(f"Another metric {allowed}", violations=(Violation("metric", allowed),))
-    before = stored_file(competition).metric
+    before = stored_file(competition).scoring
     try:
-        return Metric.model_validate({**before.model_dump(), **values}).model_dump(mode="json")
+        return Scoring.model_validate({**before.model_dump(), **values}).model_dump(mode="json")
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="metric") from error
 
@@ -225,7 +225,7 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
 
 def _adopt_metric(session: Session, competition: Competition, rejudging: Rejudging, split: Split) -> None:
     """Make the metric that was tried the competition's own, and score again what was scored by the old one since."""
-    file = CompetitionFile.model_validate({**competition.config, "metric": rejudging.metric})
+    file = stored_file(competition).model_copy(update={"scoring": Scoring.model_validate(rejudging.metric)})
     competition.config = file.model_dump(mode="json")
     if rejudging.oracle is not None:
         split.oracle = {**(split.oracle or {}), **rejudging.oracle}

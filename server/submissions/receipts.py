@@ -97,7 +97,7 @@ def _body(
         },
         "evaluation": {
             "id": evaluation.id,
-            "setup": stored_file(submission.competition).metric.setup,
+            "setup": stored_file(submission.competition).scoring.setup,
             "runs": evaluation.n_runs,
             "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
             "results": [_shard(shard) for shard in shards],

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.competitions.schemas import QuotaOut
-from server.evaluations.progress import AttemptEntry, Progress
+from server.evaluations.progress import AttemptEntry, EvaluationProgress
 from server.models.submission import Submission
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import SampleAnswers
@@ -39,7 +39,7 @@ class ProgressOut(BaseModel):
     attempts: list[AttemptOut]
 
     @classmethod
-    def of(cls, progress: Progress) -> "ProgressOut":
+    def of(cls, progress: EvaluationProgress) -> "ProgressOut":
         return cls(
             runs_done=progress.runs_done,
             runs_total=progress.runs_total,

@@ -19,7 +19,7 @@ from server.db import now
 from server.evaluations import paired_test
 from server.evaluations import service as evaluations
 from server.evaluations.paired_test import Paired
-from server.evaluations.progress import Progress, shown_to_team
+from server.evaluations.progress import EvaluationProgress, shown_to_team
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -41,7 +41,7 @@ class SubmissionView:
     """A submission as its team may see it."""
 
     submission: Submission
-    progress: Progress | None
+    progress: EvaluationProgress | None
     score: ShownScore | None
     can_cancel: bool
     private_score: ShownScore | None = None  # once revealed
@@ -240,7 +240,7 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Pair
     """
     if first.team_id != second.team_id:
         raise NotFound("The two submissions are of two teams")
-    metric = stored_file(first.competition).metric
+    metric = stored_file(first.competition).scoring
     found = repository.public_scores(session, [first.id, second.id])
     if not metric.show_intervals or boards.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
         return None

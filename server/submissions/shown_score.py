@@ -52,7 +52,7 @@ class ShownScore:
 
 def shown_score(score: PublicScore | PrivateScore, submission: Submission) -> ShownScore:
     """Return the score with what the competition's file opens of it."""
-    metric = stored_file(submission.competition).metric
+    metric = stored_file(submission.competition).scoring
     is_on_ladder = isinstance(score, PublicScore) and boards.shows_ladder(submission.competition)
     run_time_s = score.details.get("run_wall_time_s")
     return ShownScore(

@@ -77,7 +77,7 @@ def sample_pictures(name: str, place: PlaceDep, storage: StorageDep) -> Response
 
 
 def _epsilon_picture(file: CompetitionFile) -> dict[str, Any]:
-    separations = epsilon_picture.separations(file.n_models, file.metric.delta)
+    separations = epsilon_picture.separations(file.n_models, file.scoring.delta)
     return {
         "separations": separations,
         "separations_json": epsilon_picture.as_json(separations),

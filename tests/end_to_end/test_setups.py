@@ -13,7 +13,7 @@ from server.storage import Storage
 from tests.end_to_end.conftest import Instance, competition_toml, open_competition, shards_of, wait_for_end
 
 SLUG, RUNS = "originals", 3
-REUSE_N_N = '[metric]\nsetup = "reuse-n-n"\n'
+REUSE_N_N = '[scoring]\nsetup = "reuse-n-n"\n'
 MLP = 'name = "mlp"\noptions = { hidden = [16] }'
 OWN_ORDER = """name = "module"
 [network.options]

@@ -95,6 +95,9 @@ def _compare_set(
         yield Comparison(name, "*", f"{type(error).__name__}: {error}", within=False)
         return
     for value_name, value in expected.items():
+        if value_name in golden.not_computed:
+            yield Comparison(name, value_name, "is of nothing that Lethe computes", within=None)
+            continue
         if value_name not in computed:
             yield Comparison(name, value_name, "not recomputed", within=False)
             continue

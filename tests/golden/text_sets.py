@@ -8,17 +8,16 @@ import torch
 
 from lethe.evaluation.answer_losses import sequence_losses
 from lethe.metrics.text.harmonic_mean import harmonic_mean
-from lethe.metrics.text.kolmogorov_smirnov import asymptotic_p_value, ks_distance, ks_p_value
+from lethe.metrics.text.kolmogorov_smirnov import ks_p_value
 from lethe.metrics.text.membership_attacks import (
     attack_auc,
     min_k_scores,
     privacy_leakage_from_auc,
-    relative_difference,
 )
 from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
 from lethe.metrics.text.model_utility import utility_parts
 from lethe.metrics.text.probabilities import answer_probabilities, option_probabilities
-from lethe.metrics.text.rouge import rouge_1_recall, rouge_l_recalls
+from lethe.metrics.text.rouge import rouge_l_recalls
 from lethe.metrics.text.truth_ratios import Mean, closer_to_one, right_share, truth_preferred, truth_ratios
 from tests.golden.golden_set import Arrays, GoldenSet
 
@@ -102,7 +101,6 @@ def _tofu_scores(arrays: Arrays) -> Mapping[str, Any]:
         "names_leaderboard": np.array(leaderboard),
         "values_leaderboard": np.array([geometric[_own_name(name)] for name in leaderboard]),
         "forget_quality": ks_p_value(*ratios),
-        "ks": ks_distance(*ratios),
     }
 
 
@@ -113,8 +111,7 @@ def _tofu_batch_loss(arrays: Arrays) -> Mapping[str, Any]:
 
 def _tofu_rouge(arrays: Arrays) -> Mapping[str, Any]:
     truths, generated = [str(text) for text in arrays["truth"]], [str(text) for text in arrays["generated"]]
-    ones = np.array([rouge_1_recall(*pair) for pair in zip(truths, generated, strict=True)])
-    return {"rouge1_recall": ones, "rougeL_recall": rouge_l_recalls(truths, generated)}
+    return {"rougeL_recall": rouge_l_recalls(truths, generated)}
 
 
 def _tofu_ks_tables(arrays: Arrays) -> Mapping[str, Any]:
@@ -122,7 +119,6 @@ def _tofu_ks_tables(arrays: Arrays) -> Mapping[str, Any]:
     return {
         # the printed p-values, and so these, are of samples (k + 1)/n apart; equations 8 and 9 are taken at k/n
         "scipy_exact": np.array([ks_p_value(np.arange(n), np.arange(n) + k + 0.5) for n, k in sizes]),
-        "paper_equation_8_9": np.array([asymptotic_p_value(k / n, n, n) for n, k in sizes]),
     }
 
 
@@ -156,7 +152,6 @@ def _open_unlearning(arrays: Arrays) -> Mapping[str, Any]:
         "probability_w_options": option_probabilities(right, wrong, offset=OFFSET).mean(),
         "ks_pvalue": ks_p_value(1 / (ratios + OFFSET), 1 / (reference + OFFSET)),
         "privleak_of_auc_0.81_ref_0.47": privacy_leakage_from_auc(0.81, 0.47),
-        "rel_diff": relative_difference(0.81, 0.47),
         "hm": harmonic_mean(arrays["nine"]),
         "prob": torch.exp(-loss / n_tokens).double().numpy(),
         "avg_loss": (loss / n_tokens).double().numpy(),
@@ -168,13 +163,16 @@ def _open_unlearning(arrays: Arrays) -> Mapping[str, Any]:
 
 
 TEXT_SETS: dict[str, GoldenSet] = {
-    "tofu_scores": GoldenSet(_tofu_scores, p_values=frozenset({"forget_quality"})),
+    "tofu_scores": GoldenSet(_tofu_scores, p_values=frozenset({"forget_quality"}), not_computed=frozenset({"ks"})),
     "tofu_batch_loss": GoldenSet(_tofu_batch_loss, frozenset({"loss", "loss_per_token"})),
-    "tofu_rouge": GoldenSet(_tofu_rouge),
-    "tofu_ks_tables": GoldenSet(_tofu_ks_tables, p_values=frozenset({"scipy_exact", "paper_equation_8_9"})),
+    "tofu_rouge": GoldenSet(_tofu_rouge, not_computed=frozenset({"rouge1_recall"})),
+    "tofu_ks_tables": GoldenSet(
+        _tofu_ks_tables, p_values=frozenset({"scipy_exact"}), not_computed=frozenset({"paper_equation_8_9"})
+    ),
     "open_unlearning": GoldenSet(
         _open_unlearning,
         frozenset({"prob", "avg_loss", "min_k_0_4", "exact_memorization"}),
         p_values=frozenset({"ks_pvalue"}),
+        not_computed=frozenset({"rel_diff"}),
     ),
 }

@@ -30,7 +30,7 @@ opens_at = {opens}
 closes_at = {closes}
 n_models = {n}
 shard_runs = {n}
-[metric]
+[scoring]
 bootstrap_resamples = 0
 [dataset]
 name = "digits"

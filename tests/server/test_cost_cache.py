@@ -86,7 +86,7 @@ def test_keys_do_not_share_values() -> None:
 
 
 @pytest.mark.parametrize("cost_s", [1.0, 0.03])
-def test_a_costly_value_is_made_anew_in_the_background(cost_s: float) -> None:
+def test_a_costly_value_is_made_again_in_the_background(cost_s: float) -> None:
     clock = Clock()
     cache: CostCache[str] = CostCache(clock)
     done = threading.Event()
@@ -105,7 +105,7 @@ def test_a_costly_value_is_made_anew_in_the_background(cost_s: float) -> None:
     assert done.wait(10)
 
 
-def test_a_cheap_value_is_made_anew_at_once() -> None:
+def test_a_cheap_value_is_made_again_at_once() -> None:
     clock = Clock()
     cache: CostCache[str] = CostCache(clock)
 

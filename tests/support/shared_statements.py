@@ -1,6 +1,6 @@
 """Compiled SQL for all engines of one kind of database in a test process.
 
-Each test has a database, and so an engine, of its own, which would compile every statement anew: a sixth of the time
+Each test has a database, and so an engine, of its own, which would compile every statement again: a sixth of the time
 of the server's tests.
 """
 

@@ -18,7 +18,7 @@ from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
 from server.evaluations import repository as evaluation_repository
-from server.evaluations.scoring_metric import get_metric
+from server.evaluations.scoring_metric import get_scoring
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
 from server.models.competition import Competition, Split
@@ -71,7 +71,7 @@ def _work(session: Session, evaluation_id: str) -> ScoringWork:
         shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
         split_key=split_key(competition.slug, split.visibility),
         manifest_sha256=split.manifest_sha256 or "",
-        metric=get_metric(session, evaluation),
+        scoring=get_scoring(session, evaluation),
     )
 
 
@@ -82,7 +82,7 @@ def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingM
 
     @cache
     def inputs() -> Inputs:
-        return split_inputs(local_split(context, work), join(outputs()).arrays(), scored_by=work.metric)
+        return split_inputs(local_split(context, work), join(outputs()).arrays(), scored_by=work.scoring)
 
     probed = [each for each in asked if PROBED_LEVEL in levels_for_metric(each.metric_id)]
     for each in asked:
@@ -110,7 +110,7 @@ def _of_probes(
         log.exception("probes failed", evaluation=work.evaluation_id)
         return {each.row_id: _failed(error) for each in asked}
     unlearned, split_dir = join(outputs).arrays(), local_split(context, work)
-    inputs = split_inputs(split_dir, unlearned, scored_by=work.metric, probed={"unlearned": arrays})
+    inputs = split_inputs(split_dir, unlearned, scored_by=work.scoring, probed={"unlearned": arrays})
     return {each.row_id: _computed(inputs, each) for each in asked}
 
 

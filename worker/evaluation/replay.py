@@ -207,4 +207,4 @@ def _score(context: RunningContext, stored: Stored, outputs: ShardOutputs) -> fl
     shard = stored.shards[0][0]
     retrained = compared_with(context.artefacts.split(shard), "retrained")
     unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
-    return score_outputs(unlearned, retrained, metric=shard.competition.metric).headline
+    return score_outputs(unlearned, retrained, scoring=shard.competition.scoring).headline

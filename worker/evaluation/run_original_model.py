@@ -21,7 +21,7 @@ def own_original(context: RunningContext, shard: ClaimedShard, split_dir: Path, 
     None where all runs start from the one that the sandbox has: in setup reuse-n-1, and on the public sample.
     Raises SplitNotPrepared or DamagedSplit.
     """
-    setup = EvaluationSetup(shard.competition.metric.setup)
+    setup = EvaluationSetup(shard.competition.scoring.setup)
     if setup is EvaluationSetup.REUSE_N_1 or shard.kind is ShardKind.SMOKE:
         yield None
         return

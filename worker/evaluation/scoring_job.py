@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from lethe.competition.file import Metric
+from lethe.competition.file import Scoring
 from lethe.errors import HostFault
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.model_outputs import Kind, read_outputs
@@ -18,7 +18,7 @@ from lethe.metrics.scoring.calibration import calibrate, suspicion
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.evaluations import scores
 from server.evaluations.scores import ScoreRecord
-from server.evaluations.scoring_metric import get_metric
+from server.evaluations.scoring_metric import get_scoring
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
 from server.storage import split_key
@@ -37,7 +37,7 @@ class ScoringWork:
     shards: tuple[Shard, ...]
     split_key: str
     manifest_sha256: str
-    metric: Metric
+    scoring: Scoring
 
 
 def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
@@ -51,9 +51,9 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     found = score_outputs(
         ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
         retrained,
-        metric=work.metric,
+        scoring=work.scoring,
     )
-    oracle = oracle_score(split_dir, work.manifest_sha256, work.metric)
+    oracle = oracle_score(split_dir, work.manifest_sha256, work.scoring)
     flags = _flags(found, unlearned, retrained, oracle=oracle)
     with context.database.write() as session:
         recorded = scores.record(
@@ -70,9 +70,9 @@ def compared_with(split_dir: Path, kind: Kind) -> ModelOutputs:
 
 
 @lru_cache(maxsize=8)
-def oracle_score(split_dir: Path, manifest_sha256: str, metric: Metric) -> Score:  # noqa: ARG001 (names the content)
+def oracle_score(split_dir: Path, manifest_sha256: str, scoring: Scoring) -> Score:  # noqa: ARG001 (names the content)
     """Return the score of exact retraining on the split: its second set of retrained models against its first."""
-    return score_outputs(compared_with(split_dir, "oracle"), compared_with(split_dir, "retrained"), metric=metric)
+    return score_outputs(compared_with(split_dir, "oracle"), compared_with(split_dir, "retrained"), scoring=scoring)
 
 
 def _flags(found: Score, unlearned: ShardOutputs, retrained: ModelOutputs, *, oracle: Score) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
             shards=tuple(shards),
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
-            metric=get_metric(session, evaluation),
+            scoring=get_scoring(session, evaluation),
         )
 
 

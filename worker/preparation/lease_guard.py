@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lethe.preparation.step_cache import OnProgress, Progress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from server.config import Settings
 from worker.host import graceful_shutdown
 from worker.host.heartbeat import Heart
@@ -23,19 +23,19 @@ class _Newest:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._progress = Progress("starting", 0, 1)
+        self._progress = PreparationProgress("starting", 0, 1)
 
-    def set(self, progress: Progress) -> None:
+    def set(self, progress: PreparationProgress) -> None:
         with self._lock:
             self._progress = progress
 
-    def get(self) -> Progress:
+    def get(self) -> PreparationProgress:
         with self._lock:
             return self._progress
 
 
 @contextmanager
-def watched(settings: Settings, beat: Callable[[Progress], bool]) -> Iterator[OnProgress]:
+def watched(settings: Settings, beat: Callable[[PreparationProgress], bool]) -> Iterator[OnProgress]:
     """Yield the progress callback of a preparation; `beat` is called with the newest progress now and then.
 
     A progress call raises LeaseLost once a heartbeat has returned False, and WorkerStops when the worker must stop.
@@ -43,7 +43,7 @@ def watched(settings: Settings, beat: Callable[[Progress], bool]) -> Iterator[On
     newest = _Newest()
     with Heart(lambda: beat(newest.get()), every_s=min(settings.heartbeat_s, settings.lease_s / 3)) as heart:
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: PreparationProgress) -> None:
             newest.set(progress)
             if heart.stopped:
                 raise LeaseLost

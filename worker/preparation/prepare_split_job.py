@@ -22,7 +22,7 @@ from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.evaluation.shard_outputs import model_outputs
 from lethe.preparation.fingerprint import library_versions, maker
 from lethe.preparation.prepare import begin_split, finish_split, make_split
-from lethe.preparation.step_cache import OnProgress, Progress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from server.competitions import model_shard_leases, split_leases
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.storage import split_key
@@ -84,7 +84,7 @@ class _Made:
 def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> _Made | list[ShardToMake]:
     """Make the complete split, or what comes before its models and a list of shards for others to make."""
 
-    def beat(progress: Progress) -> bool:
+    def beat(progress: PreparationProgress) -> bool:
         share = progress.done / max(progress.total, 1)
         with context.database.write() as session:
             return split_leases.heartbeat(
@@ -166,7 +166,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         progress=tell,
     )
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
-    oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, metric=work.competition.metric)
+    oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring)
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     prepared = PreparedSplit(

@@ -9,7 +9,7 @@ from lethe.errors import AppError, HostFault
 from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind
 from lethe.preparation.model_shards import STAGES
 from lethe.preparation.prepare import prepare_shard
-from lethe.preparation.step_cache import OnProgress, Progress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from server.competitions import model_shard_leases
 from server.competitions.model_shard_leases import ShardWork
 from worker.context import WorkerContext
@@ -40,7 +40,7 @@ def _run(context: WorkerContext, work: ShardWork) -> str:
     """Make the shard and store how that ended. Return its name for the log."""
     limit = context.settings.max_attempts
 
-    def beat(progress: Progress) -> bool:
+    def beat(progress: PreparationProgress) -> bool:
         training = progress.stage == STAGES[KINDS[work.shard.kind]]
         done = max(progress.done - work.shard.first_model, 0.0) if training else 0.0
         with context.database.write() as session:
@@ -95,7 +95,7 @@ def _pushing(exchange: SplitExchange, work: ShardWork, tell: OnProgress) -> OnPr
     """Return what tells the progress, and now and then gives others the models in training."""
     pushed_at = time.monotonic()
 
-    def progress(made: Progress) -> None:
+    def progress(made: PreparationProgress) -> None:
         nonlocal pushed_at
         tell(made)
         if time.monotonic() - pushed_at >= PUSH_EVERY_S:

@@ -83,11 +83,11 @@ def _score(confidences, retain, validation, about):
     n = min(len(confidences), len(retrained["confidences"]))
     if n < FEWEST:
         return None
-    metric = about["metric"]
+    scoring = about["scoring"]
     return score(
         ModelOutputs(confidences[:n], retain[:n], validation[:n]),
         ModelOutputs(*(retrained[name][:n] for name in ("confidences", "retain_accuracy", "test_accuracy"))),
-        attacks=AttackFamily(metric["attacks"]),
-        delta=metric["delta"],
-        cap=metric["epsilon_cap"],
+        attacks=AttackFamily(scoring["attacks"]),
+        delta=scoring["delta"],
+        cap=scoring["epsilon_cap"],
     ).headline

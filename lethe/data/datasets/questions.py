@@ -139,7 +139,7 @@ def _require_once(questions: Sequence[QuestionAnswer]) -> None:
     if twice := [question for (question, _), n in times.items() if n > 1]:
         raise InvalidDataset(
             f"dataset.options.files have the question {twice[0]!r} with the same answer twice: forgotten in one place, "
-            f"it could be retained in the other. Files that only add wrong answers belong into dataset.options.details"
+            f"it could be retained in the other. Name files that only add wrong answers in dataset.options.details"
         )
 
 

@@ -44,7 +44,7 @@ def open_dataset(dataset: Dataset) -> ImageDataset:
     except InvalidDataset as error:
         if not on_a_server():
             raise
-        # It names files by their place on this host, which is nobody's business.
+        # It names files by their place on this host, which organisers must not see.
         folder, root = str(options.get("root", "")), str(dataset.options.get("root", ""))
         detail = error.detail.replace(folder, root) if folder else error.detail
         raise InvalidDataset(detail, violations=error.violations) from error

@@ -38,8 +38,8 @@ def attack_accuracy(
 
     members, others: the number per example, shapes (n_models, n_members) and (n_models, n_others), finite. The larger
     set is cut to the size of the smaller by a seeded draw, the same for all models. Values are sorted first, so the
-    order of the examples is of no effect.
-    A model whose values are all equal has accuracy 0.5 by definition: nothing can be told apart.
+    order of the examples has no effect.
+    A model whose values are all equal has accuracy 0.5 by definition: nothing can be distinguished.
     Raises InvalidMetricInput if the sets are too small to hold out one example of each.
     """
     size = min(members.shape[1], others.shape[1])

@@ -1,11 +1,9 @@
 """The four numbers by which Deep Unlearn tunes a method against one retrained model."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.core.arrays import Float64, real_array, shares
+from lethe.metrics.core.arrays import shares
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Scope
 from lethe.metrics.core.result import MetricResult
@@ -35,15 +33,6 @@ def deepunlearn_objective(
     losses = np.append(np.abs(u - r) / 3, 1.0 - distance_from_certainty(attack))
     table = dict(zip(NAMES, losses.tolist(), strict=True))
     return MetricResult(float(np.linalg.norm(losses)), table=table)
-
-
-def best_trial(losses: Sequence[Sequence[float]] | Float64) -> int:
-    """Return the index of the trial with the smallest Euclidean norm, the first of equals.
-
-    losses: shape (n_trials, 4). Source: program of Cadet et al. 2024; the text says no more than that four losses are
-    minimised.
-    """
-    return int(np.argmin(np.linalg.norm(real_array(losses, axes=("trials", "losses"), name="losses"), axis=1)))
 
 
 METRIC = Metric(

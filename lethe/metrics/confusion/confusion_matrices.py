@@ -67,23 +67,3 @@ def confused_counts(matrices: Int64, classes: Sequence[int] | Int64) -> Int64:
     """
     block = matrices[..., np.array(classes)[:, None], np.array(classes)]
     return np.asarray(block.sum(axis=(-2, -1)) - np.trace(block, axis1=-2, axis2=-1))
-
-
-def predicted_counts(matrices: Int64, label: int) -> tuple[Int64, Int64]:
-    """Return how many predictions of a class are right, and how many are of other classes; shape (...) each.
-
-    Source: Goel et al. 2022; their program, `CRT_score`.
-    """
-    right = matrices[..., label, label]
-    return right, np.asarray(matrices[..., label].sum(axis=-1) - right)
-
-
-def most_confused_pair(matrix: Int64) -> tuple[int, int]:
-    """Return the two classes with the most confusions both ways, the smaller first; ties go to the larger numbers.
-
-    matrix: shape (n_classes, n_classes). Source: Goel et al. 2022; their program, `classpairs_sorted_by_conf`.
-    """
-    both = matrix + matrix.T
-    pairs = [(int(both[i, j]), i, j) for i in range(len(both)) for j in range(i + 1, len(both))]
-    _, first, second = max(pairs)
-    return first, second

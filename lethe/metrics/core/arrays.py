@@ -151,12 +151,6 @@ def class_labels(values: npt.ArrayLike, *, n_examples: int, n_classes: int, name
     return array.astype(np.int64, copy=False)
 
 
-def require_two_classes(labels: Int64, *, name: str) -> None:
-    """Raise InvalidMetricInput if all examples are of one class."""
-    if np.unique(labels).size < 2:
-        raise InvalidMetricInput(f"{name} hold one class only ({labels[0]}); at least 2 are needed")
-
-
 def require_same_models(**sides: npt.NDArray[Any]) -> int:
     """Return the number of models of arrays whose runs are paired by index.
 

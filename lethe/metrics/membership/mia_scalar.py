@@ -9,6 +9,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import shares
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_means import mean_share
 
 
 def mean_attack_accuracy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
@@ -18,9 +19,7 @@ def mean_attack_accuracy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> 
     Raises InvalidMetricInput for values outside [0, 1].
     Source: Triantafillou et al. 2024, appendix A.11.
     """
-    u = shares(unlearned, axes=("models",), name="attack accuracies", side="unlearned")
-    r = shares(retrained, axes=("models",), name="attack accuracies", side="retrained")
-    return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})
+    return mean_share(unlearned, retrained, name="attack accuracies")
 
 
 MIA_LOSS = Metric(

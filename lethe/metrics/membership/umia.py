@@ -63,7 +63,7 @@ def shuffled(forget: Float64, test: Float64, *, seed: int) -> tuple[Float64, Flo
 def held_out_accuracies(forget: Float64, test: Float64, *, n_splits: int = 10) -> Float64:
     """Return the accuracy on the held-out tenth of every split, shape (n_models, n_splits).
 
-    forget, test: shape (n_models, n) each. Test examples are the members, as in the program; it is of no effect.
+    forget, test: shape (n_models, n) each. Test examples are the members, as in the program; it has no effect.
     Source: Cadet et al. 2024, program: `StratifiedShuffleSplit` with random_state 123 and scikit-learn's regression.
     """
     size = forget.shape[1]
@@ -98,7 +98,7 @@ def indiscernibility(unlearned: npt.ArrayLike) -> MetricResult:
 
     unlearned: the attack's accuracy on every model, shape (n_models,). per_run: the value of every model.
     An attack that is always wrong scores 0, as one that is always right. A value above that of the retrained models
-    is no merit: they are at the value that exact unlearning has.
+    is not better: they have the value of exact unlearning.
     Raises InvalidMetricInput for values outside [0, 1].
     Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.3.
     """

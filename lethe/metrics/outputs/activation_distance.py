@@ -73,14 +73,8 @@ def activation_l1(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricR
     Raises InvalidMetricInput for unequal shapes or rows that are no probabilities.
     Source: Goel et al. 2022 (arXiv:2201.06640), table 1; their program, `activations_distance`.
     """
-    u = probability_rows(unlearned, name="probabilities", side="unlearned")
-    r = probability_rows(retrained, name="probabilities", side="retrained")
-    require_same_models(unlearned=u, retrained=r)
-    require_same_examples(unlearned=u, retrained=r)
-    require_same_classes(unlearned=u, retrained=r)
-    distances = np.abs(u - r).sum(axis=2)
-    per_run = distances.mean(axis=1)
-    return MetricResult(float(per_run.mean()), per_run=per_run, per_example=distances.mean(axis=0))
+    p, q = paired_probabilities(unlearned, retrained)
+    return mean_over_examples(np.abs(p - q).sum(axis=2))
 
 
 ACTIVATION_L1 = Metric(

@@ -89,12 +89,6 @@ def zrf_published_per_model(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) 
     return np.asarray(1.0 - np.asarray(means, np.float64).mean(axis=1))
 
 
-def published_divergence(first: Float64, second: Float64) -> float:
-    """Return the divergence that the program calls Jensen-Shannon: reversed, and divided by the number of classes."""
-    with np.errstate(divide="ignore"):
-        return _divergence(first, second, np.log(first), np.log(second))
-
-
 def _divergence(first: Float64, second: Float64, first_log: Float64, second_log: Float64) -> float:
     middle = (first + second) / 2.0
     with np.errstate(divide="ignore"):

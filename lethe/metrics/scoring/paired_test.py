@@ -20,7 +20,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """A paired comparison of two submissions.
 
     difference: first minus second headline score. standard_error: of the difference, over models.
@@ -33,7 +33,7 @@ class Comparison:
     p_value: float
 
 
-def compare(first: Standing, second: Standing) -> Comparison:
+def compare(first: Standing, second: Standing) -> PairedComparison:
     """Return the paired comparison of two submissions scored against the same retrained models.
 
     Replicate b of both left out the same retrained models and the same runs, so what they share cancels in the
@@ -44,7 +44,7 @@ def compare(first: Standing, second: Standing) -> Comparison:
     a.require_paired(b)
     difference = first.headline - second.headline
     error = a.factor * float((a.headline - b.headline).std(ddof=1))
-    return Comparison(
+    return PairedComparison(
         difference=difference,
         standard_error=error,
         interval=(difference - NORMAL_QUANTILE_95 * error, difference + NORMAL_QUANTILE_95 * error),

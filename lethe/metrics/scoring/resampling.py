@@ -60,10 +60,6 @@ class Replicates:
         """Return the standard error of the headline score over models."""
         return self.factor * float(self.headline.std(ddof=1))
 
-    def forgetting_quality_standard_error(self) -> float:
-        """Return the standard error of F over models."""
-        return self.factor * float(self.forgetting_quality.std(ddof=1))
-
 
 def interval_around(value: float, standard_error: float) -> tuple[float, float]:
     """Return the 95 % interval of a score, value +- 1.96 standard errors, cut off at 0 below."""

@@ -21,16 +21,6 @@ def ks_p_value(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     return float(ks_2samp(finite_losses(first, "truth_ratio"), finite_losses(second, "truth_ratio")).pvalue)
 
 
-def ks_distance(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Return the largest distance of the two samples' distribution functions, in [0, 1]."""
-    return float(ks_2samp(finite_losses(first, "truth_ratio"), finite_losses(second, "truth_ratio")).statistic)
-
-
-def asymptotic_p_value(distance: float, n: int, m: int) -> float:
-    """Return 2 exp(-2 D^2 nm/(n+m)), the paper's equations 8 and 9; may exceed 1. Kept to compare with its text."""
-    return 2 * math.exp(-2 * distance**2 * n * m / (n + m))
-
-
 def log10_p(p_value: float) -> float:
     """Return log10 of a p-value; one that is too small for a float counts as the smallest normal one."""
     return math.log10(max(p_value, sys.float_info.min))

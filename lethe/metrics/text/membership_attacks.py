@@ -83,8 +83,3 @@ def privacy_leakage_from_auc(auc: float, retrained_auc: float = 0.5) -> float:
     Source: Shi et al. 2025 (MUSE), as in open-unlearning, whose 1e-10 in the denominator is kept.
     """
     return ((1 - auc) - (1 - retrained_auc)) / (1 - retrained_auc + 1e-10) * 100
-
-
-def relative_difference(value: float, retrained_value: float) -> float:
-    """Return (value - reference) / reference in percent, with open-unlearning's 1e-10 in the denominator."""
-    return (value - retrained_value) / (retrained_value + 1e-10) * 100

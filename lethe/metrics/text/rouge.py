@@ -5,7 +5,6 @@ section 2.2.1) calls rouge-score with `use_stemmer=True` and keeps the recall.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,12 +43,6 @@ def rouge_l_recall(truth: str, generated: str) -> float:
     if not expected or not found:
         return 0.0
     return common_subsequence_length(expected, found) / len(expected)
-
-
-def rouge_1_recall(truth: str, generated: str) -> float:
-    """Return the share of the truth's words that the answer holds in any order; 0 if the truth has no word."""
-    expected, found = Counter(words(truth)), Counter(words(generated))
-    return (expected & found).total() / max(expected.total(), 1)
 
 
 def rouge_l_recalls(truths: Sequence[str], generated: Sequence[str]) -> npt.NDArray[np.float64]:

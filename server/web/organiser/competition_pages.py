@@ -199,4 +199,4 @@ def _move(session: Session, place: Place, viewer: Account, *, act: str, reason: 
     if act == "archive":
         competition_edits.archive(session, competition, actor=viewer, reason=reason)
         return "The competition is archived; everything stays to be read."
-    raise InvalidInput(f"{act!r} is no step; allowed are prepare, open, close, reveal, archive")
+    raise InvalidInput(f"{act!r} is not a step; allowed are prepare, open, close, reveal, archive")

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, InvalidInput, NotFound, Violation
+from lethe.metrics.scoring.attacks.family import AttackFamily
 from server.accounts import service as accounts
 from server.admin import audit
 from server.admin.event_filter import EventFilter
@@ -225,6 +226,7 @@ def _list(
         "error": error,
         "error_classes": sorted({*ADVICE, "worker-lost"}),
         "what_changed": REASONS,
+        "attack_families": [(family.value, family.value) for family in AttackFamily],
     }
     status = error.status if error else 200
     return page(request, "organise/rejudgings.html", status=status, place=place, tab="rejudgings", **context)

@@ -182,4 +182,4 @@ def _label(submission: Submission) -> str:
 
 def _cap(place: Place) -> float:
     """Return what an example's epsilon is where no attack failed, as it is stored: in single precision."""
-    return place.file.metric.epsilon_cap * (1 - 1e-6)
+    return place.file.scoring.epsilon_cap * (1 - 1e-6)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.papers.orderings import check_orderings
 from lethe.benchmark.results import read_results
 from lethe.reports.benchmark_tables import benchmark_tables
-from lethe.reports.orderings import check_orderings
 from lethe.reports.table_formats import render
 
 FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks"

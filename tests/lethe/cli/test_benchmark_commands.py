@@ -138,3 +138,14 @@ def test_a_folder_without_results_is_refused(command, tmp_path):
     result = invoke(command, tmp_path)
     assert isinstance(result.exception, InvalidInput)
     assert "holds no benchmark's results" in result.exception.detail
+
+
+def test_check_of_an_installed_package_takes_nothing_of_the_current_folder(finished, monkeypatch, tmp_path):  # noqa: F811
+    path, out = finished
+    (tmp_path / "benchmarks" / "papers").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "papers" / "orderings.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lethe.__file__", str(tmp_path / "site-packages" / "lethe" / "__init__.py"))
+    result = invoke("check", path, "--out", out)
+    assert isinstance(result.exception, InvalidInput)
+    assert result.exception.detail.startswith("lethe benchmark check needs a checkout of Lethe")

@@ -31,7 +31,7 @@ def kit(prepared: Path, tmp_path: Path) -> Path:
         "run_wall_time_s": 30,
         "limits": file.limits.model_dump(mode="json"),
         "submissions": file.submissions.model_dump(mode="json"),
-        "metric": file.metric.model_dump(mode="json"),
+        "scoring": file.scoring.model_dump(mode="json"),
     }
     (data / "kit.json").write_text(json.dumps(about))
     n_forget = len(StoredSet.read(data / "forget.safetensors").labels)

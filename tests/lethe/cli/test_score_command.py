@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.npz_files import load_outputs, save_outputs
 from lethe.metrics.scoring.score import ModelOutputs, score
 
@@ -99,7 +100,6 @@ def test_the_bootstrap_setup_takes_the_files_as_its_pool(files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--attacks", "strongest"), "unknown attacks 'strongest'"),
         (("--setup", "twice"), "unknown setup 'twice'"),
         (("--experiments", "5"), "do not divide into 5"),
         (("--experiments", "2", "--bootstrap", "20"), "--bootstrap belongs to a single experiment"),
@@ -112,6 +112,12 @@ def test_a_wrong_option_is_one_sentence_and_status_1(files, options, message):
     assert result.exit_code == 1
     assert message in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_an_unknown_family_of_attacks_is_answered_with_those_there_are(files):
+    result = run(files, "--attacks", "strongest")
+    assert result.exit_code == 2
+    assert all(family.value in result.stderr for family in AttackFamily)
 
 
 def test_a_value_that_is_not_finite_is_named(files):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lethe.competition.file import Splits, parse_competition
+from lethe.competition.file import CompetitionFile, RunRules, Splits, parse_competition
 from lethe.errors import InvalidCompetitionFile
 
 TOML = """
@@ -17,7 +17,7 @@ name = "mlp"
 [training]
 epochs = 1
 learning_rate = 0.1
-[metric]
+[scoring]
 setup = "{setup}"
 [submissions]
 modes = {modes}
@@ -28,12 +28,29 @@ modes = {modes}
 def test_reuse_n_n_with_notebook_mode_is_refused(modes: str) -> None:
     with pytest.raises(InvalidCompetitionFile, match='take "notebook" out of submissions') as refused:
         parse_competition(TOML.format(setup="reuse-n-n", modes=modes))
-    assert 'metric.setup "reuse-n-n"' in refused.value.detail
+    assert 'scoring.setup "reuse-n-n"' in refused.value.detail
 
 
 @pytest.mark.parametrize(("setup", "modes"), [("reuse-n-n", '["function"]'), ("reuse-n-1", '["function", "notebook"]')])
 def test_either_alone_is_taken(setup: str, modes: str) -> None:
-    assert parse_competition(TOML.format(setup=setup, modes=modes)).metric.setup == setup
+    assert parse_competition(TOML.format(setup=setup, modes=modes)).scoring.setup == setup
+
+
+def test_former_name_of_the_scoring_section_is_read_and_not_written() -> None:
+    text = TOML.format(setup="reuse-n-n", modes='["function"]')
+    file = parse_competition(text.replace("[scoring]", "[metric]"))
+    assert file.scoring.setup == "reuse-n-n"
+    stored = file.model_dump(mode="json")
+    assert "metric" not in stored
+    former = {"metric" if name == "scoring" else name: value for name, value in stored.items()}
+    assert CompetitionFile.model_validate(former) == CompetitionFile.model_validate(stored) == file
+    assert RunRules.model_validate({**former, "keep_weights": 0}).scoring == file.scoring
+
+
+def test_both_names_of_the_scoring_section_are_refused() -> None:
+    text = TOML.format(setup="reuse-n-1", modes='["function"]') + "[metric]\ndelta = 0.5\n"
+    with pytest.raises(InvalidCompetitionFile, match="metric: is not known"):
+        parse_competition(text)
 
 
 @pytest.mark.parametrize("setup", ["full", "bootstrap", "reuse"])

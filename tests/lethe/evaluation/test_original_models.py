@@ -14,7 +14,7 @@ from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.original_models import ORIGINAL, find_place, read_original
 from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
-from lethe.preparation.step_cache import Progress
+from lethe.preparation.step_cache import PreparationProgress
 from lethe.runtime.weights_layout import read_layout
 from tests.lethe.conftest import MakeCompetition, competition
 
@@ -106,7 +106,7 @@ def test_a_damaged_file_of_originals_is_named_and_made_again(with_originals: Pat
     copy = Path(shutil.copytree(with_originals, tmp_path / "copy"))
     good = (copy / path).read_bytes()
     (copy / path).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    messages: list[Progress] = []
+    messages: list[PreparationProgress] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_shards, "MODELS_PER_SHARD", 3)
         prepare_split(competition(metric=N_N), "public", copy, progress=messages.append)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lethe.data.question_answers import QuestionAnswer
-from lethe.data.text_errors import InvalidLanguageModel, InvalidText
+from lethe.data.text_errors import InvalidText
 from lethe.evaluation.answer_losses import (
     answer_losses,
     answer_scores,
@@ -13,8 +13,7 @@ from lethe.evaluation.answer_losses import (
     sequence_losses,
 )
 from lethe.evaluation.generation import generate_greedily
-from lethe.evaluation.language_model_weights import check_returned_weights
-from lethe.evaluation.text import confidences, question_arrays, stack_runs, token_arrays, tokenize_questions
+from lethe.evaluation.text import confidences, question_arrays, token_arrays, tokenize_questions
 from lethe.networks.llama import Llama
 from lethe.training.causal_lm import FineTuning, fine_tune
 from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
@@ -116,7 +115,6 @@ def test_question_arrays_of_a_learnt_model(learnt: Llama) -> None:
     assert own["forget_token_variance"].shape == (8, 4)
     known = question_arrays(learnt, questions, tokenizer, max_new_tokens=8, answer_loss=arrays["forget_answer_loss"])
     assert {name: array.tolist() for name, array in known[0].items()} == {n: a.tolist() for n, a in arrays.items()}
-    assert stack_runs([arrays, arrays])["forget_wrong_loss"].shape == (2, 8, 2)
 
 
 def test_question_arrays_of_no_questions(learnt: Llama) -> None:
@@ -141,35 +139,3 @@ def test_confidence_is_higher_for_learnt_answers(learnt: Llama) -> None:
     answers = [get_tokens(person) for person in PERSONS]
     known, unknown = (confidences(answer_losses(net, answers, padding_id=1)) for net in (learnt, tiny_network()))
     assert known.min() > 1 > unknown.max()
-
-
-def test_returned_weights_may_change_in_value() -> None:
-    check_returned_weights(tiny_network(0).state_dict(), tiny_network(1).state_dict())
-
-
-def test_returned_vocabulary_must_not_change() -> None:
-    weights = tiny_network().state_dict()
-    returned = {**weights, "embedding.weight": weights["embedding.weight"][:-1]}
-    with pytest.raises(InvalidLanguageModel, match="a vocabulary of 29 tokens, the original 30"):
-        check_returned_weights(weights, returned)
-
-
-def test_returned_head_must_stay_tied() -> None:
-    weights = tiny_network().state_dict()
-    head = weights["embedding.weight"].clone()
-    check_returned_weights(weights, {**weights, "head.weight": head}, tied=["head.weight"])
-    with pytest.raises(InvalidLanguageModel, match=r"head\.weight and embedding\.weight are one tensor"):
-        check_returned_weights(weights, {**weights, "head.weight": head + 1}, tied=["head.weight"])
-
-
-def test_returned_weights_must_be_complete_and_finite() -> None:
-    weights = tiny_network().state_dict()
-    lacking = {name: tensor for name, tensor in weights.items() if name != "norm.weight"}
-    with pytest.raises(InvalidLanguageModel, match=r"lacks norm\.weight"):
-        check_returned_weights(weights, lacking)
-    with pytest.raises(InvalidLanguageModel, match="has adapter, which the original has not"):
-        check_returned_weights(weights, {**weights, "adapter": torch.zeros(1)})
-    with pytest.raises(InvalidLanguageModel, match=r"norm\.weight is torch\.float16"):
-        check_returned_weights(weights, {**weights, "norm.weight": weights["norm.weight"].half()})
-    with pytest.raises(InvalidLanguageModel, match=r"norm\.weight holds a number that is not finite"):
-        check_returned_weights(weights, {**weights, "norm.weight": weights["norm.weight"] * np.inf})

@@ -10,7 +10,6 @@ from lethe.metrics.core.arrays import (
     probability_rows,
     real_array,
     require_same_models,
-    require_two_classes,
     shares,
 )
 
@@ -80,11 +79,6 @@ def test_one_class_is_refused():
 def test_wrong_labels_are_refused(labels, sentence):
     with pytest.raises(InvalidMetricInput, match=sentence):
         class_labels(labels, n_examples=2, n_classes=3, name="labels")
-
-
-def test_labels_of_one_class_are_refused():
-    with pytest.raises(InvalidMetricInput, match="one class only"):
-        require_two_classes(np.array([1, 1]), name="labels")
 
 
 def test_unequal_numbers_are_stated_side_by_side():

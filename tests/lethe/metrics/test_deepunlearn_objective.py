@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.benchmark.deepunlearn_objective import best_trial, deepunlearn_objective
+from lethe.metrics.benchmark.deepunlearn_objective import deepunlearn_objective
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
@@ -16,10 +16,6 @@ def test_losses_are_weighted_as_published():
 
 def test_retrained_model_with_an_attack_at_chance_is_ideal():
     assert deepunlearn_objective([1.0, 0.5, 0.6], [1.0, 0.5, 0.6], 0.5).value == 0.0
-
-
-def test_best_trial_is_nearest_to_zero_and_first_of_equals():
-    assert best_trial([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]) == 1
 
 
 @pytest.mark.parametrize(

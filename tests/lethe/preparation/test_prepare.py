@@ -23,7 +23,7 @@ from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build
 from lethe.preparation import image_task, model_shards, preparation, prepare
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
-from lethe.preparation.step_cache import Progress
+from lethe.preparation.step_cache import PreparationProgress
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.lethe.conftest import MakeCompetition
 
@@ -58,7 +58,7 @@ def copy(prepared: Path, tmp_path: Path) -> Path:
 
 
 def prepare_again(make_competition: MakeCompetition, out: Path) -> list[str]:
-    messages: list[Progress] = []
+    messages: list[PreparationProgress] = []
     prepare_split(make_competition(), "public", out, progress=messages.append)
     return [progress.message for progress in messages if progress.message]
 
@@ -176,7 +176,7 @@ def test_missing_and_short_files_are_named(copy: Path) -> None:
 
 
 def test_a_preparation_cut_off_goes_on_where_it_stopped(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    def stop_at_outputs(progress: Progress) -> None:
+    def stop_at_outputs(progress: PreparationProgress) -> None:
         if progress.stage == "retrained models" and progress.done == 5:
             raise KeyboardInterrupt
 
@@ -223,7 +223,7 @@ def test_other_library_versions_are_reported_not_recorded(
 
 
 def test_another_recipe_makes_everything_again(copy: Path, make_competition: MakeCompetition) -> None:
-    messages: list[Progress] = []
+    messages: list[PreparationProgress] = []
     competition = make_competition(training={"epochs": 5, "learning_rate": 0.1})
     prepare_split(competition, "public", copy, progress=messages.append)
     assert any("another recipe" in progress.message for progress in messages)
@@ -245,7 +245,7 @@ def test_first_models_do_not_depend_on_how_many_there_are(
 
 
 def test_progress_counts_up_to_the_number_of_models(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    seen: list[Progress] = []
+    seen: list[PreparationProgress] = []
     prepare_split(make_competition(), "public", tmp_path, progress=seen.append)
     counts = [progress.done for progress in seen if progress.stage == "retrained models"]
     assert counts == sorted(counts)

@@ -18,7 +18,7 @@ from lethe.evaluation.probes.split_probes import probed_split, stored_models
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Side
 from lethe.preparation.prepare import prepare_split
-from lethe.preparation.step_cache import Progress
+from lethe.preparation.step_cache import PreparationProgress
 from tests.lethe.conftest import competition
 
 K = 2
@@ -59,7 +59,7 @@ def test_references_are_probed_as_checkpoints_are(probed: Path) -> None:
 
 
 def test_metrics_read_the_references_arrays(probed: Path) -> None:
-    inputs = split_inputs(probed, None, scored_by=competition().metric)
+    inputs = split_inputs(probed, None, scored_by=competition().scoring)
     assert inputs.array(Side.ORACLE, "relearn_epochs").shape == (K,)
     assert inputs.array(Side.SHARED, "perturbation_radii").shape == (4,)
 
@@ -69,12 +69,12 @@ def test_references_are_forgotten_when_no_weights_are_kept(tmp_path: Path) -> No
     assert PROBED_REFERENCES in Manifest.read(tmp_path).files
     prepare_split(competition(), "public", tmp_path)
     assert PROBED_REFERENCES not in Manifest.read(tmp_path).files
-    inputs = split_inputs(tmp_path, None, scored_by=competition().metric)
+    inputs = split_inputs(tmp_path, None, scored_by=competition().scoring)
     assert not inputs.has(Side.RETRAINED, "relearn_epochs"), "a file that the manifest does not name is not read"
 
 
 def test_more_weights_than_models_are_as_many_as_there_are(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[PreparationProgress] = []
     asked = competition(n_models=3, report={"keep_weights": 8})
     manifest = prepare_split(asked, "public", tmp_path, progress=told.append)
     probed = [(each.done, each.total) for each in told if each.stage == "probing references"]

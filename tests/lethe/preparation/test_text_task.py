@@ -21,7 +21,7 @@ from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions
 from lethe.evaluation.sample_answers import UNKNOWN, SampleAnswers
 from lethe.evaluation.split_inputs import split_inputs
-from lethe.metrics import evaluate
+from lethe.metrics import CaptureLevel, evaluate, metrics
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.networks.builders import build
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
@@ -30,14 +30,7 @@ from lethe.preparation.sample_models import retrain_on_sample
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.support.towns import towns_toml, write_towns
 
-METRICS = (
-    "forget_quality",
-    "answer_probability",
-    "answer_rouge",
-    "exact_memorization",
-    "mia_text_loss",
-    "mia_text_min_k",
-)
+METRICS = tuple(entry.id for entry in metrics().values() if entry.level == CaptureLevel.TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +92,7 @@ def test_the_original_knows_what_retrained_models_do_not(split: Path, competitio
     original, _ = read_stored_outputs(split / "hidden" / "original" / "outputs.safetensors")
     assert original.confidences.mean() > retrained.confidences.mean() + 1
     found = evaluate(
-        split_inputs(split, read_outputs(split, "oracle").arrays(), scored_by=competition.metric),
+        split_inputs(split, read_outputs(split, "oracle").arrays(), scored_by=competition.scoring),
         [(metric, {}) for metric in METRICS],
     )
     assert not {name: each.not_computed for name, each in found.items() if each.result is None}

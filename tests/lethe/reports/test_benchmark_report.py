@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from benchmarks.papers.orderings import check_orderings
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.results import benchmark_results, collect, read_results
 from lethe.benchmark.store import BenchmarkFolder
@@ -11,7 +12,6 @@ from lethe.errors import InvalidInput
 from lethe.reports.benchmark_figures import KINDS, as_svg, draw
 from lethe.reports.benchmark_page import report_page
 from lethe.reports.benchmark_tables import benchmark_tables
-from lethe.reports.orderings import check_orderings
 from tests.lethe.benchmark.conftest import finished  # noqa: F401  a fixture of another folder
 
 FINETUNE = "finetune LR=0.05"

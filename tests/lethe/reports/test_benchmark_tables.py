@@ -5,7 +5,7 @@ import pytest
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.group_tables import group_mean_table, group_table
+from lethe.reports.group_tables import group_mean_table
 from lethe.reports.performance_table import COLUMNS, performance_table
 from lethe.reports.ranking_table import pareto_table, ranking_table
 from lethe.reports.table import FAILED
@@ -45,11 +45,11 @@ def rows(table) -> dict[str, tuple]:
 @pytest.mark.parametrize(
     ("metric", "higher", "golden"), [("retdev", False, "retdev"), ("indiscernibility", True, "indisc")]
 )
-def test_group_table_equals_the_published_one(metric, higher, golden):
+def test_groups_equal_the_published_ones(metric, higher, golden):
     with np.load(LAB / "du_ranking.npz") as file:
         expected = dict(zip(map(str, file["in_methods"]), file[f"out_{golden}_counts"].tolist(), strict=True))
-    table = group_table(published(), metric, higher_is_better=higher)
-    assert [column.name for column in table.columns] == ["Method", "G1", "G2", "G3", "F", "Rank"]
+    table = ranking_table(published(), {metric: higher})
+    assert [column.name.removeprefix(f"{metric} ") for column in table.columns[1:6]] == ["G1", "G2", "G3", "F", "rank"]
     assert {method: list(row[:4]) for method, row in rows(table).items()} == expected
     assert [row[5] for row in table.rows] == sorted(row[5] for row in table.rows)
 
@@ -66,14 +66,13 @@ def test_performance_table_has_the_columns_of_the_paper():
 
 def test_references_are_shown_and_not_ranked():
     assert "retrained" in rows(performance_table(small(), "digits"))
-    assert "retrained" not in rows(group_table(small(), "retdev", higher_is_better=False))
     assert "retrained" not in rows(ranking_table(small()))
 
 
 def test_failures_are_counted_and_missing_values_are_not():
     missing = small(failed=None)
-    assert rows(group_table(small(), "retdev", higher_is_better=False))["scrub"] == (0, 1, 0, 1, 3)
-    assert rows(group_table(missing, "retdev", higher_is_better=False))["scrub"][3] == 0
+    assert rows(ranking_table(small(), {"retdev": False}))["scrub"][:5] == (0, 1, 0, 1, 3)
+    assert rows(ranking_table(missing, {"retdev": False}))["scrub"][3] == 0
 
 
 def test_group_means_go_from_worst_to_best():
@@ -101,8 +100,7 @@ def test_ranking_table_has_groups_ranks_and_pareto_counts():
 
 def test_methods_without_results_have_no_rank():
     nothing = small(values={}, failed=None)
-    groups = group_table(nothing, "retdev", higher_is_better=False)
-    for table in (ranking_table(nothing), pareto_table(nothing), groups):
+    for table in (ranking_table(nothing), pareto_table(nothing)):
         assert {value for row in rows(table).values() for value in row} == {None}
     without_msg = {
         name: [[*row[:3], NAN, row[4]] for row in values]

@@ -4,13 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.evaluations.progress import STEPS, AttemptEntry, Progress, shown_to_team
+from server.evaluations.progress import STEPS, AttemptEntry, EvaluationProgress, shown_to_team
 
 AT = datetime(2026, 3, 1, 12, 30, 20, tzinfo=UTC)
 
 
-def seen(done: int, total: int, *attempts: AttemptEntry, is_over: bool = False, at: datetime = AT) -> Progress:
-    exact = Progress(runs_done=done, runs_total=total, elapsed_s=64.7, remaining_s=1.0, attempts=attempts)
+def seen(
+    done: int, total: int, *attempts: AttemptEntry, is_over: bool = False, at: datetime = AT
+) -> EvaluationProgress:
+    exact = EvaluationProgress(runs_done=done, runs_total=total, elapsed_s=64.7, remaining_s=1.0, attempts=attempts)
     return shown_to_team(exact, is_over=is_over, at=at)
 
 
@@ -68,7 +70,7 @@ def test_smoke_run_is_told_as_it_is() -> None:
 
 def test_time_left_is_counted_down_between_two_steps() -> None:
     def left(done: int, elapsed_s: float) -> float | None:
-        exact = Progress(runs_done=done, runs_total=512, elapsed_s=elapsed_s, remaining_s=1.0, attempts=())
+        exact = EvaluationProgress(runs_done=done, runs_total=512, elapsed_s=elapsed_s, remaining_s=1.0, attempts=())
         return shown_to_team(exact, is_over=False, at=AT, key="counted down").remaining_s
 
     assert left(16, 32.0) == pytest.approx(2 * 496)

@@ -189,7 +189,7 @@ def test_excluded_finals_are_not_on_the_private_board(both: Instance) -> None:
 
 
 def test_intervals_are_shown_where_the_organiser_says_so(server: Instance) -> None:
-    shown = server.competition("shown", extra="[metric]\nshow_intervals = true")
+    shown = server.competition("shown", extra="[scoring]\nshow_intervals = true")
     hidden = server.competition("hidden")
     intervals = []
     with server.database.write() as session:

@@ -283,7 +283,7 @@ def test_the_axis_of_intervals_is_labelled_with_round_numbers(end: float, labels
 
 
 def test_intervals_stand_on_one_axis_with_exact_retraining(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition(extra="[metric]\nshow_intervals = true\n")
+    competition = server.competition(extra="[scoring]\nshow_intervals = true\n")
     with server.database.write() as session:
         split = competitions.get_split(session, competition, Visibility.PUBLIC)
         split.oracle = {"final_score": 0.4}

@@ -19,7 +19,7 @@ from tests.support.instance import Instance
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import Visitor, plain_text
 
-OPEN_METRIC = "[metric]\nshow_breakdown = true\nshow_intervals = true\n"
+OPEN_METRIC = "[scoring]\nshow_breakdown = true\nshow_intervals = true\n"
 PERCENTILES = {"0": 0.0, "5": 0.1, "25": 0.2, "50": 0.4, "75": 0.9, "95": 60.0, "100": 60.0}
 Make = Callable[..., tuple[Competition, list[str]]]
 OWN = "/competitions/digits/submissions"

@@ -90,6 +90,11 @@ def scores(server: Instance, submission: str) -> tuple[float, str]:
 
 
 def test_stored_outputs_are_scored_by_another_metric(server: Instance, olga: dict[str, str]) -> None:
+    with server.database.write() as session:  # as version 0.2 stored it
+        competition = session.scalars(select(Competition)).one()
+        competition.config = {
+            "metric" if name == "scoring" else name: part for name, part in competition.config.items()
+        }
     ada = scored(server, "ada", 1)
     before = scores(server, ada)
     made = rejudge(server, olga, metric={"attacks": "exact", "delta": 0.25}).json()
@@ -108,7 +113,8 @@ def test_stored_outputs_are_scored_by_another_metric(server: Instance, olga: dic
     assert scores(server, late)[1] == "exact"
     with server.database.read() as session:
         competition = session.scalars(select(Competition)).one()
-        assert CompetitionFile.model_validate(competition.config).metric.delta == 0.25
+        assert CompetitionFile.model_validate(competition.config).scoring.delta == 0.25
+        assert "metric" not in competition.config
         oracle = session.scalars(select(Split.oracle).where(Split.visibility == "public")).one()
     assert oracle["attacks"] == "exact"
 

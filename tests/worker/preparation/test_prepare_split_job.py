@@ -22,7 +22,7 @@ from lethe.data.errors import UntrainedModel
 from lethe.evaluation.manifest import verify_split
 from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_split
-from lethe.preparation.step_cache import Progress
+from lethe.preparation.step_cache import PreparationProgress
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import ModelTraining
 from server import queue
@@ -187,8 +187,8 @@ def test_preparer_that_comes_back_changes_nothing(
     watched, manifests = prepare_split_job.watched, []
 
     @contextmanager
-    def frozen(*_: Any) -> Iterator[Callable[[Progress], None]]:
-        def tell(progress: Progress) -> None:
+    def frozen(*_: Any) -> Iterator[Callable[[PreparationProgress], None]]:
+        def tell(progress: PreparationProgress) -> None:
             if progress.stage == "oracle" and not manifests:
                 monkeypatch.setattr(prepare_split_job, "watched", watched)
                 with database.write() as session:

@@ -77,7 +77,7 @@ def test_worker_registers_runs_its_shards_and_reports_the_stop(tmp_path: Path) -
     assert server.calls == ["register", *["claim"] * 4, "stopped", "close"]
 
 
-def test_server_that_was_away_is_told_anew_who_works(tmp_path: Path) -> None:
+def test_server_that_was_away_hears_again_who_works(tmp_path: Path) -> None:
     server = Server(Unreachable("away"), Unreachable("away"), None)
     assert serve(server, tmp_path) == STOPPED
     assert server.calls == ["register", "claim"] * 3 + ["claim", "stopped", "close"]

@@ -96,7 +96,7 @@ def about_kit(competition: CompetitionFile, *, retraining_time_s: float, n_model
         "run_wall_time_s": run_wall_time_s(competition.limits, retraining_time_s=retraining_time_s),
         "limits": competition.limits.model_dump(mode="json"),
         "submissions": competition.submissions.model_dump(mode="json"),
-        "metric": competition.metric.model_dump(mode="json"),
+        "scoring": competition.scoring.model_dump(mode="json"),
         "libraries": dict(_installed()),
     }
 

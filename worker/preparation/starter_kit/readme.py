@@ -104,7 +104,7 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
         title=competition.title,
         summary=competition.summary,
         n_models=competition.n_models,
-        original="an original model of its own" if competition.metric.setup == "reuse-n-n" else "the original model",
+        original="an original model of its own" if competition.scoring.setup == "reuse-n-n" else "the original model",
         modes=", ".join(submissions.modes),
         notebook=notebook,
         run_wall_time_s=about["run_wall_time_s"],

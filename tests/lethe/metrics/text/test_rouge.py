@@ -12,7 +12,6 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.text.porter_stemmer import stem
 from lethe.metrics.text.rouge import (
     common_subsequence_length,
-    rouge_1_recall,
     rouge_l_recall,
     rouge_l_recalls,
     words,
@@ -52,11 +51,10 @@ def test_words_are_lower_case_and_stemmed() -> None:
 
 def test_rouge_counts_words_in_order() -> None:
     assert rouge_l_recall("a b c d", "d c b a") == 0.25
-    assert rouge_1_recall("a b c d", "d c b a") == 1.0
 
 
 def test_rouge_of_nothing_is_zero() -> None:
-    assert rouge_l_recall("a b", "") == rouge_l_recall("", "a b") == rouge_1_recall("", "a") == 0.0
+    assert rouge_l_recall("a b", "") == rouge_l_recall("", "a b") == 0.0
 
 
 @given(first=st.text("abc", max_size=12), second=st.text("abc", max_size=12))
@@ -80,11 +78,10 @@ def test_rouge_refuses_unequal_lists() -> None:
 
 @pytest.fixture(scope="module")
 def scorer() -> Any:
-    return pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(["rouge1", "rougeL"], use_stemmer=True)
+    return pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(["rougeL"], use_stemmer=True)
 
 
 @given(truth=TEXTS, generated=TEXTS)
 def test_rouge_equals_rouge_score(scorer: Any, truth: str, generated: str) -> None:
     expected = scorer.score(truth, generated)
-    assert rouge_1_recall(truth, generated) == expected["rouge1"].recall
     assert rouge_l_recall(truth, generated) == expected["rougeL"].recall

@@ -7,8 +7,8 @@ not pretrained. Of a method with several rows the one with the most epochs stand
 import math
 from collections.abc import Iterator
 
+from benchmarks.papers.ordering import Ordering
 from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
-from lethe.reports.ordering import Ordering
 
 QUALITY = "forget_quality"
 RANDOM = "random network"  # the row whose weights are drawn again
@@ -76,7 +76,5 @@ def _median(p: float | None) -> str:
     return f"{QUALITY} with median_p is not stored" if p is None else f"p = {p:.2g}"
 
 
-def _ordering(  # noqa: PLR0917  the columns of a row, in their order
-    view: CellView, name: str, hard: bool, statement: str, holds: bool | None, numbers: str
-) -> Ordering:
+def _ordering(view: CellView, name: str, hard: bool, statement: str, holds: bool | None, numbers: str) -> Ordering:
     return Ordering(name, view.name, hard, statement, holds, numbers)

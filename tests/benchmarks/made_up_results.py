@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from benchmarks.papers.ordering import Ordering
+from benchmarks.papers.orderings import check_orderings
 from lethe.methods.catalogue import method_info
-from lethe.reports.ordering import Ordering
-from lethe.reports.orderings import check_orderings
 
 SETTINGS: dict[str, Any] = {
     "dataset": {"name": "digits", "options": {}},

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.papers.ordering import BenchmarkRule, shown
 from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, Z_95, CellView
-from lethe.reports.ordering import BenchmarkRule, shown
 
 Found = Iterator[tuple[str, bool, str]]
 SURGERY = ("original", "ssd", "ssd_adaptive", "fisher", "influence")  # they change weights without training

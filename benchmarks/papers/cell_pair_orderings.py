@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.ordering import BenchmarkRule, shown
 from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
-from lethe.reports.ordering import BenchmarkRule, shown
 
 Found = Iterator[tuple[str, bool, str]]
 LEAST_METHODS = 4  # below it a rank correlation says nothing

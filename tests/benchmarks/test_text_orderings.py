@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from benchmarks.papers.orderings import check_orderings
 from lethe.reports.benchmark_figures import as_svg, draw, fitting_kinds
-from lethe.reports.orderings import check_orderings
 
 EPOCHS = {"ga, 1 epoch": 1, "ga, 5 epochs": 5}
 METHODS = [{"name": name, "id": "ga", "constants": {"EPOCHS": n}} for name, n in EPOCHS.items()] + [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lethe.reports.cell_orderings import CELL_RULES
-from lethe.reports.cell_pair_orderings import PAIR_RULES
-from tests.lethe.reports.made_up_results import cell, check, method, results
+from benchmarks.papers.cell_orderings import CELL_RULES
+from benchmarks.papers.cell_pair_orderings import PAIR_RULES
+from tests.benchmarks.made_up_results import cell, check, method, results
 
 ORACLE, ORIGINAL = "exact retraining", "original model"
 CONFUSION = {"forget": {"by": "interclass-confusion"}}
