@@ -1,5 +1,6 @@
 """What one worker process keeps between shards: sandboxes that are warm, splits that are loaded."""
 
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -8,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
+from lethe.networks.builders import TRUST_SOURCE, limit_parameters
 from sandbox.launcher import Launcher, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from server.config import Settings, get_settings
@@ -45,6 +47,11 @@ class RunningContext:
     cooling: Cooling = field(default_factory=Cooling)
     _sandboxes: OrderedDict[tuple[Path, RunPolicy], Sandbox] = field(default_factory=OrderedDict)
     _evaluators: OrderedDict[tuple[Path, str], Evaluator] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        """Whatever this process was started with: no network's source runs in it, and none takes all memory."""
+        os.environ.pop(TRUST_SOURCE, None)
+        limit_parameters(self.settings.most_parameters)
 
     @property
     def name(self) -> str:
