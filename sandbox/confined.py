@@ -60,9 +60,9 @@ class ConfinedFailed(RuntimeError):
 class ConfinedSpec:
     """What a process is started with.
 
-    module: what it runs, of a package that `reads` shows below /opt/lethe. reads: place inside -> what is shown there, read-only. writes: the same for
-    folders that it may change; nobody else may touch these before it is closed. memory_mib, cpu_time_s: of all its
-    processes. disk_mib: what the folders that it writes to may hold.
+    module: what it runs, of a package that `reads` shows below /opt/lethe. reads: place inside -> what is shown there,
+    read-only. writes: the same for folders that it may change; nobody else may touch these before it is closed.
+    memory_mib, cpu_time_s: of all its processes. disk_mib: what the folders that it writes to may hold.
     """
 
     module: str
