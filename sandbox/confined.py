@@ -215,8 +215,7 @@ class Confined:
 
     def _write(self, rest: memoryview) -> int:
         pipe = self._process.stdin
-        _, writable, _ = select.select([], [pipe], [], TICK_S)
-        if not writable or pipe is None:
+        if pipe is None or not select.select([], [pipe], [], TICK_S)[1]:
             return 0
         try:
             return os.write(pipe.fileno(), rest)
