@@ -34,7 +34,7 @@ def tree_usage(pid: int, *, shared_kib: int = 0) -> TreeUsage:
         cpu_time_s += used_s
         is_runnable = is_runnable or state in {"R", "D"}
         memory_kib += max(0, _memory_kib(current) - shared_kib)
-        waiting += _children(current)
+        waiting += children(current)
     return TreeUsage(cpu_time_s=cpu_time_s, memory_kib=memory_kib, is_runnable=is_runnable)
 
 
@@ -52,7 +52,8 @@ def _memory_kib(pid: int) -> int:
     return total
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the ids of a process's children, as the host knows them."""
     try:
         threads = [entry.name for entry in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:

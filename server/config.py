@@ -9,7 +9,10 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from lethe.competition.network_size import MAX_PARAMETERS
 from server.embedded.socket_paths import socket_path
+
+TRAINED_PARAMETER_BYTES = 16  # weights, gradient, momentum, and a copy in one of them
 
 
 class Settings(BaseSettings):
@@ -45,6 +48,15 @@ class Settings(BaseSettings):
     )
     worker_memory_mib: int = Field(
         default=0, ge=0, description="memory in MiB that all runs of this worker may use together; 0: the host's"
+    )
+    network_memory_mib: int = Field(
+        default=768,
+        ge=64,
+        description="memory in MiB that training one network on a CPU may take, at 16 bytes for each parameter; a "
+        "network given as Python text has so much beside what its process starts with",
+    )
+    network_hours: float = Field(
+        default=24.0, gt=0, description="processor hours that preparing a network given as Python text may take"
     )
     worker_competitions: str = Field(
         default="", description="slugs, with commas, of the only competitions that this worker serves; empty: all"
@@ -199,6 +211,13 @@ class Settings(BaseSettings):
     def dataset_folders(self) -> tuple[Path, ...]:
         """Folders of this host that datasets may be read from."""
         return tuple(Path(word) for word in _words(self.dataset_roots)) or (self.home.absolute() / "datasets",)
+
+    @property
+    def most_parameters(self) -> int:
+        """Parameters of the largest network that this worker builds; of a GPU's own memory nothing is known here."""
+        if self.worker_device != "cpu":
+            return MAX_PARAMETERS
+        return min(MAX_PARAMETERS, self.network_memory_mib * 2**20 // TRAINED_PARAMETER_BYTES)
 
     @property
     def scratch(self) -> Path:

@@ -260,3 +260,12 @@ def browser_context(browser: "Browser") -> Iterator["BrowserContext"]:
 def page(browser_context: "BrowserContext") -> "Page":
     """A fresh page, with cookies of its own."""
     return browser_context.new_page()
+
+
+# --- a network's own source ---
+
+
+@pytest.fixture
+def trusted_network_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process run a network that is Python text, as its author would on their own machine."""
+    monkeypatch.setenv("LETHE_TRUST_NETWORK_SOURCE", "1")

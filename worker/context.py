@@ -1,5 +1,6 @@
 """What one worker process keeps between shards: sandboxes that are warm, splits that are loaded."""
 
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -8,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
+from lethe.networks.builders import TRUST_SOURCE, limit_parameters
 from sandbox.launcher import Launcher, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from server.config import Settings, get_settings
@@ -21,6 +23,7 @@ from worker.host.sandbox_requirements import required_controls
 from worker.host.stage_folder import own_folder
 from worker.host.worker_info import worker_facts
 from worker.leases import DatabaseLeases, Leases
+from worker.source_networks import ConfinedEvaluator, has_source
 from worker.split_storage.artefacts import Artefacts, StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 
@@ -45,6 +48,11 @@ class RunningContext:
     cooling: Cooling = field(default_factory=Cooling)
     _sandboxes: OrderedDict[tuple[Path, RunPolicy], Sandbox] = field(default_factory=OrderedDict)
     _evaluators: OrderedDict[tuple[Path, str], Evaluator] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        """Whatever this process was started with: no network's source runs in it, and none takes all memory."""
+        os.environ.pop(TRUST_SOURCE, None)
+        limit_parameters(self.settings.most_parameters)
 
     @property
     def name(self) -> str:
@@ -91,16 +99,28 @@ class RunningContext:
     def evaluator(self, split_dir: Path, manifest_sha256: str) -> Evaluator:
         """Return the loaded split, keeping the two last used."""
         key = (split_dir, manifest_sha256)
-        found = self._evaluators.pop(key, None) or load_evaluator(split_dir, self.settings.worker_device)
+        found = self._evaluators.pop(key, None) or self._load_evaluator(split_dir)
         self._evaluators[key] = found
         while len(self._evaluators) > WARM_SPLITS:
-            self._evaluators.popitem(last=False)
+            _let_go(self._evaluators.popitem(last=False)[1])
         return found
+
+    def _load_evaluator(self, split_dir: Path) -> Evaluator:
+        if has_source(split_dir):
+            return ConfinedEvaluator(self.settings, split_dir)
+        return load_evaluator(split_dir, self.settings.worker_device)
 
     def close(self) -> None:
         while self._sandboxes:
             self._sandboxes.popitem()[1].close()
+        while self._evaluators:
+            _let_go(self._evaluators.popitem()[1])
         self.cache.close()
+
+
+def _let_go(evaluator: Evaluator) -> None:
+    if isinstance(evaluator, ConfinedEvaluator):
+        evaluator.close()
 
 
 @dataclass(kw_only=True)

@@ -6,20 +6,27 @@ Imports the standard library, torch and torchvision only (timm when TinyViT is a
 """
 
 import inspect
+import os
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from lethe.networks.small_networks import AllCnn, CifarResNet, Mlp, SmallCnn, SmallVit
 
 Shape = tuple[int, int, int]
 Builder = Callable[..., nn.Module]  # (input_shape, n_classes, *, options of the network)
 IMAGES = "image-classification"
+SOURCE = "module"  # the network that is Python text
+TRUST_SOURCE = "LETHE_TRUST_NETWORK_SOURCE"  # "1" in the environment: this process may run such a text
+MAX_PARAMETER_TENSORS = 100_000
 TASK_BUILDERS = {"causal-lm": (".language_models", "build_language_model")}  # of other tasks: module, function
 
 
@@ -28,8 +35,56 @@ def build(network: Mapping[str, Any]) -> nn.Module:
 
     network: {"name", "options", "input_shape": [C, H, W], "n_classes", ...}; other keys are not read. With a "task"
     other than image classification the keys are those of its own builder. Raises ValueError (or TypeError) naming the
-    wrong value and what is allowed.
+    wrong value and what is allowed; also for Python text where this process may not run it, and for a network of more
+    parameters than `limit_parameters` allows.
     """
+    with _counted_parameters():
+        return _build(network)
+
+
+def is_source(network: Mapping[str, Any]) -> bool:
+    """Return whether building the network runs a Python text that came with it."""
+    return network.get("task", IMAGES) == IMAGES and network.get("name") == SOURCE
+
+
+def limit_parameters(at_most: int | None) -> None:
+    """Let `build` refuse larger networks in this process from now on; None takes the limit away."""
+    global _parameter_limit  # noqa: PLW0603 - one limit for a process, as its memory is
+    _parameter_limit = at_most
+
+
+@contextmanager
+def _counted_parameters() -> Iterator[None]:
+    """Raise ValueError at the first parameter beyond the limit, before it is filled: memory that nobody wrote to is
+    not yet taken. Parameters of other threads' networks are not counted."""
+    at_most, thread = _parameter_limit, threading.get_ident()
+    if at_most is None:
+        yield
+        return
+    total = tensors = 0
+
+    def count(_module: nn.Module, _name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal total, tensors
+        if parameter is None or threading.get_ident() != thread:
+            return
+        total, tensors = total + parameter.numel(), tensors + 1
+        if total > at_most or tensors > MAX_PARAMETER_TENSORS:
+            raise ValueError(
+                f"the network has more than {total - 1:,} parameters in {tensors} tensors; allowed here are "
+                f"{at_most:,} parameters in {MAX_PARAMETER_TENSORS:,} tensors"
+            )
+
+    handle = register_module_parameter_registration_hook(count)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+_parameter_limit: int | None = None
+
+
+def _build(network: Mapping[str, Any]) -> nn.Module:
     if network.get("task", IMAGES) != IMAGES:
         return _builder_of_task(network["task"])(network)
     name = network["name"]
@@ -115,8 +170,13 @@ def _tiny_vit(input_shape: Shape, n_classes: int, *, model: str = "tiny_vit_11m_
 def _module(input_shape: Shape, n_classes: int, *, source: str, function: str = "build", **options: Any) -> nn.Module:
     """The organiser's own network: `source` is Python text defining `function(input_shape, n_classes, **options)`.
 
-    The text is run unchanged, beside hidden data: a server takes it from administrators only.
+    The text is run unchanged, with all that this process may do: in a worker inside a sandbox only.
     """
+    if os.environ.get(TRUST_SOURCE) != "1":
+        raise ValueError(
+            f"this network is Python text, which would run here with your rights: read it in network.json or the "
+            f"competition file, then set {TRUST_SOURCE}=1 to allow it"
+        )
     namespace: dict[str, Any] = {"__name__": "organiser_network"}
     exec(compile(source, "<network source>", "exec"), namespace)  # noqa: S102 - the organiser's, by design
     make = namespace.get(function)
@@ -206,5 +266,5 @@ BUILDERS: dict[str, Builder] = {
     "all_cnn": _all_cnn,
     "vit": _vit,
     "tiny_vit": _tiny_vit,
-    "module": _module,
+    SOURCE: _module,
 }

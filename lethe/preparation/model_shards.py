@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-
 from lethe.competition.file import CompetitionFile, Training
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_tensors, write_tensors

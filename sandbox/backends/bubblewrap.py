@@ -27,6 +27,7 @@ from sandbox.guest.isolate import DEVICE_NODES
 from sandbox.policy import DRIVER_FOLDER, RunPolicy
 
 INNER_UID = 1000
+INNER_PYTHON = f"/opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32")
 _EMPTY_FOLDERS = ("/tmp", "/submission")  # noqa: S108 - inside the empty root
 # The platform's own packages, where it is installed beside torch: never a participant's to read.
@@ -58,16 +59,15 @@ class Bubblewrap:
     ) -> subprocess.Popen[bytes]:
         with ExitStack() as stack:
             bwrap = find_bwrap()
-            binary = _open(stack, bwrap)
-            arguments = _Arguments(stack, shows=request.uid is not None)
+            binary = open_path(stack, bwrap)
+            arguments = Arguments(stack, shows=request.uid is not None)
             _describe_view(arguments, request)
-            listed = _memory_file(stack, arguments.encoded())
-            python = f"/opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-            command = ["bwrap", "--args", str(listed), "--", python, "-P", "-s", "-S"]
+            listed = memory_file(stack, arguments.encoded())
+            command = ["bwrap", "--args", str(listed), "--", INNER_PYTHON, "-P", "-s", "-S"]
             command += ["-m", "sandbox.guest.zygote", "--control", str(control.fileno())]
             program, environment = f"/proc/self/fd/{binary}", {}
             if request.uid is not None:
-                command = _dropping_root(request.uid, bwrap, arguments.shown) + command
+                command = dropping_root(request.uid, bwrap, arguments.shown) + command
                 program, environment = sys.executable, {"PYTHONPATH": str(_package_folder().parent)}
             return subprocess.Popen(
                 command,
@@ -82,7 +82,7 @@ class Bubblewrap:
             )
 
 
-class _Arguments:
+class Arguments:
     """bwrap's arguments, and the descriptors they name, which must stay open until it has started."""
 
     def __init__(self, stack: ExitStack, *, shows: bool) -> None:
@@ -95,16 +95,16 @@ class _Arguments:
     def add(self, *words: str) -> None:
         self._words += words
 
-    def bind(self, source: Path, target: str) -> None:
-        _open(self._stack, source)  # says so here if it is missing
+    def bind(self, source: Path, target: str, *, writable: bool = False) -> None:
+        open_path(self._stack, source)  # says so here if it is missing
         name = str(source)
         if self._shows:
             name = shown_path(len(self.shown))
             self.shown.append(source)
-        self.add("--ro-bind", name, target)
+        self.add("--bind" if writable else "--ro-bind", name, target)
 
     def empty_file(self, target: str) -> None:
-        fd = _memory_file(self._stack, b"")
+        fd = memory_file(self._stack, b"")
         self.contents.append(fd)
         self.add("--ro-bind-data", str(fd), target)
 
@@ -112,7 +112,7 @@ class _Arguments:
         return b"".join(word.encode() + b"\0" for word in self._words)
 
 
-def _dropping_root(uid: int, bwrap: Path, shown: list[Path]) -> list[str]:
+def dropping_root(uid: int, bwrap: Path, shown: list[Path]) -> list[str]:
     # The wheel's bwrap finds its library two folders up, so that whole folder is shown: the dropped user may have
     # no way to where it lies.
     home, program = bwrap.parents[0], bwrap.name
@@ -148,16 +148,13 @@ def site_packages() -> Path:
     return Path(next(iter(spec.submodule_search_locations))).parent
 
 
-def _describe_view(arguments: _Arguments, request: StartRequest) -> None:
-    for kind in ("user", "ipc", "pid", "net", "uts", "cgroup-try"):
-        arguments.add(f"--unshare-{kind}")
-    arguments.add("--uid", str(INNER_UID), "--gid", str(INNER_UID), "--hostname", "lethe")
-    arguments.add("--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--chdir", "/")
-    for name, value in _environment(request).items():
-        arguments.add("--setenv", name, value)
-    _add_libraries(arguments)
-    _add_python(arguments)
-    _add_devices(arguments, request)
+def _describe_view(arguments: Arguments, request: StartRequest) -> None:
+    describe_empty_root(arguments, request.policy)
+    for package in dict.fromkeys(package for package, _folder, _source in guest_packages()):
+        arguments.add("--dir", f"/opt/lethe/{package}")
+        arguments.empty_file(f"/opt/lethe/{package}/__init__.py")
+    for package, folder, source in guest_packages():
+        arguments.bind(source, f"/opt/lethe/{package}/{folder}")
     arguments.add("--proc", "/proc")
     for folder in _EMPTY_FOLDERS:
         arguments.add("--dir", folder)
@@ -169,17 +166,30 @@ def _describe_view(arguments: _Arguments, request: StartRequest) -> None:
     arguments.add("--remount-ro", "/")
 
 
-def _environment(request: StartRequest) -> dict[str, str]:
-    environment = guest_environment(request.policy)
+def describe_empty_root(arguments: Arguments, policy: RunPolicy) -> None:
+    """Add own namespaces, the interpreter with its libraries, and device nodes; nothing of the platform's code."""
+    for kind in ("user", "ipc", "pid", "net", "uts", "cgroup-try"):
+        arguments.add(f"--unshare-{kind}")
+    arguments.add("--uid", str(INNER_UID), "--gid", str(INNER_UID), "--hostname", "lethe")
+    arguments.add("--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--chdir", "/")
+    for name, value in _environment(policy).items():
+        arguments.add("--setenv", name, value)
+    _add_libraries(arguments)
+    _add_python(arguments)
+    _add_devices(arguments, policy)
+
+
+def _environment(policy: RunPolicy) -> dict[str, str]:
+    environment = guest_environment(policy)
     shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
     folders = ["/opt/python/lib"] if shared else []
-    folders += [DRIVER_FOLDER for mount in request.policy.mounts if mount.target == DRIVER_FOLDER]
+    folders += [DRIVER_FOLDER for mount in policy.mounts if mount.target == DRIVER_FOLDER]
     if folders:
         environment["LD_LIBRARY_PATH"] = ":".join(folders)
     return environment
 
 
-def _add_libraries(arguments: _Arguments) -> None:
+def _add_libraries(arguments: Arguments) -> None:
     for name in _SYSTEM_LIBRARIES:
         path = Path(name)
         if path.is_symlink():
@@ -188,7 +198,7 @@ def _add_libraries(arguments: _Arguments) -> None:
             arguments.bind(path, name)
 
 
-def _add_python(arguments: _Arguments) -> None:
+def _add_python(arguments: Arguments) -> None:
     site = site_packages()
     arguments.bind(Path(sys.base_prefix), "/opt/python")
     arguments.bind(site, "/opt/site")
@@ -197,11 +207,6 @@ def _add_python(arguments: _Arguments) -> None:
             arguments.add("--tmpfs", target, "--remount-ro", target)
         else:
             arguments.empty_file(target)
-    for package in dict.fromkeys(package for package, _folder, _source in guest_packages()):
-        arguments.add("--dir", f"/opt/lethe/{package}")
-        arguments.empty_file(f"/opt/lethe/{package}/__init__.py")
-    for package, folder, source in guest_packages():
-        arguments.bind(source, f"/opt/lethe/{package}/{folder}")
 
 
 def masked_paths(site: Path, *, prefix: Path = Path(sys.base_prefix)) -> list[tuple[str, bool]]:
@@ -225,18 +230,18 @@ def _own_entries(site: Path) -> Iterator[Path]:
             yield entry
 
 
-def _add_devices(arguments: _Arguments, request: StartRequest) -> None:
+def _add_devices(arguments: Arguments, policy: RunPolicy) -> None:
     arguments.add("--tmpfs", "/dev", "--dir", "/dev/shm")  # noqa: S108 - inside
     for name in DEVICE_NODES:
         arguments.add("--dev-bind", f"/dev/{name}", f"/dev/{name}")
-    for device in request.policy.devices:
+    for device in policy.devices:
         arguments.add("--dev-bind", device, device)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         arguments.add("--symlink", f"/proc/self/fd/{number}", f"/dev/{name}")
     arguments.add("--symlink", "/proc/self/fd", "/dev/fd", "--remount-ro", "/dev")
 
 
-def _open(stack: ExitStack, path: Path) -> int:
+def open_path(stack: ExitStack, path: Path) -> int:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
@@ -245,7 +250,7 @@ def _open(stack: ExitStack, path: Path) -> int:
     return fd
 
 
-def _memory_file(stack: ExitStack, content: bytes) -> int:
+def memory_file(stack: ExitStack, content: bytes) -> int:
     fd = os.memfd_create("lethe", os.MFD_CLOEXEC)
     stack.callback(os.close, fd)
     os.write(fd, content)

@@ -29,6 +29,7 @@ import numpy  # noqa: F401 - loaded here so that a run need not
 import torch
 import torch._dynamo  # an optimiser's first step imports it, which takes two seconds
 import torchvision  # noqa: F401 - the networks' home
+from torch import nn
 
 from lethe.networks import builders
 from lethe.runtime import data_loaders
@@ -76,19 +77,27 @@ def _fork_children() -> None:
 
 
 def preload(data_dir: Path) -> Preloaded:
-    """Read the split's data and build its network with the original weights."""
+    """Read the split's data and build its network with the original weights.
+
+    A network that is source code is left out: each run builds it, under its own limits and filter.
+    """
     data = data_loaders.load_data(data_dir)
+    layout = read_layout((data_dir / ORIGINAL_MODEL).read_bytes())
+    network = nn.Module() if builders.is_source(data.network) else _original_network(data)
+    return Preloaded(data=data, network=network, layout=layout)
+
+
+def _original_network(data: data_loaders.GuestData) -> nn.Module:
     network = builders.build(data.network)
     network.load_state_dict(data.original_state)
-    network.train()
-    layout = read_layout((data_dir / ORIGINAL_MODEL).read_bytes())
-    return Preloaded(data=data, network=network, layout=layout)
+    return network.train()
 
 
 def start_from(preloaded: Preloaded, original: Path) -> Preloaded:
     """Return what was preloaded with another original model's weights, which its network then holds."""
     state = data_loaders.read_safetensors(original)
-    preloaded.network.load_state_dict(state)
+    if not builders.is_source(preloaded.data.network):
+        preloaded.network.load_state_dict(state)
     return replace(preloaded, data=replace(preloaded.data, original_state=state))
 
 
@@ -194,6 +203,8 @@ def start_afresh(scratch: str) -> None:
 
 def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -> None:
     """Run what was asked for, and end the process."""
+    if builders.is_source(preloaded.data.network):
+        preloaded = replace(preloaded, network=_original_network(preloaded.data))
     task = Task(
         submission=submission,
         file=request["file"],

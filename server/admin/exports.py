@@ -63,8 +63,8 @@ def export_rows(session: Session, competition: Competition, table: Table) -> Row
         Table.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC),
         Table.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
         Table.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
-        Table.EVALUATIONS: lambda: repository.evaluations(session, competition.id),
-        Table.METRICS: lambda: repository.metrics(session, competition.id),
+        Table.EVALUATIONS: lambda: _marked(repository.evaluations(session, competition.id), competition),
+        Table.METRICS: lambda: _marked(repository.metrics(session, competition.id), competition),
         Table.AUDIT: lambda: repository.audit_events(session, competition.id),
     }
     return tables[table]()
@@ -106,8 +106,14 @@ def _board(session: Session, competition: Competition, visibility: Visibility) -
             "submission": row.entry.submission_id,
             "received_at": row.entry.received_at,
             "entries": row.entry.entries,
+            "verified": competition.scores_verified,
             **{name: found.value if found else None for name, found in values},
         }
+
+
+def _marked(rows: Rows, competition: Competition) -> Rows:
+    """Yield rows with whether the competition's values are verified: not those of an archive nobody vouched for."""
+    return ({**row, "verified": competition.scores_verified} for row in rows)
 
 
 def _plain(value: Any) -> Any:

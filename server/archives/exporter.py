@@ -113,6 +113,7 @@ def _write(
         "rows": counts,
         "entries": archive.entries,
     }
+    manifest["signature"] = receipts.sign(settings, manifest)
     archive.zip.writestr(MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
     return Written(competition.slug, sum(counts.values()), len(keys), len(signed))
 

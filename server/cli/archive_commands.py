@@ -45,8 +45,16 @@ def export_competition(
 
 def import_competition(
     file: Annotated[Path, typer.Argument(help="A file that `lethe export` wrote.", exists=True, dir_okay=False)],
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(help="Receipt key of an instance whose scores you believe. Without it, they are marked."),
+    ] = None,
 ) -> None:
-    """Import a competition from such a file into this machine's instance. Every hash and signature is checked first."""
+    """Import a competition from such a file into this machine's instance. Every hash and signature is checked first.
+
+    That proves who wrote the file only with --trust: ask the other instance's operators for their key
+    (`GET /api/v1/receipt-key`).
+    """
     from server.archives.importer import read
     from server.config import get_settings
     from server.db import Database
@@ -58,11 +66,13 @@ def import_competition(
     upgrade(settings.resolved_database_url)
     database = Database(settings.resolved_database_url)
     try:
-        made = read(database, Storage(settings.resolved_storage_url), file)
+        made = read(database, Storage(settings.resolved_storage_url), file, trusted=trust or ())
     finally:
         database.dispose()
     told = f"{made.rows} rows, {made.files} files; {made.receipts} receipts hold"
     console.print(f"{made.slug}: {told}, signed with {made.receipt_key}", highlight=False)
+    if not made.is_vouched_for:
+        console.print("Its scores are marked as not verified: nobody vouches for that key (--trust).", highlight=False)
     console.print("Its people are placeholders: banned, without address or password.", highlight=False)
     for before, after in made.renamed.items():
         console.print(f"  {before} is called {after} here: somebody else bears that name", highlight=False)

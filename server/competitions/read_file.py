@@ -1,6 +1,7 @@
 """Reads a competition file, which an organiser writes, in a process that can be killed."""
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.network_size import describe_excess
 from lethe.competition.seed_strength import check_seed
 from lethe.errors import InvalidCompetitionFile, InvalidInput, Violation
 from server.parsing.client import Unreadable, run_if_free
@@ -17,4 +18,12 @@ def read_file(text: str, *, source: str = "competition file") -> CompetitionFile
     except Unreadable as error:
         raise InvalidCompetitionFile(error.detail, violations=(Violation("file", error.detail),)) from error
     check_seed(file)
+    check_size(file, source=source)
     return file
+
+
+def check_size(file: CompetitionFile, *, source: str = "competition file") -> None:
+    """Raise InvalidCompetitionFile for a network that no worker would build."""
+    if excess := describe_excess(file.network.name, file.network.options):
+        wrong = Violation("network.options", excess)
+        raise InvalidCompetitionFile(f"{source}: the network {file.network.name} {excess}", violations=(wrong,))

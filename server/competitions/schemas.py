@@ -71,6 +71,9 @@ class CompetitionOut(BaseModel):
     metric: str = Field(examples=["forgetting quality x retain ratio x test ratio (reference attacks)"])
     dataset: str = Field(examples=["digits"])
     runs: int = Field(description="runs of a submission, N", examples=[512])
+    scores_verified: bool = Field(
+        default=True, description="false: they came with an archive whose key nobody vouched for"
+    )
 
     @classmethod
     def of(cls, competition: Competition) -> "CompetitionOut":
@@ -237,4 +240,5 @@ def _basics(competition: Competition, file: CompetitionFile) -> dict[str, object
         "metric": metric_name(file),
         "dataset": file.dataset.name,
         "runs": file.n_models,
+        "scores_verified": competition.scores_verified,
     }

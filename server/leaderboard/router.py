@@ -34,6 +34,7 @@ def show_leaderboard(
     return LeaderboardPage(
         competition=competition.slug,
         board=board,
+        scores_verified=competition.scores_verified,
         oracle=OracleScore(score=shown.oracle) if shown.oracle is not None else None,
         teams=shown.teams,
         total=len(rows),

@@ -126,6 +126,9 @@ class LeaderboardPage(BaseModel):
 
     competition: str
     board: Visibility
+    scores_verified: bool = Field(
+        default=True, description="false: they came with an archive whose key nobody vouched for"
+    )
     oracle: "OracleScore | None"
     teams: int = Field(description="ranked teams on the whole board")
     total: int = Field(description="lines that match, references included")

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, Text, UniqueConstraint, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from lethe.competition.visibility import Visibility
@@ -59,6 +59,10 @@ class Competition(Base):
     revealed_at: Mapped[datetime | None]
     # A cell of benchmarks, by the key of its content: on no list, and it never opens. Empty: a competition.
     cell_key: Mapped[str | None] = mapped_column(String(20), index=True, unique=True)
+
+    # Of an imported one: the key that its archive named. Its scores are verified if the importer trusted that key.
+    archive_key: Mapped[str | None] = mapped_column(String(64))
+    scores_verified: Mapped[bool] = mapped_column(default=True, server_default=true())
 
     splits: Mapped[list["Split"]] = relationship(lazy="raise", back_populates="competition")
 

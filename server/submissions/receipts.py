@@ -10,7 +10,7 @@ to the minute, since runs on hidden data could tell something by theirs.
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -58,11 +58,18 @@ def issue(
     if score is None:
         raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
     body = _body(session, settings, submission, score)
+    if not submission.competition.scores_verified:
+        body["unverified_archive"] = submission.competition.archive_key
     return {
         **body,
         "public_key": public_key_text(settings),
-        "signature": _encode(signing_key(settings).sign(canonical(body))),
+        "signature": sign(settings, body),
     }
+
+
+def sign(settings: Settings, body: Mapping[str, Any]) -> str:
+    """Return the instance's signature, base64, of plain JSON values."""
+    return _encode(signing_key(settings).sign(canonical(body)))
 
 
 def shown_to(submission: Submission, *, is_organiser: bool) -> list[Visibility]:

@@ -18,6 +18,7 @@ from worker.context import WorkerContext
 from worker.evaluation.kept_weights import State, read_kept_weights
 from worker.evaluation.scoring_job import ScoringWork
 from worker.host import graceful_shutdown
+from worker.source_networks import has_source, probe_models
 from worker.split_storage.local_splits import local_file, local_split
 
 PREPARE = "keep weights in [report] (`keep_weights`), prepare the split again with `lethe competition prepare`"
@@ -36,6 +37,8 @@ def probed_runs(context: WorkerContext, work: ScoringWork, outputs: Sequence[Sha
     n_probed = len(read_probed_references(split_dir)["retrained"]["relearn_epochs"])
     states = _kept(context, list(zip(work.shards, outputs, strict=True)))[:n_probed]
     files = (local_file(context, work, name) for name in model_files(manifest, "retrained"))
+    if has_source(split_dir):
+        return probe_models(context.settings, split_dir, states, first_models(files, len(states)))
     device = context.settings.worker_device
     with memory_given_back(torch.device(device)):
         return SplitProbes.load(split_dir, device=device).arrays(

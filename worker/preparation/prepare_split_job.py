@@ -5,6 +5,7 @@ A long training is divided: this job then ends when all but the many models is m
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 import torch
@@ -22,10 +23,13 @@ from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.evaluation.shard_outputs import model_outputs
 from lethe.preparation.fingerprint import library_versions, maker
 from lethe.preparation.prepare import begin_split, finish_split, make_split
+from lethe.preparation.sample_models import SampleModels, retrain_on_sample
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from server.competitions import model_shard_leases, split_leases
 from server.competitions.split_leases import PreparedSplit, SplitWork
+from server.config import Settings
 from server.storage import split_key
+from worker import source_networks
 from worker.context import WorkerContext
 from worker.evaluation.scoring_job import oracle_as_data
 from worker.preparation.failure_reason import get_reason
@@ -130,10 +134,16 @@ def _store_kit(context: WorkerContext, work: SplitWork, prepared: PreparedSplit)
                 work.competition,
                 url=context.settings.public_url,
                 retraining_time_s=prepared.retraining_time_s,
-                device=context.settings.worker_device,
+                retrain=lambda: _sample_models(context.settings, exchange.folder, work.competition),
             )
     except (AppError, OSError, ValueError) as error:
         log.warning("no starter kit", competition=work.competition.slug, error=str(error))
+
+
+def _sample_models(settings: Settings, split_dir: Path, competition: CompetitionFile) -> SampleModels:
+    if source_networks.is_source_file(competition):
+        return source_networks.retrain_on_sample(settings, split_dir, competition)
+    return retrain_on_sample(split_dir / "sample", competition, device=settings.worker_device)
 
 
 def open_split_exchange(context: WorkerContext, competition: CompetitionFile, visibility: str) -> SplitExchange:
@@ -147,6 +157,8 @@ def _begin(context: WorkerContext, work: SplitWork, exchange: SplitExchange, tel
     exchange.begin(maker(work.competition, visibility, device=device))
     exchange.fetch_published()
     exchange.fetch_all()
+    if source_networks.is_source_file(work.competition):
+        return []  # one process that is closed off makes all of it
     shards = begin_split(work.competition, visibility, exchange.folder, device=device, progress=tell)
     if shards:
         exchange.push_all()
@@ -158,13 +170,11 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     if work.is_divided:
         exchange.fetch_all()
     key, folder = exchange.key, exchange.folder
-    manifest = make_split(
-        work.competition,
-        Visibility(work.visibility),
-        folder,
-        device=context.settings.worker_device,
-        progress=tell,
-    )
+    visibility, device = Visibility(work.visibility), context.settings.worker_device
+    if source_networks.is_source_file(work.competition):
+        manifest = source_networks.make_split(context.settings, work.competition, visibility, folder, progress=tell)
+    else:
+        manifest = make_split(work.competition, visibility, folder, device=device, progress=tell)
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
     oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring)
     levels = work.competition.report.capture_levels
@@ -173,7 +183,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
         n_forget=int(retrained.confidences.shape[1]),
         retraining_time_s=manifest.retraining_time_s,
-        device=context.settings.worker_device,
+        device=device,
         versions=manifest.versions,
         oracle=oracle_as_data(oracle) | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )

@@ -5,6 +5,7 @@ import time
 import structlog
 
 from lethe.competition.visibility import Visibility
+from lethe.data.errors import InvalidSplit
 from lethe.errors import AppError, HostFault
 from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind
 from lethe.preparation.model_shards import STAGES
@@ -17,6 +18,7 @@ from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
 from worker.preparation.prepare_split_job import open_split_exchange
 from worker.preparation.split_sync import SplitExchange
+from worker.source_networks import is_source_file
 
 log = structlog.get_logger()
 KINDS: dict[str, Kind] = {kind: kind for kind in OUTPUT_PATHS}
@@ -77,6 +79,8 @@ def _run(context: WorkerContext, work: ShardWork) -> str:
 
 
 def _make(context: WorkerContext, work: ShardWork, tell: OnProgress) -> None:
+    if is_source_file(work.competition):
+        raise InvalidSplit("[network]: a network given as Python text is prepared by one worker: prepare it once more")
     exchange = open_split_exchange(context, work.competition, work.visibility)
     exchange.fetch_for(work.shard)
     prepare_shard(

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,29 @@ def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_links(path, roots)
             return {**options, "root": str(path)}
     raise InvalidDataset(f"no folder for datasets holds {root!r}; LETHE_DATASET_ROOTS names the folders on each worker")
+
+
+@dataclass(frozen=True)
+class Places:
+    """What another process needs to find the same dataset: `datasets_below` takes roots and uploads.
+
+    read: folders that hold it. decoded: folders that take what is decoded of it, which are made.
+    """
+
+    roots: tuple[Path, ...]
+    uploads: Mapping[str, Path]
+    read: tuple[Path, ...]
+    decoded: tuple[Path, ...]
+
+
+def places_of(options: Mapping[str, Any]) -> Places:
+    """Return the places of the dataset that has these options. Raises InvalidDataset if its root is in no folder."""
+    name, root = uploaded_name(options), placed(options).get("root")
+    read = (Path(root),) if isinstance(root, str) and Path(root).exists() else ()
+    decoded = tuple(folder for folder in map(decoded_folder, read) if folder is not None)
+    for folder in decoded:
+        folder.mkdir(exist_ok=True)
+    return Places(_roots.get() or (), {name: _uploads.get({})[name]} if name is not None else {}, read, decoded)
 
 
 def decoded_folder(root: Path) -> Path | None:

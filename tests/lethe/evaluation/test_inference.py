@@ -24,6 +24,8 @@ from lethe.networks.builders import build, to_inputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Path:

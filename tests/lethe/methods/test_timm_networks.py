@@ -8,6 +8,8 @@ from lethe.methods.catalogue import method_ids
 from tests.lethe.methods import tiny_data
 from tests.lethe.methods.tiny_data import changed, make_problem, run_method
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 pytest.importorskip("timm", reason="timm is not installed: it comes with the extra `networks`")
 
 LAYERS = {"timm_vit": ("patch_embed.proj.", "head."), "timm_convnext": ("stem.0.", "head.fc.")}  # first and last

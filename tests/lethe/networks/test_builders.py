@@ -1,9 +1,12 @@
 import math
+import resource
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
-from lethe.networks.builders import build, to_inputs
+from lethe.networks.builders import TRUST_SOURCE, build, limit_parameters, to_inputs
 
 
 def describe(name: str, shape: tuple[int, int, int], **options: object) -> dict[str, object]:
@@ -60,6 +63,38 @@ def test_build_same_seed_same_weights() -> None:
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
+@pytest.mark.parametrize("trusted", [None, "", "0", "yes"])
+def test_source_of_a_network_is_not_run_unasked(
+    trusted: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    source = f"open({str(ran)!r}, 'w')\ndef build(shape, n): pass"
+    monkeypatch.delenv(TRUST_SOURCE, raising=False)
+    if trusted is not None:
+        monkeypatch.setenv(TRUST_SOURCE, trusted)
+    with pytest.raises(ValueError, match=f"would run here with your rights.*{TRUST_SOURCE}=1"):
+        build(describe("module", (1, 4, 4), source=source))
+    assert not ran.exists()
+
+
+@pytest.fixture
+def at_most_1000() -> Iterator[None]:
+    limit_parameters(1000)
+    yield
+    limit_parameters(None)
+
+
+@pytest.mark.usefixtures("at_most_1000")
+@pytest.mark.parametrize("hidden", [[200_000, 200_000], [8000, 8000], [1] * 200_000])
+def test_network_beyond_the_limit_takes_no_memory(hidden: list[int]) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=r"(more than [0-9,]+ parameters .* allowed here are 1,000)|alloc"):
+        build(describe("mlp", (1, 8, 8), hidden=hidden))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024, "KiB"
+    build(describe("mlp", (1, 2, 2), hidden=[8]))
+
+
+@pytest.mark.usefixtures("trusted_network_source")
 def test_organisers_module_is_built_from_its_source() -> None:
     source = """
 from torch import nn
@@ -73,6 +108,7 @@ def build(input_shape, n_classes, width=4):
     assert net(torch.zeros(2, 1, 4, 4)).shape == (2, 7)
 
 
+@pytest.mark.usefixtures("trusted_network_source")
 @pytest.mark.parametrize(
     ("network", "message"),
     [

@@ -27,6 +27,8 @@ from lethe.preparation.step_cache import PreparationProgress
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.lethe.conftest import MakeCompetition
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 LAYOUT = {
     "manifest.json",
     "report.json",

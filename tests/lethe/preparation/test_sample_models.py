@@ -10,6 +10,8 @@ from lethe.evaluation.evaluators import sample_evaluator
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 LOOKS_UP = """
 import torch
 from torch import nn

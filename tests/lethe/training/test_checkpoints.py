@@ -9,6 +9,8 @@ from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import ModelTraining, TrainingJob
 from lethe.training.trainer_selection import train_in_turn, train_or_resume
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 DROPOUT = """
 from torch import nn
 def build(input_shape, n_classes):

@@ -11,6 +11,8 @@ import torch
 from lethe.networks.builders import build
 from lethe.training.cuda_graph import StepRefused, captured, rehearse
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 BRANCH = """
 from torch import nn
 class Net(nn.Module):

@@ -21,6 +21,8 @@ from lethe.training.trainer import ModelTraining, TrainingJob
 from lethe.training.trainer_selection import train_in_turn
 from tests.lethe.conftest import MakeCompetition
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 
 def job(
     device: str, *, network: str = "resnet20", n_images: int = 70, options: dict[str, Any] | None = None, **recipe: Any

@@ -15,6 +15,8 @@ from lethe.networks.builders import build, to_inputs
 from lethe.runtime.data_loaders import load_data
 from lethe.training.trainer import ModelTraining, TrainingJob
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 OWN = """
 from torch import nn
 

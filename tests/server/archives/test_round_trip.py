@@ -1,8 +1,6 @@
 """A competition goes to another instance, on another kind of database, and is the same there."""
 
-import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -15,105 +13,19 @@ from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, InvalidInput, NotAuthenticated
 from server.accounts import service as accounts
-from server.admin import competition_edits
 from server.archives.exporter import MANIFEST, write
-from server.archives.importer import Brought, read
+from server.archives.importer import read
 from server.archives.tables import OWN_PARTS, PEOPLE, rows
 from server.config import Settings, get_settings
 from server.db import Database
-from server.evaluations.kept_weights import is_weights, weights_key
+from server.evaluations.kept_weights import is_weights
 from server.leaderboard import service as boards
-from server.metric_results.service import hash_parameters
 from server.models.account import Account, Role
 from server.models.competition import Competition
-from server.models.evaluation import Evaluation, PrivateScore, RunLog, Shard, ShardAttempt
-from server.models.leak_budget import Disclosure
-from server.models.metric_result import MetricResult
-from server.models.submission import Fault, Submission
-from server.storage import Storage
+from server.models.submission import Submission
 from server.submissions import receipts
+from tests.support.archives import SPLIT_FILE, Other, changed, listed
 from tests.support.instance import PASSWORD, Instance
-
-BASE = "/api/v1/competitions/digits"
-SPLIT_FILE = "splits/digits/private/manifest.json"
-
-
-class Other:
-    """An instance with a database and its own storage."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.settings = Settings(home=folder, database_url=url, storage_url=(folder / "storage").as_uri())
-        self.database = Database(url)
-        self.storage = Storage(self.settings.resolved_storage_url)
-
-    def read(self, path: Path) -> Brought:
-        return read(self.database, self.storage, path)
-
-
-@pytest.fixture
-def elsewhere(migrated_postgres_url: str, tmp_path: Path) -> Iterator[Other]:
-    other = Other(migrated_postgres_url, tmp_path / "elsewhere")
-    yield other
-    other.database.dispose()
-
-
-@pytest.fixture
-def archive(server: Instance, tmp_path: Path) -> Path:
-    """A competition that was played to its reveal, in a file."""
-    play(server)
-    path = tmp_path / "digits.zip"
-    write(server.database, server.storage, get_settings(), slug="digits", path=path)
-    return path
-
-
-def play(server: Instance) -> None:
-    olga = server.account("olga", Role.ORGANISER)
-    competition = server.competition(organiser=olga, limits={"final_selections": 1, "submissions_per_day": 9})
-    ada, bob, eve = (server.participant(name) for name in ("ada", "bob", "eve"))
-    sent = [server.submit(headers, message="äöü").json()["id"] for headers in (ada, ada, bob, eve)]
-    for submission, score in zip(sent[:3], (0.1, 0.3, 0.1 + 0.2), strict=True):
-        server.score(submission, score)
-    server.fail(sent[3], Fault.PARTICIPANT)
-    asked = server.client.post(f"{BASE}/team/merges", headers=eve, json={"team": "bob"}).json()["id"]
-    server.client.post(f"{BASE}/team/merges/{asked}/agree", headers=bob)
-    with server.database.write() as session:
-        competition_edits.announce(session, competition, title="Hello", text="all", actor=olga)
-        for shard in session.scalars(select(Shard)).all():
-            shard.result_key = f"evaluations/{shard.evaluation_id}/runs-{shard.first_run:06d}-attempt-1.safetensors"
-            shard.result_sha256 = server.storage.write(shard.result_key, shard.evaluation_id.encode())
-            server.storage.write(weights_key(shard.result_key), b"weights")
-            shard.attempt = 1
-            session.add(ShardAttempt(shard_id=shard.id, attempt=1, worker="w", outcome="done"))
-        evaluation = session.scalars(select(Evaluation.id)).first()
-        session.add(RunLog(evaluation_id=evaluation, run=0, on_public_sample=True, text="printed\x1b"))
-        session.add(Disclosure(submission_id=sent[3], evaluation_id=evaluation, bits=0.1))
-        session.add(
-            MetricResult(
-                evaluation_id=evaluation,
-                metric_id="klom",
-                parameters={"bins": 10},
-                parameters_sha256=hash_parameters({"bins": 10}),
-                metric_version=1,
-                value=0.1 + 0.2,
-                table={"median": 0.1},
-                notes=["one"],
-            )
-        )
-    server.storage.write(SPLIT_FILE, b"{}")
-    server.storage.write("splits/other/private/manifest.json", b"not of this competition")
-    headers = server.headers(olga)
-    why = {"changed": "host", "reason": "to be discarded"}
-    made = server.client.post(f"{BASE}/rejudgings", headers=headers, json=why).json()["id"]
-    server.client.post(f"{BASE}/rejudgings/{made}/discard", headers=headers, json={"reason": "it was"})
-    server.client.post(f"{BASE}/close", headers=headers)
-    server.tick()
-    for submission in sent[1:3]:
-        server.score(submission, 1 / 3 + len(submission), visibility=Visibility.PRIVATE)
-    with server.database.write() as session:
-        for score in session.scalars(select(PrivateScore)).all():
-            score.epsilon, score.replicates = b"\x00\xff", {"F": [0.1, 0.2]}
-    server.tick()
-    assert server.client.post(f"{BASE}/reveal", headers=headers).json()["state"] == "final"
 
 
 def everything(database: Database) -> dict[str, list[dict[str, Any]]]:
@@ -125,6 +37,16 @@ def everything(database: Database) -> dict[str, list[dict[str, Any]]]:
         own = {"shard_id"} | ({"id"} if part.is_numbered else set())
         found[part.name] = [{k: v for k, v in row.items() if k not in own} for row in found[part.name]]
     return found
+
+
+def with_names(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return rows with people's names in place of their ids, which are others in each instance."""
+    names = {row["id"]: row["name"] for row in found["accounts"]}
+
+    def named(row: dict[str, Any]) -> dict[str, Any]:
+        return {key: names.get(value, value) if isinstance(value, str) else value for key, value in row.items()}
+
+    return {table: sorted(map(named, rows), key=str) for table, rows in found.items()}
 
 
 def shown(database: Database, settings: Settings) -> tuple[Any, Any, list[dict[str, Any]]]:
@@ -150,8 +72,14 @@ def shown(database: Database, settings: Settings) -> tuple[Any, Any, list[dict[s
 def test_competition_is_the_same_on_another_instance(server: Instance, archive: Path, elsewhere: Other) -> None:
     before = everything(server.database)
     assert all(before.values()), "no part of a competition is left untried"
-    brought = elsewhere.read(archive)
+    brought = elsewhere.read(archive, trusted=[receipts.public_key_text(get_settings())])
+    assert brought.is_vouched_for
     after = everything(elsewhere.database)
+    assert not {row["id"] for row in after["accounts"]} & {row["id"] for row in before["accounts"]}
+    before, after = with_names(before), with_names(after)
+    [competition] = after["competitions"]
+    assert competition.pop("archive_key") == brought.receipt_key
+    assert before["competitions"][0].pop("archive_key") is None
     assert after.pop("audit_events")[:-1] == before.pop("audit_events"), "one event is new: the import"
     assert after == before
     assert shown(elsewhere.database, elsewhere.settings) == shown(server.database, get_settings())
@@ -198,23 +126,6 @@ def test_competition_that_is_here_is_not_brought_again(server: Instance, archive
 def test_export_never_writes_over_a_file(server: Instance, archive: Path) -> None:
     with pytest.raises(Conflict, match="exists"):
         write(server.database, server.storage, get_settings(), slug="digits", path=archive)
-
-
-def changed(archive: Path, target: Path, entries: dict[str, bytes | None]) -> Path:
-    """Copy an archive with other contents of some entries; None leaves one out."""
-    with ZipFile(archive) as old, ZipFile(target, "w") as new:
-        for name in {*old.namelist(), *entries}:
-            data = entries[name] if name in entries else old.read(name)
-            if data is not None:
-                new.writestr(name, data)
-    return target
-
-
-def listed(archive: Path, name: str, data: bytes) -> dict[str, bytes]:
-    """Return an entry, and a manifest that vouches for it."""
-    manifest = json.loads(ZipFile(archive).read(MANIFEST))
-    manifest["entries"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-    return {name: data, MANIFEST: json.dumps(manifest).encode()}
 
 
 def without_table(archive: Path, target: Path, table: str) -> Path:

@@ -17,6 +17,8 @@ from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 from worker.evaluation.evaluation_pipeline import RunNotFinite, run_evaluations
 
+pytestmark = pytest.mark.usefixtures("trusted_network_source")
+
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -8,7 +8,7 @@ import contextlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import run_wall_time_s
 from lethe.competition.task import Kind
 from lethe.preparation.public_sample import SAMPLE_FILES
-from lethe.preparation.sample_models import SampleModels, retrain_on_sample
+from lethe.preparation.sample_models import SampleModels
 from lethe.submission.libraries import LIBRARIES
 from server.starter_kit.service import kit_key
 from server.storage import Storage
@@ -61,23 +61,29 @@ WRITTEN_AT = (2026, 1, 1, 0, 0, 0)  # the same content gives the same bytes
 
 
 def store_kit(
-    storage: Storage, split_dir: Path, competition: CompetitionFile, *, url: str, retraining_time_s: float, device: str
+    storage: Storage,
+    split_dir: Path,
+    competition: CompetitionFile,
+    *,
+    url: str,
+    retraining_time_s: float,
+    retrain: Callable[[], SampleModels],
 ) -> None:
     """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage.
 
+    retrain: returns models retrained on the sample.
     Of images, the pictures of the sample that the overview page shows are kept beside it.
     """
     if competition.task.kind == "image-classification":
         store_pictures(storage, split_dir / "sample", competition.slug)
-    kit = build_kit(split_dir, competition, url=url, retraining_time_s=retraining_time_s, device=device)
+    kit = build_kit(split_dir, competition, retrain(), url=url, retraining_time_s=retraining_time_s)
     storage.write(kit_key(competition.slug), kit)
 
 
 def build_kit(
-    split_dir: Path, competition: CompetitionFile, *, url: str, retraining_time_s: float, device: str = "cpu"
+    split_dir: Path, competition: CompetitionFile, models: SampleModels, *, url: str, retraining_time_s: float
 ) -> bytes:
     """Return the kit of a competition whose public split is prepared in `split_dir`."""
-    models = retrain_on_sample(split_dir / "sample", competition, device=device)
     about = about_kit(competition, retraining_time_s=retraining_time_s, n_models=len(models.outputs.wall_time_s))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
