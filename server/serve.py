@@ -66,7 +66,9 @@ class ImpatientHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._ends_at, self._unread = self.loop.time() + SILENT_S, 0
+        if not self.cycle.response_complete:  # else nobody reads what still comes of a body that was answered already
+            self._ends_at = self.loop.time() + SILENT_S
+        self._unread = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:

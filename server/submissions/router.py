@@ -88,7 +88,7 @@ async def submit(
     account, competition = await admission.run(_admit, database, credentials, slug)
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
-    upload = await receive(request, limit_mib=file.limits.upload_mib)
+    upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
     checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
     view, quota = await admission.run(_take, database, competition, credentials, checked)
     await admission.long_work(store_again_if_collected, storage, checked)
