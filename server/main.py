@@ -90,9 +90,7 @@ def create_app() -> FastAPI:
     )
     app.state.admission = Admission()
     app.state.readiness = health.Checks()
-    app.state.streams = Shares(
-        per_owner=settings.streams_per_account, in_all=settings.streams, what="live pages open"
-    )
+    app.state.streams = Shares(per_owner=settings.streams_per_account, in_all=settings.streams, what="live pages open")
     add_handlers(app)
     app.state.error_page = error_page
     app.add_middleware(KeptPages)

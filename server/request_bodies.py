@@ -1,6 +1,6 @@
 """What a request's body may take: bytes, time, and a share of what all bodies hold until their requests end.
 
-A body lies in memory or in a temporary file while it comes, so whoever sends slowly or much at once holds it from others.
+A body lies in memory or in a temporary file while it comes: who sends slowly, or much at once, holds it from others.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ def count_body_for(request: Request, owner: Hashable) -> None:
 
 
 class BodyLimit:
-    """ASGI middleware. Refuses a body beyond its path's limit in bytes, announced or not; one that comes too slowly; and
-    one for which its sender, or the server, holds too much already.
+    """ASGI middleware. Refuses a body beyond its path's limit in bytes, announced or not; one that comes too slowly;
+    and one for which its sender, or the server, holds too much already.
 
     limits: the first whose pattern is the whole path; None where the route has one of its own. least_rate: bytes each
     second; 0: any. within_s: for a whole body; 0: any time. Only time in which we wait for the sender counts.

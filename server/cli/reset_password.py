@@ -16,10 +16,10 @@ def register_commands(app: typer.Typer) -> None:
 def reset_password(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
     """Print a link with which a person sets a new password. It works once, within a day; for the server's machine."""
     from server.accounts import password_reset, service
-    from server.config import get_settings
     from server.db import Database
+    from server.private_files import instance_settings
 
-    database = Database(get_settings().resolved_database_url)
+    database = Database(instance_settings().resolved_database_url)
     try:
         with database.write() as session:
             account = service.find(session, name)

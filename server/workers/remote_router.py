@@ -180,7 +180,9 @@ async def send_result(request: Request, asked_for: AskedFor, storage: StorageDep
     """Send the outputs of the shard's runs (safetensors), and so close it. They are kept if the attempt counts."""
     shard, n_forget = await admission.run(_shard_of_runs, asked_for)
     captured = await admission.run(captured_forms, storage, shard)
-    data = await _received(request, shard, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured))
+    data = await _received(
+        request, shard, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured)
+    )
     return await admission.run(_take_result, asked_for, storage, data, n_forget=n_forget, captured=captured)
 
 

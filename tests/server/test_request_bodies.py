@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,9 +17,8 @@ KIB = 1024
 
 
 @pytest.fixture(autouse=True)
-def _short_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _short_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_bodies, "WINDOW_S", 0.2)
-    yield
 
 
 class Sender:
