@@ -42,10 +42,14 @@ def send_letter(session: Session, account: Account) -> bool:
     if account.email is None or account.email_confirmed_at is not None or not email_queue.is_on():
         return False
     rate_limit.confirmations.take(account.email)
-    token = _make_token(account, ends_at=int(time.time() + LIFETIME.total_seconds()))
-    link = email_queue.link(f"/confirm?token={token}")
+    link = email_queue.link(f"/confirm?token={make_token(account)}")
     body = LETTER.format(name=account.name, link=link, days=LIFETIME.days)
     return email_queue.queue_mail(session, to=account.email, subject="Confirm your address", body=body)
+
+
+def make_token(account: Account) -> str:
+    """Return the token that confirms the account's present address, for some days."""
+    return _sign(account, ends_at=int(time.time() + LIFETIME.total_seconds()))
 
 
 def find_account(session: Session, token: str) -> Account:
@@ -56,7 +60,7 @@ def find_account(session: Session, token: str) -> Account:
     is_usable = account is not None and account.email is not None and account.disabled_at is None
     if not is_usable or not ends_at.isdecimal() or len(ends_at) > 12 or int(ends_at) < time.time():
         raise NotFound(UNUSABLE)
-    if not hmac.compare_digest(token.encode(), _make_token(account, ends_at=int(ends_at)).encode()):
+    if not hmac.compare_digest(token.encode(), _sign(account, ends_at=int(ends_at)).encode()):
         raise NotFound(UNUSABLE)
     return account
 
@@ -75,6 +79,6 @@ def confirm(session: Session, token: str) -> Account:
     return account
 
 
-def _make_token(account: Account, *, ends_at: int) -> str:
+def _sign(account: Account, *, ends_at: int) -> str:
     message = f"confirm|{account.id}|{account.email}|{ends_at}".encode()
     return f"{account.id}.{ends_at}.{hmac.new(get_settings().signing_key(), message, hashlib.sha256).hexdigest()}"
