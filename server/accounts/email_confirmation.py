@@ -21,6 +21,7 @@ from server.models.account import Account
 from server.notifications import email_queue
 
 LIFETIME = timedelta(days=3)
+LONGEST_TIME = 12  # digits of a time in seconds
 UNUSABLE = "The link does not work: it has expired, or the account has another address now"
 TAKEN = "Another account has confirmed this address; remove it there first, or give this account another"
 LETTER = """\
@@ -57,8 +58,9 @@ def find_account(session: Session, token: str) -> Account:
     account_id, _, rest = token.partition(".")
     ends_at, _, _ = rest.partition(".")
     account = repository.account(session, account_id)
-    is_usable = account is not None and account.email is not None and account.disabled_at is None
-    if not is_usable or not ends_at.isdecimal() or len(ends_at) > 12 or int(ends_at) < time.time():
+    if account is None or account.email is None or account.disabled_at is not None:
+        raise NotFound(UNUSABLE)
+    if not ends_at.isdecimal() or len(ends_at) > LONGEST_TIME or int(ends_at) < time.time():
         raise NotFound(UNUSABLE)
     if not hmac.compare_digest(token.encode(), _sign(account, ends_at=int(ends_at)).encode()):
         raise NotFound(UNUSABLE)
