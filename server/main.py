@@ -24,12 +24,14 @@ from server.dashboard import router as dashboard
 from server.datasets.router import router as datasets_router
 from server.leaderboard.router import router as leaderboard_router
 from server.metric_results.router import router as metric_results_router
-from server.middleware import BodyLimit, PlainHeaders, RequestIds
+from server.middleware import PlainHeaders, RequestIds
 from server.notifications.webhooks_router import router as webhooks_router
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.http import Measured
 from server.prometheus.router import router as metrics_router
 from server.rejudging.router import router as rejudging_router
+from server.request_bodies import BodyLimit
+from server.shares import Shares
 from server.starter_kit.router import router as starter_kit_router
 from server.submission_analysis.router import router as submission_analysis_router
 from server.submissions.router import router as submissions_router
@@ -74,7 +76,8 @@ Times are UTC.
 
 def create_app() -> FastAPI:
     """Return the application. uvicorn: `--factory server.main:create_app`."""
-    logging.configure(as_json=get_settings().log_json)
+    settings = get_settings()
+    logging.configure(as_json=settings.log_json)
     app = FastAPI(
         title="Lethe",
         description=DESCRIPTION,
@@ -87,16 +90,28 @@ def create_app() -> FastAPI:
     )
     app.state.admission = Admission()
     app.state.readiness = health.Checks()
+    app.state.streams = Shares(per_owner=settings.streams_per_account, in_all=settings.streams, what="live pages open")
     add_handlers(app)
     app.state.error_page = error_page
     app.add_middleware(KeptPages)
     app.add_middleware(PlainHeaders)
-    app.add_middleware(BodyLimit, limits=((UPLOADS, None), (SHORT, MAX_SHORT_BYTES)), others=MAX_BODY_BYTES)
+    app.add_middleware(
+        BodyLimit,
+        limits=((UPLOADS, None), (SHORT, MAX_SHORT_BYTES)),
+        others=MAX_BODY_BYTES,
+        least_rate=settings.body_least_kib_per_s * 1024,
+        within_s=settings.body_within_s,
+        shares=Shares(
+            per_owner=settings.bodies_mib_per_account << 20,
+            in_all=settings.bodies_mib << 20,
+            what="files or forms on their way",
+        ),
+    )
     add_security_headers(app)
     telemetry.trace_requests(app)
     app.add_middleware(RequestIds)
     app.add_middleware(Measured)
-    if proxies := get_settings().trusted_proxies:
+    if proxies := settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to extend the document
     return app
@@ -131,7 +146,7 @@ def _routes() -> list[BaseRoute]:
 
 
 def _api() -> APIRouter:
-    api = APIRouter(prefix="/api/v1", responses=problems(400, 413, 422, 429, 500, 503))
+    api = APIRouter(prefix="/api/v1", responses=problems(400, 408, 413, 422, 429, 500, 503))
     for router in (
         accounts_router,
         competitions_router,

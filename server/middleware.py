@@ -1,14 +1,12 @@
-"""What is done to every request: one id in its log lines, its answer and its problem document; a limit on its body;
-headers that would cost much to read, or break what reads them, are left out."""
+"""What is done to every request: one id in its log lines, its answer and its problem document; headers that would
+cost much to read, or break what reads them, are left out."""
 
 import re
 import secrets
 import time
-from collections.abc import Sequence
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = structlog.get_logger()
@@ -80,39 +78,3 @@ def _plain(name: bytes, value: bytes) -> bytes:
     if name == b"content-type":
         return CHARSET.sub(b"", value)
     return value
-
-
-class BodyLimit:
-    """ASGI middleware. Refuses a body beyond its path's limit in bytes, announced or not.
-
-    limits: the first whose pattern is the whole path; None where the route has one of its own.
-    Not FastAPI's `max_body_size`: it answers in plain text, and our errors are problem documents.
-    """
-
-    def __init__(self, app: ASGIApp, *, limits: Sequence[tuple[re.Pattern[str], int | None]], others: int) -> None:
-        self.app = app
-        self.limits = limits
-        self.others = others
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit = self._limit(scope["path"]) if scope["type"] == "http" else None
-        if limit is None:
-            await self.app(scope, receive, send)
-            return
-        received = 0
-
-        async def receive_capped() -> Message:
-            nonlocal received
-            announced = Headers(scope=scope).get("content-length", "0")
-            if announced.isdecimal() and int(announced) > limit:
-                raise HTTPException(413, f"This request has at most {limit} bytes, and it has {announced}")
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise HTTPException(413, f"This request has at most {limit} bytes")
-            return message
-
-        await self.app(scope, receive_capped, send)
-
-    def _limit(self, path: str) -> int | None:
-        return next((limit for pattern, limit in self.limits if pattern.fullmatch(path)), self.others)

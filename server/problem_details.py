@@ -24,6 +24,7 @@ from lethe.errors import (
     InvalidInput,
     Overloaded,
     QuotaExceeded,
+    RateLimited,
     Violation,
     plain_message,
 )
@@ -36,6 +37,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 TAKEN_ON_POSTGRESQL = "23505"  # unique_violation
 TAKEN_ON_SQLITE = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 WORKERS = "/api/v1/worker/"
+SLUGS = {
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "too-slow",
+    413: "too-large",
+    429: RateLimited.slug,
+    503: Overloaded.slug,
+}  # of what is refused outside of the routes
 CLIENT_GONE = 499  # as nginx logs it
 SECRET_FIELDS = ("password", "old", "new", "token")
 
@@ -81,6 +90,7 @@ DESCRIPTIONS = {
     401: "No token, or one that is not valid",
     403: "The caller has no permission",
     404: "Not found, or none that the caller may know of",
+    408: "The body came too slowly",
     409: "The state does not allow this",
     411: "The length is missing",
     413: "The upload is too large",
@@ -190,7 +200,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
     detail = str(getattr(error, "detail", ""))
-    slug = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(status, "bad-request")
+    slug = SLUGS.get(status, "bad-request")
     title = "Not found" if status == 404 else detail
     if detail == "Not Found":  # what the framework says of an address that no route takes
         detail = f"Nothing has the address {request.url.path[:200]}"

@@ -4,13 +4,14 @@ The caller is known before the first byte of the body is read, and no transactio
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from lethe.errors import InvalidInput, TooLarge, UnsupportedMedia, Violation
+from server.request_bodies import count_body_for
 
 FORM = "multipart/form-data"
 OVERHEAD_BYTES = 16 << 10  # of a form around its file
@@ -26,31 +27,35 @@ class _Parser(MultiPartParser):
 
 @asynccontextmanager
 async def received_form(
-    request: Request, *, limit_mib: int, what: str, refusal: type[InvalidInput]
+    request: Request, *, owner: str, limit_mib: int, what: str, refusal: type[InvalidInput], longest_text: int = 0
 ) -> AsyncIterator[FormData]:
     """Yield the form, whose one file lies on disk where it is large, and close it.
 
-    what: begins the sentence about the limit. refusal: what is raised for a form that is not whole. Raises TooLarge as
+    owner: the account whose share of all bodies it takes. what: begins the sentence about the limit. refusal: what is
+    raised for a form that is not whole. longest_text: bytes of its longest field, beside the usual. Raises TooLarge as
     soon as it is, or UnsupportedMedia.
     """
+    count_body_for(request, owner)
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise UnsupportedMedia(f"Send the file as {FORM}, in the field `file`")
-    too_large = get_too_large(what, limit_mib)
-    _check_announced(request, limit_mib=limit_mib, too_large=too_large)
-    stream = _capped(request, limit_mib=limit_mib, too_large=too_large)
-    parser = _Parser(request.headers, stream, max_files=1, max_fields=8, max_part_size=OVERHEAD_BYTES)
+    most = (limit_mib << 20) + longest_text + OVERHEAD_BYTES
+    stream = _capped(request, most=most, too_large=get_too_large(what, limit_mib))
+    parser = _Parser(request.headers, stream, max_files=1, max_fields=8, max_part_size=longest_text + OVERHEAD_BYTES)
     try:
-        form = await parser.parse()
+        yield await _parsed(parser, refusal)
+    finally:
+        parser.close_files()
+
+
+async def _parsed(parser: _Parser, refusal: type[InvalidInput]) -> FormData:
+    try:
+        return await parser.parse()
     except ClientDisconnect as error:
         raise refusal("The connection ended before the file did; nothing of it was kept") from error
     except MultiPartException as error:
         raise refusal(
             f"The form cannot be read: {error.message}", violations=(Violation("file", error.message),)
         ) from error
-    try:
-        yield form
-    finally:
-        parser.close_files()
 
 
 def get_too_large(what: str, limit_mib: int) -> TooLarge:
@@ -58,16 +63,13 @@ def get_too_large(what: str, limit_mib: int) -> TooLarge:
     return TooLarge(f"{what} has at most {limit_mib} MiB", violations=(Violation("file", "is too large"),))
 
 
-def _check_announced(request: Request, *, limit_mib: int, too_large: TooLarge) -> None:
-    with suppress(ValueError):
-        if int(request.headers.get("content-length", "0")) > (limit_mib << 20) + OVERHEAD_BYTES:
-            raise too_large
-
-
-async def _capped(request: Request, *, limit_mib: int, too_large: TooLarge) -> AsyncGenerator[bytes, None]:
+async def _capped(request: Request, *, most: int, too_large: TooLarge) -> AsyncGenerator[bytes, None]:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise too_large
     received = 0
     async for chunk in request.stream():
         received += len(chunk)
-        if received > (limit_mib << 20) + OVERHEAD_BYTES:
+        if received > most:
             raise too_large
         yield chunk

@@ -16,6 +16,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from server.private_files import instance_settings
+
 HEAD_WITHIN_S = 10.0
 MOST_HEAD_BYTES = 32 << 10  # of a request's address and headers; and of what follows a piece of a body unread
 SILENT_S = 30.0  # between two pieces of a body
@@ -66,7 +68,9 @@ class ImpatientHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._ends_at, self._unread = self.loop.time() + SILENT_S, 0
+        if not self.cycle.response_complete:  # else nobody reads what still comes of a body that was answered already
+            self._ends_at = self.loop.time() + SILENT_S
+        self._unread = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -124,6 +128,7 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each waiting connection takes one
     options: dict[str, Any] = vars(parser.parse_args())
+    instance_settings()
     gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them
     import_module("server.main")
     gc.freeze()

@@ -126,7 +126,9 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("LETHE_HOME", str(tmp_path / "lethe-home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     get_settings.cache_clear()
+    umask = os.umask(0o022)  # as most users have it, whatever a test before has set
     yield
+    os.umask(umask)
     get_settings.cache_clear()
 
 

@@ -29,6 +29,7 @@ EXAMPLE = dict(
     if line and not line.startswith("#")
 )
 LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "docker/web.lock", "docker/worker.lock")}
+PYTHON = re.search(r"^FROM (python:3\.11-slim-trixie@sha256:[0-9a-f]{64}) AS build$", DOCKERFILE, flags=re.MULTILINE)[1]  # type: ignore[index]
 SECRETS = ("POSTGRES_PASSWORD", "LETHE_SECRET_KEY")
 STAGES = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)}
 
@@ -70,9 +71,16 @@ def test_build_names_a_stage_that_exists(name: str) -> None:
 
 
 def test_stages_build_on_stages_or_on_the_supported_python() -> None:
-    assert {base for base in STAGES.values() if base not in STAGES} == {"python:3.11-slim-trixie"}
+    assert {base for base in STAGES.values() if base not in STAGES} == {PYTHON}
     copied_from = {word.removeprefix("--from=") for words in split_words("COPY") for word in words if "--from=" in word}
     assert copied_from <= set(STAGES)
+
+
+def test_images_of_others_are_pinned_by_digest() -> None:
+    foreign = [base for base in STAGES.values() if base not in STAGES]
+    foreign += [service["image"] for service in SERVICES.values() if "build" not in service]
+    assert len(foreign) >= 4
+    assert [image for image in foreign if not re.fullmatch(r"[a-z]+:[0-9a-z.-]+@sha256:[0-9a-f]{64}", image)] == []
 
 
 def test_copied_files_exist_and_reach_the_builder() -> None:

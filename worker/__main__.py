@@ -9,10 +9,12 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from server.private_files import instance_settings
 from worker.app import TASKS, app
 
 
 def main(arguments: Sequence[str]) -> None:
+    instance_settings()
     if arguments[:1] == ["beat"]:
         app.conf.include = ()  # the scheduler sends messages by their name
         app.start(list(arguments))

@@ -1,4 +1,4 @@
-"""`lethe login`, `logout`, `register`, `whoami`: your account."""
+"""`lethe login`, `logout`, `register`, `whoami`, `tokens`: your account."""
 
 import platform
 from typing import Annotated
@@ -6,8 +6,17 @@ from typing import Annotated
 import typer
 
 from lethe.cli import client_config
-from lethe.cli.context import Json, Url, connected, console, print_facts, print_json
-from lethe.client.api import LetheClient
+from lethe.cli.context import (
+    Json,
+    Url,
+    connected,
+    console,
+    local_time,
+    print_facts,
+    print_json,
+    print_table,
+)
+from lethe.client.api import ApiError, LetheClient
 
 Name = Annotated[str | None, typer.Option("--name", help="The account's name.")]
 
@@ -17,21 +26,29 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(logout)
     app.command("register")(register)
     app.command()(whoami)
+    app.command()(tokens)
 
 
-def login(
+def login(  # noqa: PLR0917  a command's options
     url: Annotated[str | None, typer.Argument(help="The server's address.")] = None,
     name: Name = None,
     token: Annotated[str | None, typer.Option("--token", help="A token that you have, instead of a password.")] = None,
+    scope: Annotated[
+        str, typer.Option("--scope", help="What the token is good for: read, submit, organise or full.")
+    ] = "full",
+    days: Annotated[int, typer.Option("--days", min=1, max=365, help="Days until the token ends.")] = 90,
     as_json: Json = False,
 ) -> None:
-    """Log in to a server and remember it. Asks for name and password, or takes --token."""
+    """Log in to a server and remember it.
+
+    Asks for name and password, and for the second factor's code where one is on, or takes --token.
+    """
     address = client_config.server_url(url)
     with LetheClient(address, token=token) as client:
         if token is None:
             given = name or typer.prompt("Name", err=True)
             password = typer.prompt("Password", hide_input=True, err=True)
-            token = client.log_in(given, password, label=f"command line on {platform.node()}"[:100])
+            token = _log_in(client, given, password, scope=scope, expires_in_days=days)
         account = client.me()
     where = client_config.keep_token(address, token)
     client_config.remember(url=address)
@@ -39,6 +56,17 @@ def login(
         print_json({"url": address, "account": account, "token_kept_in": where})
         return
     console.print(f"Logged in to {address} as [bold]{account['name']}[/]; the token is kept in {where}.")
+
+
+def _log_in(client: LetheClient, name: str, password: str, **wanted: object) -> str:
+    label = f"command line on {platform.node()}"[:100]
+    try:
+        return client.log_in(name, password, label=label, **wanted)
+    except ApiError as error:
+        if not any(wrong["field"] == "code" and wrong["message"] == "is missing" for wrong in error.problem["errors"]):
+            raise
+    code = typer.prompt("Code of your second factor, or a recovery code", err=True)
+    return client.log_in(name, password, label=label, code=code, **wanted)
 
 
 def logout(url: Url = None, as_json: Json = False) -> None:
@@ -80,3 +108,23 @@ def whoami(url: Url = None, as_json: Json = False) -> None:
         print_json({"url": client.url, **account})
         return
     print_facts((("server", client.url), ("account", account["name"]), ("role", account["role"])))
+
+
+def tokens(
+    revoke: Annotated[str | None, typer.Option("--revoke", help="The id of a token to revoke.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List your API tokens with what they are good for and until when, or revoke one."""
+    with connected(url) as client:
+        if revoke:
+            client.revoke_token(revoke)
+        found = client.tokens()
+    if as_json:
+        print_json(found)
+        return
+    rows = (
+        (one["id"], one["label"], one["scope"], local_time(one["expires_at"]), local_time(one["last_used_at"]))
+        for one in found
+    )
+    print_table("Tokens", ("id", "label", "scope", "good until", "last used"), rows, empty="No tokens.")

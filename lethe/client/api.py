@@ -52,9 +52,13 @@ class LetheClient:
     def register(self, name: str, password: str, *, email: str | None = None) -> JsonObject:
         return self._object("POST", "/accounts", json={"name": name, "password": password, "email": email})
 
-    def log_in(self, name: str, password: str, *, label: str = "command line") -> str:
-        """Return a new API token and use it from now on."""
-        token = self._object("POST", "/tokens", json={"name": name, "password": password, "label": label})["token"]
+    def log_in(self, name: str, password: str, *, label: str = "command line", **wanted: object) -> str:
+        """Return a new API token and use it from now on.
+
+        wanted: what else the token's request says: `code` of a second factor, `scope`, `expires_in_days`.
+        """
+        asked = {"name": name, "password": password, "label": label} | wanted
+        token = self._object("POST", "/tokens", json=asked)["token"]
         self._http.headers["Authorization"] = f"Bearer {token}"
         return str(token)
 

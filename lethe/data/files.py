@@ -72,7 +72,6 @@ def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
         write(part)
         with part.open("rb") as file:
             os.fsync(file.fileno())
-        part.chmod(0o644)  # a sandbox reads visible/ and sample/ as another user
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -1,10 +1,9 @@
 """A table as Markdown, CSV, LaTeX or JSON."""
 
-import csv
-import io
 import json
 from enum import StrEnum
 
+from lethe.reports.csv_lines import csv_lines
 from lethe.reports.table import MISSING, Table, is_missing
 
 _LATEX = str.maketrans(
@@ -48,11 +47,9 @@ def _one_cell(text: str) -> str:
 
 
 def _csv(table: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(column.name for column in table.columns)
-    writer.writerows(["" if is_missing(value) else value for value in row] for row in table.rows)
-    return text.getvalue()
+    names = [column.name for column in table.columns]
+    rows = (["" if is_missing(value) else value for value in row] for row in table.rows)
+    return "".join(csv_lines([names, *rows], line_end="\n"))
 
 
 def _latex(table: Table) -> str:

@@ -3,7 +3,7 @@ never acts here and no cross-site request can."""
 
 from typing import Annotated
 
-from fastapi import BackgroundTasks, Depends
+from fastapi import BackgroundTasks, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
@@ -21,17 +21,24 @@ bearer = HTTPBearer(auto_error=False, description="A token from `POST /api/v1/to
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
-def identify(session: Session, credentials: HTTPAuthorizationCredentials | None) -> ApiToken | None:
-    """Return the valid token that came with a request, None if none came. Raises NotAuthenticated."""
+def identify(
+    session: Session, credentials: HTTPAuthorizationCredentials | None, *, request: Request
+) -> ApiToken | None:
+    """Return the valid token that came with a request, None if none came. Raises NotAuthenticated.
+
+    Raises NotAllowed if the token's scope does not include what the request does.
+    """
     if credentials is None:
         return None
     row = tokens.find(session, credentials.credentials)
     if row is None:
         raise NotAuthenticated("The token is not valid: it is unknown, revoked or expired")
+    tokens.require_scope(row, tokens.needed_scope(request.method, request.scope["route"].tags))
     return row
 
 
 def optional_account(
+    request: Request,
     session: SessionDep,
     credentials: Credentials,
     background: BackgroundTasks,
@@ -40,7 +47,7 @@ def optional_account(
     admission: AdmissionDep,
 ) -> Account | None:
     """Return the caller, or None for a request without a token."""
-    row = identify(session, credentials)
+    row = identify(session, credentials, request=request)
     if row is None:
         return None
     if tokens.use_is_due(row, now()):

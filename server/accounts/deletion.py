@@ -20,9 +20,9 @@ from server.teams import repository as team_repository
 NO_HASH = ""  # which no password has
 
 
-def delete(session: Session, account: Account, *, password: str) -> None:
+def delete(session: Session, account: Account, *, password: str, code: str = "") -> None:
     """Delete `account`. Raises InvalidInput for a wrong password, or Conflict for who is still needed."""
-    confirm(account, password)
+    confirm(session, account, password, code=code)
     _check_is_not_needed(session, account)
     for team in repository.get_teams(session, account.id):
         _remove_from_team(session, team_repository.locked(session, team.id), account)
@@ -30,6 +30,7 @@ def delete(session: Session, account: Account, *, password: str) -> None:
     datasets.delete_unused(session, before=now(), account=account)
     account.name = account.name_key = f"{DELETED}{account.id}"
     account.email, account.password_hash, account.role = None, NO_HASH, Role.PARTICIPANT.value
+    account.email_confirmed_at = account.totp_salt = account.totp_on_at = account.totp_step = None
     account.disabled_at = account.deleted_at = now()
     audit.record(session, account, "account.deleted", subject=account.id)
 

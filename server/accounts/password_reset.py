@@ -17,7 +17,6 @@ from server.notifications import email_queue
 
 BY_MAIL = timedelta(hours=1)
 BY_ADMINISTRATOR = timedelta(hours=24)
-MOST_LINKS = 5  # at one request for an address that many accounts gave
 UNUSABLE = "The link does not work: it was used, has expired, or was replaced by a newer one"
 LETTER = """\
 Hello {name},
@@ -60,19 +59,15 @@ def issue(session: Session, account: Account, *, actor: Account | None, lifetime
 
 
 def send_link(session: Session, who: str) -> None:
-    """Mail a link to the account of this name, or one to each account with this e-mail address.
+    """Mail a link to the account of this name, or to the one that has confirmed this e-mail address.
 
-    Nothing happens if there is no such account, it has no address, may not log in, or had its links of this hour: the
-    caller tells nobody which.
+    Nothing happens if there is no such account, its address is not confirmed, it may not log in, or had its links of
+    this hour: the caller tells nobody which.
     """
     who = who.strip()
-    named = repository.account_by_name_key(session, name_key(who))
-    for account in [named] if named else repository.accounts_by_email(session, who.lower(), limit=MOST_LINKS):
-        _send_link(session, account)
-
-
-def _send_link(session: Session, account: Account) -> None:
-    if account.email is None or account.disabled_at is not None:
+    account = repository.account_by_name_key(session, name_key(who))
+    account = account or repository.account_by_confirmed_email(session, who.lower())
+    if account is None or account.email is None or account.email_confirmed_at is None or account.disabled_at:
         return
     try:
         rate_limit.reset_links.take(account.id)

@@ -93,6 +93,8 @@ def registrations(limit: int) -> Throttle:
 
 per_name = Throttle(10, window_s=900, what="wrong passwords")  # key: (client, name)
 per_account = Throttle(10, window_s=900, what="wrong passwords")  # key: account, which is logged in
+per_code = Throttle(5, window_s=900, what="wrong codes")  # key: account, whose password was right
 per_client = Throttle(100, window_s=900, what="wrong passwords")  # key: client
 reset_requests = Throttle(20, window_s=3600, what="requests for a new password")  # key: client
+confirmations = Throttle(3, window_s=3600, what="letters to this address")  # key: address
 reset_links = Throttle(3, window_s=3600, what="links for a new password")  # key: account

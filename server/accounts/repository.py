@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.accounts.look_alikes import get_shape, shape_of
 from server.conditional_update import changes_one_row
-from server.models.account import Account, ApiToken, PasswordReset, Role, WebSession
+from server.models.account import Account, ApiToken, PasswordReset, RecoveryCode, Role, WebSession
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
 from server.models.notification import QueuedEmail
@@ -43,10 +43,8 @@ def names(session: Session, account_ids: Sequence[str]) -> dict[str, str]:
     return dict(session.execute(select(Account.id, Account.name).where(Account.id.in_(account_ids))).all())
 
 
-def accounts_by_email(session: Session, email: str, *, limit: int) -> Sequence[Account]:
-    """Return the accounts with this address, the earliest first."""
-    statement = select(Account).where(Account.email == email)
-    return session.scalars(statement.order_by(Account.created_at, Account.id).limit(limit)).all()
+def account_by_confirmed_email(session: Session, email: str) -> Account | None:
+    return session.scalar(select(Account).where(Account.email == email, Account.email_confirmed_at.is_not(None)))
 
 
 def token_by_hash(session: Session, token_hash: str) -> ApiToken | None:
@@ -86,18 +84,37 @@ def web_session(session: Session, *, account_id: str, session_id: str) -> WebSes
     return session.scalar(select(WebSession).where(WebSession.account_id == account_id, WebSession.id == session_id))
 
 
-def revoke_web_sessions(session: Session, account_id: str, at: datetime) -> None:
-    session.execute(
-        update(WebSession)
-        .where(WebSession.account_id == account_id, WebSession.revoked_at.is_(None))
-        .values(revoked_at=at)
-    )
+def revoke_web_sessions(session: Session, account_id: str, at: datetime, *, kept_hash: str = "") -> None:
+    active = WebSession.revoked_at.is_(None), WebSession.token_hash != kept_hash
+    session.execute(update(WebSession).where(WebSession.account_id == account_id, *active).values(revoked_at=at))
 
 
 def revoke_tokens(session: Session, account_id: str, at: datetime) -> None:
     session.execute(
         update(ApiToken).where(ApiToken.account_id == account_id, ApiToken.revoked_at.is_(None)).values(revoked_at=at)
     )
+
+
+def use_totp_step(session: Session, account_id: str, step: int) -> bool:
+    """Use up a code's step of time. Return whether neither it nor a later one was used before."""
+    earlier = or_(Account.totp_step.is_(None), Account.totp_step < step)
+    return changes_one_row(session, update(Account).where(Account.id == account_id, earlier).values(totp_step=step))
+
+
+def use_recovery_code(session: Session, code_hash: str, at: datetime) -> bool:
+    """Use up a recovery code. Return whether it was there, unused."""
+    unused = RecoveryCode.code_hash == code_hash, RecoveryCode.used_at.is_(None)
+    return changes_one_row(session, update(RecoveryCode).where(*unused).values(used_at=at))
+
+
+def replace_recovery_codes(session: Session, account_id: str, code_hashes: Sequence[str]) -> None:
+    session.execute(delete(RecoveryCode).where(RecoveryCode.account_id == account_id))
+    session.add_all(RecoveryCode(account_id=account_id, code_hash=code_hash) for code_hash in code_hashes)
+
+
+def unused_recovery_codes(session: Session, account_id: str) -> int:
+    mine = RecoveryCode.account_id == account_id, RecoveryCode.used_at.is_(None)
+    return session.scalar(select(func.count()).select_from(RecoveryCode).where(*mine)) or 0
 
 
 def add_reset(session: Session, account_id: str, *, token_hash: str, expires_at: datetime) -> None:
@@ -146,7 +163,7 @@ def get_teams(session: Session, account_id: str) -> Sequence[Team]:
 
 def forget(session: Session, account: Account) -> None:
     """Remove what belongs to the person and to nobody else: log-ins, tokens, invitations, mail, notes to themselves."""
-    for table in (WebSession, ApiToken, PasswordReset, Invitation, CompetitionOrganiser):
+    for table in (WebSession, ApiToken, PasswordReset, RecoveryCode, Invitation, CompetitionOrganiser):
         session.execute(delete(table).where(table.account_id == account.id))
     session.execute(delete(QueuedEmail).where(QueuedEmail.address == account.email))
     session.execute(update(Submission).where(Submission.account_id == account.id).values(message=""))

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, status
 
-from lethe.errors import NotAllowed
-from server.accounts import deletion, rate_limit, service, tokens
+from lethe.errors import Conflict, NotAllowed
+from server.accounts import deletion, email_confirmation, rate_limit, second_factor, service, tokens
 from server.accounts.auth_dependencies import CurrentAccount
 from server.accounts.client_address import get_client_address
 from server.accounts.schemas import (
@@ -31,7 +31,7 @@ def register(body: Registration, request: Request, session: SessionDep, settings
         raise NotAllowed("This server's administrators make the accounts; ask them for one")
     rate_limit.take_registration(settings.registrations_per_hour, get_client_address(request))
     account = service.register(session, name=body.name, password=body.password, email=body.email)
-    return AccountOut.model_validate(account)
+    return AccountOut.of(account)
 
 
 @router.post("/tokens", status_code=status.HTTP_201_CREATED, responses=problems(401))
@@ -44,16 +44,17 @@ def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
         account = service.authenticate(
             session, name=body.name, password=body.password, client=get_client_address(request)
         )
-    expires_in = timedelta(days=body.expires_in_days) if body.expires_in_days else None
+    lifetime = timedelta(days=body.expires_in_days)
     with database.write() as session:
-        issued = tokens.issue(session, account, label=body.label, expires_in=expires_in)
-    return NewToken(**TokenOut.model_validate(issued.row).model_dump(), token=issued.token)
+        second_factor.require(session, account, body.code)
+        issued = tokens.issue(session, account, label=body.label, scope=body.scope, expires_in=lifetime)
+    return NewToken(**TokenOut.of(issued.row).model_dump(), token=issued.token)
 
 
 @router.get("/tokens", responses=problems(401))
 def list_tokens(session: SessionDep, account: CurrentAccount) -> list[TokenOut]:
     """List your tokens that are not revoked."""
-    return [TokenOut.model_validate(row) for row in tokens.list_account_tokens(session, account)]
+    return [TokenOut.of(row) for row in tokens.list_account_tokens(session, account)]
 
 
 @router.delete("/tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 404))
@@ -65,23 +66,31 @@ def revoke_token(token_id: str, session: SessionDep, account: CurrentAccount) ->
 @router.get("/me", responses=problems(401))
 def me(account: CurrentAccount) -> AccountOut:
     """Show your account."""
-    return AccountOut.model_validate(account)
+    return AccountOut.of(account)
 
 
 @router.put("/me/mail", responses=problems(401))
 def wish_for_mail(body: MailWish, account: CurrentAccount) -> AccountOut:
     """Take or decline news of your competitions by e-mail. What you ask for yourself comes in any case."""
     account.wants_mail = body.wanted
-    return AccountOut.model_validate(account)
+    return AccountOut.of(account)
+
+
+@router.post("/me/mail/confirmation", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 409))
+def send_confirmation(session: SessionDep, account: CurrentAccount) -> AccountOut:
+    """Ask for the letter with the link that confirms your address. Nothing else is sent there before."""
+    if not email_confirmation.send_letter(session, account):
+        raise Conflict("There is nothing to confirm: no address, one that is confirmed, or a server that sends no mail")
+    return AccountOut.of(account)
 
 
 @router.put("/me/password", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401))
 def change_password(body: PasswordChange, session: SessionDep, account: CurrentAccount) -> None:
     """Change your password. Browsers are logged out; tokens stay."""
-    service.change_password(session, account, old=body.old, new=body.new)
+    service.change_password(session, account, old=body.old, new=body.new, code=body.code)
 
 
 @router.post("/me/deletion", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 409))
 def delete_me(body: Deletion, session: SessionDep, account: CurrentAccount) -> None:
     """Delete your account, for good. Submissions stay on the boards, under a name that says nothing."""
-    deletion.delete(session, account, password=body.password)
+    deletion.delete(session, account, password=body.password, code=body.code)

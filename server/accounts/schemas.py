@@ -1,8 +1,13 @@
 """What goes in and out of the routes of accounts and tokens."""
 
 from datetime import datetime
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from server.accounts.second_factor import is_on
+from server.accounts.tokens import get_end
+from server.models.account import Account, ApiToken, Scope
 
 
 class _Out(BaseModel):
@@ -28,8 +33,17 @@ class AccountOut(_Out):
     name: str = Field(examples=["ada"])
     email: str | None = Field(examples=["ada@example.org"])
     role: str = Field(examples=["participant"])
+    email_confirmed: bool = Field(description="whether a link that was sent to the address was followed")
     wants_mail: bool = Field(description="whether news of one's competitions is sent to the address")
+    second_factor: bool = Field(description="whether a code is asked for beside the password")
     created_at: datetime
+
+    @classmethod
+    def of(cls, account: Account) -> Self:
+        """Return an account as its owner sees it."""
+        states = {"email_confirmed": account.email_confirmed_at is not None, "second_factor": is_on(account)}
+        names = ("id", "name", "email", "role", "wants_mail", "created_at")
+        return cls.model_validate({name: getattr(account, name) for name in names} | states)
 
 
 class LogIn(_In):
@@ -37,8 +51,10 @@ class LogIn(_In):
 
     name: str = Field(max_length=200, examples=["ada"])
     password: str = Field(max_length=1000, examples=["correct horse battery staple"])
+    code: str = Field(default="", max_length=40, description="of the second factor, where one is on")
     label: str = Field(default="token", min_length=1, max_length=100, examples=["laptop"])
-    expires_in_days: int | None = Field(default=None, ge=1, le=3650, description="never, if not given", examples=[90])
+    scope: Scope = Field(default=Scope.FULL, description="what the token is good for; each includes those before it")
+    expires_in_days: int = Field(default=90, ge=1, le=365, examples=[90])
 
 
 class TokenOut(_Out):
@@ -46,9 +62,22 @@ class TokenOut(_Out):
 
     id: str = Field(examples=["0a1b2c3d4e5f6071"])
     label: str = Field(examples=["laptop"])
+    scope: Scope
     created_at: datetime
     last_used_at: datetime | None = Field(description="right to some minutes")
-    expires_at: datetime | None
+    expires_at: datetime
+
+    @classmethod
+    def of(cls, row: ApiToken) -> Self:
+        """Return a token as its owner sees it."""
+        return cls(
+            id=row.id,
+            label=row.label,
+            scope=Scope(row.scope),
+            created_at=row.created_at,
+            last_used_at=row.last_used_at,
+            expires_at=get_end(row),
+        )
 
 
 class NewToken(TokenOut):
@@ -68,12 +97,14 @@ class PasswordChange(_In):
 
     old: str = Field(max_length=1000)
     new: str = Field(description="10 to 200 characters")
+    code: str = Field(default="", max_length=40, description="of the second factor, where one is on")
 
 
 class Deletion(_In):
     """Proof that it is meant."""
 
     password: str = Field(max_length=1000)
+    code: str = Field(default="", max_length=40, description="of the second factor, where one is on")
 
 
 class ResetLinkOut(BaseModel):

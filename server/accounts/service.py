@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, RateLimited, Violation
-from server.accounts import rate_limit, repository
+from server.accounts import email_confirmation, rate_limit, repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.reauthentication import confirm
@@ -27,7 +28,7 @@ def register(
 ) -> Account:
     """Make an account. Raises InvalidInput or Conflict.
 
-    Names are unique, and public anyway. Addresses are not: a refusal would tell who has an account here.
+    Names are unique, and public anyway. Addresses are only once confirmed: a refusal would tell who has an account.
     """
     _check_name(name, reserved_allowed=role is Role.ADMINISTRATOR)
     check_password(password)
@@ -44,6 +45,8 @@ def register(
     except IntegrityError as error:  # somebody was quicker
         raise Conflict(TAKEN) from error
     audit.record(session, account, "account.registered", subject=account.id)
+    with suppress(RateLimited):  # which would tell that others name this address
+        email_confirmation.send_letter(session, account)
     return account
 
 
@@ -69,22 +72,28 @@ def authenticate(session: Session, *, name: str, password: str, client: str) -> 
     return account
 
 
-def change_password(session: Session, account: Account, *, old: str, new: str) -> None:
+def change_password(session: Session, account: Account, *, old: str, new: str, code: str = "") -> None:
     """Replace the password and end every browser session. API tokens stay. Raises InvalidInput."""
     check_password(new)
-    confirm(account, old, field="old")
+    confirm(session, account, old, code=code, field="old")
     account.password_hash = hash_password(new)
     repository.revoke_web_sessions(session, account.id, now())
     audit.record(session, account, "account.password_changed", subject=account.id)
 
 
-def change_mail(session: Session, account: Account, *, email: str, wants_mail: bool, password: str) -> None:
+def change_mail(
+    session: Session, account: Account, *, email: str, wants_mail: bool, password: str, code: str = ""
+) -> None:
     """Set where mail goes, and whether any but links for a new password does. Raises InvalidInput.
 
-    The password is asked for, because the address is a way into the account.
+    The password is asked for, because the address is a way into the account. A new address has to be confirmed.
     """
-    confirm(account, password)
-    account.email, account.wants_mail = _checked_email(email), wants_mail
+    confirm(session, account, password, code=code)
+    address = _checked_email(email)
+    if address != account.email:
+        account.email, account.email_confirmed_at = address, None
+        email_confirmation.send_letter(session, account)
+    account.wants_mail = wants_mail
     audit.record(session, account, "account.mail_changed", subject=account.id)
 
 

@@ -1,19 +1,31 @@
-"""API tokens: shown once, stored as a hash, revocable."""
+"""API tokens: shown once, stored as a hash, revocable, for one scope and until a date."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import NotFound
+from lethe.errors import NotAllowed, NotFound
 from server.accounts import repository
 from server.accounts.secrets import TOKEN_PREFIX, digest, new_token
 from server.admin import audit
 from server.db import now
-from server.models.account import Account, ApiToken
+from server.models.account import Account, ApiToken, Scope
 
 USE_IS_NOTED_EVERY = timedelta(minutes=10)
+USUAL_LIFETIME = timedelta(days=90)
+LONGEST_LIFETIME = timedelta(days=365)
+READING = ("GET", "HEAD")
+# By the tag of a route what a token needs to change something there; where no tag says so, the full scope.
+SCOPES = {
+    "submissions": Scope.SUBMIT,
+    "teams": Scope.SUBMIT,
+    "competitions": Scope.ORGANISE,
+    "organisers": Scope.ORGANISE,
+    "datasets": Scope.ORGANISE,
+    "metrics": Scope.ORGANISE,
+}
 
 
 @dataclass(frozen=True)
@@ -24,14 +36,21 @@ class IssuedToken:
     token: str
 
 
-def issue(session: Session, account: Account, *, label: str, expires_in: timedelta | None = None) -> IssuedToken:
-    """Create token for `account`."""
+def issue(
+    session: Session,
+    account: Account,
+    *,
+    label: str,
+    scope: Scope = Scope.FULL,
+    expires_in: timedelta = USUAL_LIFETIME,
+) -> IssuedToken:
+    """Create a token for `account`."""
     token = new_token(TOKEN_PREFIX)
-    expires_at = now() + expires_in if expires_in else None
-    row = ApiToken(account_id=account.id, label=label, token_hash=digest(token), expires_at=expires_at)
+    end = now() + min(expires_in, LONGEST_LIFETIME)
+    row = ApiToken(account_id=account.id, label=label, scope=scope.value, token_hash=digest(token), expires_at=end)
     session.add(row)
     session.flush()
-    audit.record(session, account, "token.issued", subject=row.id, data={"label": label})
+    audit.record(session, account, "token.issued", subject=row.id, data={"label": label, "scope": scope.value})
     return IssuedToken(row, token)
 
 
@@ -40,7 +59,28 @@ def find(session: Session, token: str) -> ApiToken | None:
     row = repository.token_by_hash(session, digest(token))
     if row is None or row.revoked_at is not None or row.account.disabled_at is not None:
         return None
-    return None if row.expires_at is not None and row.expires_at <= now() else row
+    return None if get_end(row) <= now() else row
+
+
+def get_end(row: ApiToken) -> datetime:
+    """Return when a token ends. Those of versions before this one had no end; they got a year."""
+    return row.expires_at or row.created_at + LONGEST_LIFETIME
+
+
+def needed_scope(method: str, tags: Iterable[str]) -> Scope:
+    """Return what a token needs for a request to a route with these tags."""
+    if method in READING:
+        return Scope.READ
+    return max((SCOPES.get(tag, Scope.FULL) for tag in tags), key=list(Scope).index, default=Scope.FULL)
+
+
+def require_scope(row: ApiToken, needed: Scope) -> None:
+    """Raise NotAllowed unless the token's scope includes `needed`."""
+    if not Scope(row.scope).includes(needed):
+        raise NotAllowed(
+            f"This token's scope is {row.scope!r}, and this needs {needed.value!r}: create another token on the "
+            f"account page, or by `lethe login --scope {needed.value}`"
+        )
 
 
 def list_account_tokens(session: Session, account: Account) -> Sequence[ApiToken]:

@@ -1,7 +1,5 @@
 """Exports for organisers: CSV and JSON Lines, written line by line, the scores in them."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -13,13 +11,13 @@ from typing import IO, Any
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.reports.csv_lines import csv_lines
 from server.admin import exports_repository as repository
 from server.leaderboard import service as boards
 from server.models.competition import Competition
 
 Rows = Iterator[dict[str, Any]]
 PIECE = 1 << 16
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Format(StrEnum):
@@ -77,18 +75,15 @@ def as_jsonl(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield a header and one line a row. Text that a spreadsheet would run as a formula is preceded by a quote."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    header: list[str] | None = None
-    for row in rows:
-        if header is None:
-            header = list(row)
-            writer.writerow(header)
-        writer.writerow([_cell(value) for value in row.values()])
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+    """Yield a header and one line a row."""
+    return csv_lines(_with_header(rows))
+
+
+def _with_header(rows: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    for number, row in enumerate(rows):
+        if number == 0:
+            yield list(row)
+        yield [_cell(value) for value in row.values()]
 
 
 def _board(session: Session, competition: Competition, visibility: Visibility) -> Rows:
@@ -121,9 +116,4 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    value = _plain(value)
-    if isinstance(value, dict | list):
-        value = json.dumps(value, sort_keys=True)
-    if isinstance(value, float):
-        return repr(value)  # every bit of it
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else _plain(value)

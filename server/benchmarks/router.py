@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy.orm import Session
 
@@ -28,10 +28,10 @@ Organiser = Annotated[Account, Depends(require_staff)]
 
 
 async def organiser_without_session(
-    credentials: Credentials, admission: AdmissionDep, database: UnadmittedDatabase
+    request: Request, credentials: Credentials, admission: AdmissionDep, database: UnadmittedDatabase
 ) -> Account:
     """Return the caller, for a route that waits for files to be read and holds no session meanwhile."""
-    return await admission.run(_caller, database, credentials)
+    return await admission.run(_caller, database, request, credentials)
 
 
 def own_benchmark(slug: str, session: SessionDep, account: Organiser) -> Benchmark:
@@ -82,10 +82,10 @@ def show_results(session: SessionDep, benchmark: OwnBenchmark) -> dict[str, Any]
     return service.get_results(session, benchmark)
 
 
-def _caller(database: Database, credentials: HTTPAuthorizationCredentials | None) -> Account:
+def _caller(database: Database, request: Request, credentials: HTTPAuthorizationCredentials | None) -> Account:
     """Return the caller, an organiser. Raises NotAuthenticated or NotAllowed."""
     with database.read() as session:
-        token = identify(session, credentials)
+        token = identify(session, credentials, request=request)
         if token is None:
             raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
         service.check_organiser(token.account)

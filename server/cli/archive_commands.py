@@ -25,12 +25,12 @@ def export_competition(
     """
     from lethe.errors import Conflict
     from server.archives.exporter import write
-    from server.config import get_settings
     from server.db import Database
     from server.migrate import is_migrated
+    from server.private_files import instance_settings
     from server.storage import Storage
 
-    settings = get_settings()
+    settings = instance_settings()
     if not is_migrated(settings.resolved_database_url):
         raise Conflict("This instance's database is not at this version's schema: start it once with `lethe up`")
     database = Database(settings.resolved_database_url)
@@ -56,13 +56,12 @@ def import_competition(
     (`GET /api/v1/receipt-key`).
     """
     from server.archives.importer import read
-    from server.config import get_settings
     from server.db import Database
     from server.migrate import upgrade
+    from server.private_files import instance_settings
     from server.storage import Storage
 
-    settings = get_settings()
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings = instance_settings()
     upgrade(settings.resolved_database_url)
     database = Database(settings.resolved_database_url)
     try:

@@ -12,8 +12,9 @@ from lethe.cli.terminal import Terminal
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault
 from server.cli.seed_accounts import organiser_credentials
-from server.config import Settings, get_settings
+from server.config import Settings
 from server.embedded.instance import is_running, running, url_of_running
+from server.private_files import instance_settings
 
 console = Terminal()
 RESCORING = "closed"
@@ -22,7 +23,7 @@ COMPUTED = ("provisional", "final", "archived")
 
 def close_competition(slug: str, *, json_file: Path | None) -> None:
     """Close the competition of this machine's instance, which is started for that if it does not run."""
-    settings = get_settings()
+    settings = instance_settings()
     with _instance(settings) as url, LetheClient(url) as organiser:
         organiser.log_in(*organiser_credentials(settings), label="lethe close")
         if organiser.competition(slug)["state"] == "open":

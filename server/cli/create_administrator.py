@@ -26,11 +26,11 @@ def create_admin(
     An account that is there becomes an administrator and keeps its password.
     """
     from server.accounts import first_administrator
-    from server.config import get_settings
     from server.db import Database
+    from server.private_files import instance_settings
 
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
-    database = Database(get_settings().resolved_database_url)
+    database = Database(instance_settings().resolved_database_url)
     try:
         with database.write() as session:
             made = first_administrator.create(session, name=name, email=email, password=password)

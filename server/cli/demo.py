@@ -22,8 +22,9 @@ from lethe.competition.file import parse_competition
 from lethe.errors import HostFault, InvalidCompetitionFile
 from server.cli.seed_accounts import PARTICIPANT, kept_password, log_in_lines, organiser_credentials
 from server.cli.serve import wait_for_interrupt
-from server.config import Settings, get_settings
+from server.config import Settings
 from server.embedded.instance import RunningInstance, running
+from server.private_files import instance_settings
 
 console = Console()
 EXAMPLES = Path(server.__file__).parents[1] / "examples"
@@ -67,7 +68,7 @@ def run_demo(*, serve: bool, wait_for_baselines: bool, json_file: Path | None) -
 
     wait_for_baselines: also until the organiser's reference lines are scored, which take what the entrants leave.
     """
-    settings = get_settings()
+    settings = instance_settings()
     stages = Stages()
     with stages.stage("start the instance"):
         context = running(settings)

@@ -23,12 +23,12 @@ def gc(
     delete: Annotated[bool, typer.Option("--delete", help="Remove them. Without this, only list them.")] = False,
 ) -> None:
     """List files that nothing refers to and count expired rows; with --delete, remove both."""
-    from server.config import get_settings
     from server.db import Database, clock
     from server.maintenance import retention, storage_gc
+    from server.private_files import instance_settings
     from server.storage import Storage
 
-    settings = get_settings()
+    settings = instance_settings()
     database = Database(settings.resolved_database_url)
     storage = Storage(settings.resolved_storage_url)
     try:
@@ -54,10 +54,10 @@ def gc(
 
 def migrate() -> None:
     """Migrate the database to this program's schema."""
-    from server.config import get_settings
     from server.migrate import upgrade
+    from server.private_files import instance_settings
 
-    upgrade(get_settings().resolved_database_url)
+    upgrade(instance_settings().resolved_database_url)
     console.print("The database is at the newest revision.")
 
 
@@ -65,10 +65,10 @@ def backup(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder, which receives the copy.")],
 ) -> None:
     """Copy the database and the storage of a running instance to a folder."""
-    from server.config import get_settings
     from server.maintenance.backup import back_up
+    from server.private_files import instance_settings
 
-    made = back_up(get_settings(), folder)
+    made = back_up(instance_settings(), folder)
     console.print(f"{folder}: the database, {made.files} files, {made.bytes:,} bytes.", highlight=False)
 
 
@@ -76,8 +76,8 @@ def restore(
     folder: Annotated[Path, typer.Argument(help="A folder that `lethe backup` made.", exists=True, file_okay=False)],
 ) -> None:
     """Restore a backup into an instance without a database."""
-    from server.config import get_settings
     from server.maintenance.backup import bring_back
+    from server.private_files import instance_settings
 
-    made = bring_back(get_settings(), folder)
+    made = bring_back(instance_settings(), folder)
     console.print(f"Restored: the database, {made.files} files, {made.bytes:,} bytes.", highlight=False)

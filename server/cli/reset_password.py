@@ -1,4 +1,4 @@
-"""`lethe reset-password`: a way back in that needs no log-in, on the server's own machine."""
+"""`lethe reset-password` and `reset-second-factor`: ways back in that need no log-in, on the server's own machine."""
 
 from typing import Annotated
 
@@ -11,15 +11,16 @@ console = Terminal()
 
 def register_commands(app: typer.Typer) -> None:
     app.command("reset-password")(reset_password)
+    app.command("reset-second-factor")(reset_second_factor)
 
 
 def reset_password(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
     """Print a link with which a person sets a new password. It works once, within a day; for the server's machine."""
     from server.accounts import password_reset, service
-    from server.config import get_settings
     from server.db import Database
+    from server.private_files import instance_settings
 
-    database = Database(get_settings().resolved_database_url)
+    database = Database(instance_settings().resolved_database_url)
     try:
         with database.write() as session:
             account = service.find(session, name)
@@ -28,3 +29,19 @@ def reset_password(name: Annotated[str, typer.Argument(help="The account's name.
         database.dispose()
     console.print(issued.link, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Works once, until {issued.expires_at:%Y-%m-%d %H:%M} UTC.", style="dim", highlight=False)
+
+
+def reset_second_factor(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
+    """Switch off the second factor of a person who lost it and the recovery codes; for the server's machine."""
+    from server.accounts import second_factor, service
+    from server.db import Database
+    from server.private_files import instance_settings
+
+    database = Database(instance_settings().resolved_database_url)
+    try:
+        with database.write() as session:
+            account = service.find(session, name)
+            second_factor.switch_off(session, account, actor=None, reason="reset on the server's machine")
+    finally:
+        database.dispose()
+    console.print(f"{account.name} logs in with the password alone now.", highlight=False)

@@ -6,15 +6,15 @@ import threading
 from rich.console import Console
 
 from server.cli.seed_accounts import log_in_lines, organiser_credentials
-from server.config import get_settings
 from server.embedded.instance import RunningInstance, running
+from server.private_files import instance_settings
 
 console = Console()
 
 
 def serve() -> None:
     """Run web server, worker and Redis until Ctrl-C or SIGTERM."""
-    settings = get_settings()
+    settings = instance_settings()
     with running(settings) as instance:
         organiser_credentials(settings)
         for line in (f"Lethe serves [bold]{instance.url}[/]", *log_in_lines(settings), "Ctrl-C ends it."):

@@ -37,7 +37,7 @@ async def upload_dataset(
 
     Its content never changes; another version is another dataset.
     """
-    account = await admission.run(_admit, database, settings, credentials)
+    account = await admission.run(_admit, database, settings, request, credentials)
     upload_rate.take(settings, account.id)
     async with received_dataset(request, settings, account) as form:
         stored = await store_dataset(
@@ -58,10 +58,10 @@ def delete_dataset(name: str, session: SessionDep, account: Staff) -> None:
     service.delete(session, name, actor=account)
 
 
-def _admit(database: Database, settings: Settings, credentials: Credentials) -> Account:
+def _admit(database: Database, settings: Settings, request: Request, credentials: Credentials) -> Account:
     """Return who sends, before anything of the body is read."""
     with database.read() as session:
-        token = identify(session, credentials)
+        token = identify(session, credentials, request=request)
         if token is None:
             raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
         service.check_may_upload(session, settings, token.account)

@@ -1,15 +1,14 @@
 """One upload of a dataset: received to disk, read in the parsing process, stored under its SHA-256."""
 
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
-from lethe.errors import AppError, InvalidInput, Overloaded, RateLimited, Violation
+from lethe.errors import AppError, InvalidInput, Violation
 from server.admission import Admission
 from server.config import Settings
 from server.datasets import archive, service
@@ -21,26 +20,13 @@ from server.parsing.client import turns
 from server.received_form import received_form
 from server.storage import Storage, dataset_key
 
-AT_ONCE = 2  # of each web process: each takes up to its own size on the disk of temporary files
 WHAT = "A dataset"
-RETRY_AFTER_S = 60
-_receiving: set[str] = set()  # accounts; only touched in the event loop
 
 
-@asynccontextmanager
-async def received_dataset(request: Request, settings: Settings, account: Account) -> AsyncIterator[FormData]:
-    """Yield the form of an upload. Raises RateLimited while one of this account is received, Overloaded for others."""
-    if account.id in _receiving:
-        raise RateLimited("Another dataset of yours is being received; wait for it", retry_after_s=RETRY_AFTER_S)
-    if len(_receiving) >= AT_ONCE:
-        raise Overloaded("Other datasets are being received; try again in a minute", retry_after_s=RETRY_AFTER_S)
-    _receiving.add(account.id)
-    try:
-        limit_mib = settings.dataset_upload_mib
-        async with received_form(request, limit_mib=limit_mib, what=WHAT, refusal=InvalidInput) as form:
-            yield form
-    finally:
-        _receiving.discard(account.id)
+def received_dataset(request: Request, settings: Settings, account: Account) -> AbstractAsyncContextManager[FormData]:
+    """Yield the form of an upload."""
+    limit_mib = settings.dataset_upload_mib
+    return received_form(request, owner=account.id, limit_mib=limit_mib, what=WHAT, refusal=InvalidInput)
 
 
 async def store_dataset(

@@ -21,6 +21,7 @@ from lethe.errors import Conflict, HostFault
 from server.config import Settings
 from server.embedded.redis import die_with_parent, start_redis
 from server.migrate import upgrade
+from server.private_files import keep_private
 
 READY_WITHIN_S = 60.0
 CODE = Path(server.__file__).resolve().parents[1]
@@ -46,7 +47,7 @@ class RunningInstance:
 def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInstance]:
     """Run an instance until the block is left. Raises Conflict if one runs in this home folder already."""
     home = settings.home.absolute()
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    keep_private(home)
     with ExitStack() as stack:
         stack.enter_context(_ended_in_order())
         lock = stack.enter_context((home / "instance.lock").open("ab"))

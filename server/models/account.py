@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, String, true
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, text, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db import Base, new_id, now
@@ -15,15 +15,38 @@ class Role(StrEnum):
     ADMINISTRATOR = "administrator"
 
 
+class Scope(StrEnum):
+    """What a token is good for. Each includes those before it."""
+
+    READ = "read"  # whatever its account may see
+    SUBMIT = "submit"  # also what a participant does: submissions, teams
+    ORGANISE = "organise"  # also what an organiser does in competitions
+    FULL = "full"  # also the account itself, and what an administrator does
+
+    def includes(self, other: "Scope") -> bool:
+        order = list(Scope)
+        return order.index(other) <= order.index(self)
+
+
+CONFIRMED = text("email_confirmed_at IS NOT NULL")
+
+
 class Account(Base):
     __tablename__ = "accounts"
-    __table_args__ = (CheckConstraint("role IN ('participant', 'organiser', 'administrator')", name="role"),)
+    __table_args__ = (
+        CheckConstraint("role IN ('participant', 'organiser', 'administrator')", name="role"),
+        Index("uq_accounts_confirmed", "email", unique=True, sqlite_where=CONFIRMED, postgresql_where=CONFIRMED),
+    )
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(String(40))
     name_key: Mapped[str] = mapped_column(String(40), unique=True)  # the name, case-folded
     email: Mapped[str | None] = mapped_column(String(254), index=True)  # of several accounts, if it must be
+    email_confirmed_at: Mapped[datetime | None]  # by a link that was sent there; of one account only
     password_hash: Mapped[str] = mapped_column(String(200))
+    totp_salt: Mapped[str | None] = mapped_column(String(32))  # of the second factor's secret; also before it is on
+    totp_on_at: Mapped[datetime | None]
+    totp_step: Mapped[int | None]  # of the last code that was used: none is taken twice
     role: Mapped[str] = mapped_column(String(16), default=Role.PARTICIPANT.value)
     created_at: Mapped[datetime] = mapped_column(default=now)
     wants_mail: Mapped[bool] = mapped_column(default=True, server_default=true())  # what can be declined
@@ -39,6 +62,7 @@ class ApiToken(Base):
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), index=True)
     label: Mapped[str] = mapped_column(String(100))
+    scope: Mapped[str] = mapped_column(String(8), default=Scope.FULL.value, server_default=Scope.FULL.value)
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     last_used_at: Mapped[datetime | None]
@@ -46,6 +70,17 @@ class ApiToken(Base):
     revoked_at: Mapped[datetime | None]
 
     account: Mapped[Account] = relationship(lazy="raise")
+
+
+class RecoveryCode(Base):
+    """A code that stands in for the second factor, once."""
+
+    __tablename__ = "recovery_codes"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), index=True)
+    code_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    used_at: Mapped[datetime | None]
 
 
 class WebSession(Base):

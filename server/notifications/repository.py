@@ -93,7 +93,7 @@ def _organisers(competition_id: str) -> Select[str | None]:
 
 
 def _reachable() -> tuple[ColumnElement[bool], ...]:
-    return Account.email.is_not(None), Account.wants_mail.is_(True), Account.disabled_at.is_(None)
+    return Account.email_confirmed_at.is_not(None), Account.wants_mail.is_(True), Account.disabled_at.is_(None)
 
 
 def _addresses(session: Session, column: ColumnElement[str | None]) -> list[str]:

@@ -85,12 +85,12 @@ async def submit(
     this answers 201, the submission is stored and ends in a score or a named failure. What counts for the deadline
     is when the last byte came.
     """
-    account, competition = await admission.run(_admit, database, credentials, slug)
+    account, competition = await admission.run(_admit, database, request, credentials, slug)
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
-    upload = await receive(request, limit_mib=file.limits.upload_mib)
+    upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
     checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
-    view, quota = await admission.run(_take, database, competition, credentials, checked)
+    view, quota = await admission.run(_take, database, request, competition, credentials, checked=checked)
     await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())
     response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
@@ -198,26 +198,33 @@ def show_receipt_key(settings: SettingsDep) -> ReceiptKey:
     return ReceiptKey(public_key=receipts.public_key_text(settings))
 
 
-def _admit(database: Database, credentials: Credentials, slug: str) -> tuple[Account, Competition]:
+def _admit(
+    database: Database, request: Request, credentials: Credentials, slug: str
+) -> tuple[Account, Competition]:
     """Return who sends to what, before anything of the body is read."""
     with database.read() as session:
-        account = _sender(session, credentials)
+        account = _sender(session, request, credentials)
         competition = competitions.get(session, slug, account=account)
         service.check_may_submit(session, competition, account, at=now())
         return account, competition
 
 
 def _take(
-    database: Database, competition: Competition, credentials: Credentials, checked: CheckedUpload
+    database: Database,
+    request: Request,
+    competition: Competition,
+    credentials: Credentials,
+    *,
+    checked: CheckedUpload,
 ) -> tuple[SubmissionView, Quota]:
     with database.write() as session:
-        account = _sender(session, credentials)  # who may have been banned, or have gone, while the file came
+        account = _sender(session, request, credentials)  # who may have been banned, or have gone, while the file came
         view = service.accept(session, competition, account, checked)
         return view, service.get_quota(session, competition, account, at=checked.upload.received_at)
 
 
-def _sender(session: Session, credentials: Credentials) -> Account:
-    token = identify(session, credentials)
+def _sender(session: Session, request: Request, credentials: Credentials) -> Account:
+    token = identify(session, credentials, request=request)
     if token is None:
         raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
     return token.account

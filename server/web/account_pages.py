@@ -7,11 +7,11 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, InvalidInput, Violation
-from server.accounts import deletion, sessions, tokens
+from server.accounts import deletion, email_confirmation, second_factor, sessions, tokens
 from server.accounts import service as accounts
 from server.accounts.secrets import digest
 from server.deps import SessionDep, SettingsDep
-from server.models.account import Account
+from server.models.account import Account, Scope
 from server.notifications import email_queue
 from server.web.auth_pages import start_session
 from server.web.cookies import SESSION_COOKIE, Flash
@@ -22,7 +22,8 @@ from server.web.rendering import page, redirect
 router = page_router()
 
 Text = Annotated[str, Form(max_length=300)]
-LIFETIMES = {"": None, "30": timedelta(days=30), "90": timedelta(days=90), "365": timedelta(days=365)}
+LIFETIMES = {"30": timedelta(days=30), "90": timedelta(days=90), "365": timedelta(days=365)}
+USUAL_SCOPE = Scope.SUBMIT
 
 
 @router.get("/account")
@@ -32,13 +33,20 @@ def account_page(request: Request, session: SessionDep, viewer: MemberDep) -> Re
 
 @router.post("/account/password")
 def change_password(
-    request: Request, session: SessionDep, settings: SettingsDep, viewer: MemberDep, *, old: Text = "", new: Text = ""
+    request: Request,
+    session: SessionDep,
+    settings: SettingsDep,
+    viewer: MemberDep,
+    *,
+    old: Text = "",
+    new: Text = "",
+    code: Text = "",
 ) -> Response:
     """Change the password: every other browser is logged out."""
     try:
-        accounts.change_password(session, viewer, old=old, new=new)
+        accounts.change_password(session, viewer, old=old, new=new, code=code)
     except AppError as error:
-        wrong = {{"password": "new"}.get(v.field, v.field): v.message for v in error.violations}
+        wrong = _wrong(error, {"password": "new", "code": "password-code"})
         return _page(request, session, viewer, status=error.status, wrong=wrong, error=error)
     done = Flash("good", "The password is changed; every other browser is logged out.")
     return start_session(request, session, viewer, settings=settings, to="/account", flash=done)
@@ -53,26 +61,47 @@ def change_mail(
     email: Text = "",
     wants_mail: Annotated[bool, Form()] = False,
     password: Text = "",
+    code: Text = "",
 ) -> Response:
     """Set where mail goes, and whether it is wanted."""
     try:
-        accounts.change_mail(session, viewer, email=email.strip(), wants_mail=wants_mail, password=password)
+        accounts.change_mail(session, viewer, email=email.strip(), wants_mail=wants_mail, password=password, code=code)
     except AppError as error:
-        wrong = {"mail-password" if v.field == "password" else v.field: v.message for v in error.violations}
+        wrong = _wrong(error, {"password": "mail-password", "code": "mail-code"})
         return _page(request, session, viewer, status=error.status, wrong=wrong, error=error, email=email)
-    return redirect(request, "/account", flash=Flash("good", "Saved."))
+    to_confirm = viewer.email is not None and viewer.email_confirmed_at is None and email_queue.is_on()
+    done = "Saved. Follow the link in the mail that we sent you." if to_confirm else "Saved."
+    return redirect(request, "/account", flash=Flash("good", done))
+
+
+@router.post("/account/mail/confirmation")
+def send_confirmation(request: Request, session: SessionDep, viewer: MemberDep) -> Response:
+    """Send the link that confirms the address again."""
+    email_confirmation.send_letter(session, viewer)
+    return redirect(request, "/account", flash=Flash("good", "Sent. Follow the link in the mail."))
 
 
 @router.post("/account/tokens")
 def make_token(
-    request: Request, session: SessionDep, viewer: MemberDep, *, label: Text = "", days: Text = ""
+    request: Request,
+    session: SessionDep,
+    viewer: MemberDep,
+    *,
+    label: Text = "",
+    scope: Annotated[Scope, Form()] = USUAL_SCOPE,
+    days: Text = "90",
+    code: Text = "",
 ) -> Response:
     """Create token and show it, this once."""
-    if not label.strip() or len(label) > 100 or days not in LIFETIMES:
-        wrong = InvalidInput("The label needs 1 to 100 characters", violations=(Violation("label", "is missing"),))
-        return _page(request, session, viewer, status=422, wrong={"label": "needs 1 to 100 characters"}, error=wrong)
-    issued = tokens.issue(session, viewer, label=label.strip(), expires_in=LIFETIMES[days])
-    session.flush()
+    try:
+        if not label.strip() or len(label) > 100 or days not in LIFETIMES:
+            allowed = Violation("label", "needs 1 to 100 characters")
+            raise InvalidInput("The label needs 1 to 100 characters", violations=(allowed,))
+        second_factor.require(session, viewer, code)
+    except AppError as error:
+        wrong = _wrong(error, {"code": "token-code"})
+        return _page(request, session, viewer, status=error.status, wrong=wrong, error=error)
+    issued = tokens.issue(session, viewer, label=label.strip(), scope=scope, expires_in=LIFETIMES[days])
     response = _page(request, session, viewer, issued=issued.token)
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -97,18 +126,25 @@ def revoke_all_sessions(request: Request, session: SessionDep, viewer: MemberDep
 
 
 @router.post("/account/delete")
-def delete_account(request: Request, session: SessionDep, viewer: MemberDep, *, password: Text = "") -> Response:
+def delete_account(
+    request: Request, session: SessionDep, viewer: MemberDep, *, password: Text = "", code: Text = ""
+) -> Response:
     """Delete the account, for good."""
     try:
-        deletion.delete(session, viewer, password=password)
+        deletion.delete(session, viewer, password=password, code=code)
     except AppError as error:
-        wrong = {f"delete-{v.field}": v.message for v in error.violations}
+        wrong = _wrong(error, {"password": "delete-password", "code": "delete-code"})
         return _page(
             request, session, viewer, status=error.status, wrong=wrong, error=error, stays_because=error.detail
         )
     response = redirect(request, "/", flash=Flash("good", "Your account is deleted."))
     response.delete_cookie(SESSION_COOKIE, path="/")
     return response
+
+
+def _wrong(error: AppError, fields: dict[str, str]) -> dict[str, str]:
+    """Return what is wrong by the page's name of each field: several forms have one of the same name."""
+    return {fields.get(violation.field, violation.field): violation.message for violation in error.violations}
 
 
 def _page(
@@ -125,7 +161,10 @@ def _page(
 ) -> Response:
     context: dict[str, Any] = {
         "account": viewer,
-        "tokens": tokens.list_account_tokens(session, viewer),
+        "tokens": [(row, tokens.get_end(row)) for row in tokens.list_account_tokens(session, viewer)],
+        "scopes": list(Scope),
+        "usual_scope": USUAL_SCOPE,
+        "has_second_factor": second_factor.is_on(viewer),
         "sessions": sessions.list_active(session, viewer),
         "this_session": digest(request.cookies.get(SESSION_COOKIE, "")),
         "wrong": wrong or {},

@@ -7,7 +7,7 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, NotAllowed
-from server.accounts import rate_limit, sessions
+from server.accounts import rate_limit, second_factor, sessions
 from server.accounts import service as accounts
 from server.accounts.client_address import get_client_address
 from server.config import Settings
@@ -28,7 +28,7 @@ Text = Annotated[str, Form(max_length=300)]
 def login_page(request: Request, viewer: ViewerDep, next: str = "/", why: str = "") -> Response:
     if viewer:
         return redirect(request, local_path(next))
-    return page(request, "login.html", next=local_path(next), name="", error=None, why=why)
+    return page(request, "login.html", next=local_path(next), name="", error=None, why=why, needs_code=False)
 
 
 @router.post("/login")
@@ -39,17 +39,22 @@ def log_in(
     *,
     name: Text = "",
     password: Text = "",
+    code: Text = "",
     next: Text = "/",
 ) -> Response:
-    """Check name and password, and start a session of this browser."""
+    """Check name and password, and the second factor's code where one is on, and start a session of this browser."""
     try:
         with database.read() as session:  # comparing a password takes a while: hold nothing that others wait for
             account = accounts.authenticate(
                 session, name=name.strip(), password=password, client=get_client_address(request)
             )
+        with database.write() as session:
+            second_factor.require(session, account, code)
     except AppError as error:
         status = error.status if error.status == 429 else 422
-        return page(request, "login.html", status=status, next=local_path(next), name=name, error=error, why="")
+        needs_code = any(violation.field == "code" for violation in error.violations)
+        shown = {"next": local_path(next), "name": name, "error": error, "needs_code": needs_code}
+        return page(request, "login.html", status=status, why="", **shown)
     with database.write() as session:
         return start_session(request, session, account, settings=settings, to=local_path(next))
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from server.accounts.client_address import get_client_address
 from server.admission import Admission
+from server.shares import Shares
 
 LOOK_EVERY_S = 1.0
 LONGEST_S = 60.0
@@ -29,12 +32,29 @@ class Frame:
     is_last: bool
 
 
+class _CountedStream(StreamingResponse):
+    """A stream that counts as one of its reader's, and of all, as long as it is sent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        streams: Shares = request.app.state.streams
+        viewer = getattr(request.state, "viewer", None)
+        owner = viewer.id if viewer else get_client_address(request)
+        if refusal := streams.find_refusal(owner, 1):
+            raise refusal
+        streams.take(owner, 1)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            streams.give_back(owner, 1)
+
+
 def stream(request: Request, look: Callable[[], Frame]) -> StreamingResponse:
-    """Answer with a stream that sends the part whenever it has changed.
+    """Answer with a stream that sends the part whenever it has changed; 429 or 503 where too many are open.
 
     look: opens its own session and ends it. It runs in a thread, once a second; less often where many look.
     """
-    return StreamingResponse(_events(request, look), media_type="text/event-stream", headers=HEADERS)
+    return _CountedStream(_events(request, look), media_type="text/event-stream", headers=HEADERS)
 
 
 async def _events(request: Request, look: Callable[[], Frame]) -> AsyncIterator[bytes]:
@@ -44,8 +64,7 @@ async def _events(request: Request, look: Callable[[], Frame]) -> AsyncIterator[
     while time.monotonic() < until:
         if await request.is_disconnected():
             return
-        # What is seen first comes in its turn, as a page does; what follows may wait.
-        frame = await (admission.look(look) if shown else admission.run(look))
+        frame = await admission.look(look)  # the page itself shows what was there before
         if frame.html != shown:
             shown = frame.html
             yield _message(frame.html)

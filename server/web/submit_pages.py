@@ -27,7 +27,7 @@ from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
-from server.received_form import OVERHEAD_BYTES, get_too_large
+from server.received_form import get_too_large, received_form
 from server.submissions import service as submissions
 from server.submissions import upload_rate
 from server.submissions.upload import MAX_REQUEST_BYTES, WHAT, base_name
@@ -88,9 +88,15 @@ async def submit(
     """Take a submission, or show the page again with what is wrong with it."""
     check_origin(request)
     viewer, file = await admission.run(_admit, database, slug, request)
-    _check_announced(request, limit_mib=file.limits.upload_mib)
     upload_rate.take(settings, viewer.id)
-    async with request.form(max_files=1, max_fields=8, max_part_size=LONGEST_PASTE + OVERHEAD_BYTES) as form:
+    async with received_form(
+        request,
+        owner=viewer.id,
+        limit_mib=file.limits.upload_mib,
+        longest_text=LONGEST_PASTE,
+        what=WHAT,
+        refusal=InvalidSubmission,
+    ) as form:
         sent = await _read(form)
         given = _text(form, FIELD)
     try:
@@ -120,12 +126,6 @@ def _sender(session: Session, request: Request) -> Account:
     if viewer is None:
         raise NotAuthenticated("Log in to send a submission")
     return viewer
-
-
-def _check_announced(request: Request, *, limit_mib: int) -> None:
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > (limit_mib << 20) + LONGEST_PASTE + OVERHEAD_BYTES:
-        raise get_too_large(WHAT, limit_mib)
 
 
 async def _read(form: FormData) -> Sent:

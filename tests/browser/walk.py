@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from server.accounts import password_reset
+from server.accounts import email_confirmation, password_reset, second_factor
 from server.accounts import service as accounts
 from server.benchmarks import service as benchmarks
 from server.benchmarks.schemas import BenchmarkIn
@@ -58,6 +58,8 @@ VISITOR = (
     Visit("/forgot", "Forgotten password · Lethe"),
     Visit("/reset", "New password · Lethe", query="?token={reset_token}"),
     Visit("/reset", "This link does not work · Lethe", query="?token=none", status=404),
+    Visit("/confirm", "Confirm the address · Lethe", query="?token={confirmation_token}"),
+    Visit("/confirm", "Not confirmed · Lethe", query="?token=none", status=404),
     Visit("/api/docs", "HTTP API · Lethe"),
     Visit(SLUG, DIGITS),
     Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
@@ -80,6 +82,7 @@ PARTICIPANT = (
     Visit(f"{SLUG}/team", f"Team · {DIGITS}"),
     Visit(f"{SLUG}/team/join", f"Team · {DIGITS}", query="?token={invitation_token}"),
     Visit("/account", "Account · Lethe"),
+    Visit("/account/second-factor", "Second factor · Lethe"),
     Visit(SUBMISSION, f"[0-9]+ of 512 runs · {RUN}", submission="running"),
     Visit(f"{SUBMISSION}/cancel", f"Cancel\\? · {RUN}", submission="running"),
     Visit(SUBMISSION, f"Failed · {RUN}", submission="failed"),
@@ -168,4 +171,11 @@ def prepare() -> dict[str, str]:
         invited = joining.invite(session, teams.own_team(session, digits, brisk), actor=brisk)
         _store_benchmark(session, grace)
         reset = password_reset.issue(session, ada, actor=None, lifetime=timedelta(hours=1))
-        return {"rejudging_id": made.id, "invitation_token": invited.token or "", "reset_token": reset.token}
+        second_factor.begin(ada)  # its first code is waited for
+        ada.email = "ada@example.org"
+        return {
+            "rejudging_id": made.id,
+            "invitation_token": invited.token or "",
+            "reset_token": reset.token,
+            "confirmation_token": email_confirmation.make_token(ada),
+        }

@@ -5,10 +5,13 @@ A new route must be put into the table here before these tests pass: nobody adds
 
 from collections.abc import Iterator
 
+import pytest
 from fastapi.routing import APIRoute
+from httpx import Response
 
+from server.accounts import tokens
 from server.main import create_app
-from server.models.account import Account, Role
+from server.models.account import Account, Role, Scope
 from tests.support.instance import Instance, competition_toml
 
 ANYBODY, ACCOUNT, TEAM, ORGANISER, ADMINISTRATOR = "anybody", "account", "team", "organiser", "administrator"
@@ -37,6 +40,7 @@ FOR: dict[str, tuple[str, ...]] = {
     ACCOUNT: (
         "GET /api/v1/me",
         "PUT /api/v1/me/mail",
+        "POST /api/v1/me/mail/confirmation",
         "PUT /api/v1/me/password",
         "POST /api/v1/me/deletion",
         "GET /api/v1/tokens",
@@ -224,6 +228,34 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance) -> None:
     assert wrong == []
 
 
+SCOPES = {TEAM: Scope.SUBMIT, MAKES_COMPETITIONS: Scope.ORGANISE, ORGANISER: Scope.ORGANISE, ADMINISTRATOR: Scope.FULL}
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_each_scope_is_let_in_exactly_where_it_belongs(server: Instance, scope: Scope) -> None:
+    adam = server.account("adam", Role.ADMINISTRATOR)
+    server.competition(organiser=adam)
+    submission = server.submit(server.participant("pia")).json()["id"]
+    with server.database.write() as session:
+        headers = {"Authorization": f"Bearer {tokens.issue(session, adam, label='test', scope=scope).token}"}
+    wrong = []
+    for audience, route in _routes():
+        if audience in (ANYBODY, WORKER):
+            continue
+        answer = _answer(server, route, headers, "digits", submission)
+        is_refused = answer.status_code == 403 and "This token's scope is" in answer.text
+        if is_refused == scope.includes(_scope(audience, route)):
+            wrong.append(f"{route}: {answer.status_code} {answer.text[:200]}")
+    assert wrong == []
+
+
+def _scope(audience: str, route: str) -> Scope:
+    if route.startswith("GET "):
+        return Scope.READ
+    is_of_account = "/v1/me/" in route or "/v1/tokens/" in route
+    return SCOPES.get(audience) or (Scope.FULL if is_of_account else Scope.SUBMIT)
+
+
 def _workers(server: Instance, owner: Account, foreign: Account) -> dict[str, dict[str, str]]:
     """Return what workers call with: of the competition, of another, and with a token that was revoked."""
     made = {
@@ -272,14 +304,18 @@ def _is_right_for_a_worker(audience: str, role: str, status: int) -> bool:
 
 
 def _status(server: Instance, route: str, headers: dict[str, str], slug: str, submission: str) -> int:
+    return int(_answer(server, route, headers, slug, submission).status_code)
+
+
+def _answer(server: Instance, route: str, headers: dict[str, str], slug: str, submission: str) -> Response:
     method, path = route.split(" ", 1)
     url = path.format_map(_Values(slug=slug, submission_id=submission, table="submissions", name="pia"))
     if route == "DELETE /api/v1/tokens/{token_id}":
         url = "/api/v1/tokens/0000000000000000"
     if route == "POST /api/v1/competitions":
-        return int(server.client.post(url, headers=headers | TOML, content=competition_toml("another")).status_code)
+        return server.client.post(url, headers=headers | TOML, content=competition_toml("another"))
     body = {} if method in ("POST", "PUT", "PATCH") else None
-    return int(server.client.request(method, url, headers=headers, json=body).status_code)
+    return server.client.request(method, url, headers=headers, json=body)
 
 
 class _Values(dict[str, str]):

@@ -25,6 +25,7 @@ from server.storage import Storage
 from tests.support.narrow_server import MORE_THAN_BOTH
 from tests.support.web_process import web_process
 
+STREAMS = 60  # of one account
 WITHIN_S = 25.0  # below the half minute that a request once waited for a connection
 
 
@@ -65,6 +66,7 @@ def environment(database_url: str, redis_url: str, home: Path) -> dict[str, str]
         "LETHE_HOME": str(home),
         "LETHE_REDIS_URL": redis_url,
         "LETHE_STORAGE_URL": (home / "storage").as_uri(),
+        "LETHE_STREAMS_PER_ACCOUNT": str(STREAMS),
     }
 
 
@@ -105,10 +107,14 @@ def test_requests_beside_sixty_streams_are_all_answered(crowd: Crowd) -> None:
     ]
 
     async def watch() -> list[Answer]:
-        opened = [await Connection.open(crowd.port, cookie=crowd.cookie) for _ in range(60)]
+        opened = [await Connection.open(crowd.port, cookie=crowd.cookie) for _ in range(STREAMS)]
         try:
             first = await asyncio.gather(*(one.first_event(stream) for one in opened))
             assert all(b"data: " in event for event in first)
+            one_more = await Connection.open(crowd.port, cookie=crowd.cookie)
+            refused = await one_more.get(stream)
+            assert (refused.status, refused.retry_after) == (429, "10")
+            one_more.close()
             return await crowd._ask(paths * 22, cookie=crowd.cookie)
         finally:
             for one in opened:

@@ -29,15 +29,15 @@ def replay(
 
     A receipt is checked first, with --key also against the key of the instance that signed it.
     """
-    from server.config import get_settings
     from server.db import Database
     from server.logging import configure
+    from server.private_files import instance_settings
     from server.storage import get_storage
     from worker.evaluation import replay
 
     receipt = _receipt(what, key)
     submission, visibility = (receipt["submission"]["id"], receipt["split"]["visibility"]) if receipt else (what, split)
-    settings = get_settings()
+    settings = instance_settings()
     configure(as_json=settings.log_json, level=WARNING)
     database = Database(settings.resolved_database_url)
     try:

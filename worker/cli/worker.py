@@ -23,12 +23,14 @@ def run_worker(
     which device it uses and how many shards it runs at a time. SIGTERM returns its shards to the queue.
     """
     from server import logging
+    from server.private_files import keep_private
     from worker.host.sandbox_requirements import missing_here
     from worker.remote.settings import RemoteSettings, take_token
 
     _check_address(server, insecure=insecure)
     token = take_token().get_secret_value()
     settings = RemoteSettings()
+    keep_private(settings.home)
     if missing := missing_here(settings):
         raise HostFault(" ".join(missing))
     logging.configure(as_json=settings.log_json)

@@ -125,7 +125,6 @@ class SplitExchange:
             part.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self.storage.download(f"{prefix}/{name}", part)
-                part.chmod(0o644)
                 part.replace(path)
             finally:
                 part.unlink(missing_ok=True)

@@ -68,7 +68,8 @@ def states(server: Instance) -> list[tuple[str, int, str]]:
 def member(server: Instance, name: str, role: Role = Role.PARTICIPANT) -> Account:
     account = server.account(name, role)
     with server.database.write() as session:
-        session.get_one(Account, account.id).email = f"{name}@example.org"
+        row = session.get_one(Account, account.id)
+        row.email, row.email_confirmed_at = f"{name}@example.org", now()
     return account
 
 
