@@ -132,13 +132,6 @@ def token_to_change(session: Session, token_id: str) -> WorkerToken:
     return session.scalars(held.execution_options(populate_existing=True)).one()
 
 
-def quarantined_tokens(session: Session, competition_ids: Sequence[str]) -> Sequence[WorkerToken]:
-    """Return the competitions' tokens that are quarantined and not revoked."""
-    mine = WorkerToken.competition_id.in_(competition_ids), WorkerToken.revoked_at.is_(None)
-    found = select(WorkerToken).where(*mine, WorkerToken.quarantined_at.is_not(None))
-    return session.scalars(found.options(joinedload(WorkerToken.competition)).order_by(WorkerToken.id)).all()
-
-
 def checked_claim(session: Session, check_id: int) -> CheckedClaim | None:
     """Return what a check compares with, None if that was dropped."""
     check = session.get(Shard, check_id)

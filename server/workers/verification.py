@@ -112,8 +112,7 @@ def quarantine(session: Session, token: WorkerToken, *, reason: str) -> None:
         reason=reason,
         data=data,
     )
-    event = data | {"token": token.id, "reason": reason}
-    dispatch.notify(session, token.competition_id, "worker_token.quarantined", event)
+    dispatch.notify(session, token.competition_id, "worker_token.quarantined", data | {"token": token.id})
 
 
 def note_contradicted(session: Session, shard_id: int, *, outcome: str = "unconfirmed") -> None:
