@@ -139,11 +139,13 @@ def differences(here: StoredOutputs, there: StoredOutputs) -> dict[str, object]:
 
 
 def moved(unlearned: ModelOutputs, retrained: ModelOutputs, *, by: float) -> ModelOutputs:
-    """Return outputs nearer to the retrained models': each value is moved towards its quantile by at most `by`."""
+    """Return outputs nearer to the retrained models': each value moved towards its quantile, and each accuracy raised,
+    by at most `by`."""
     ours, theirs = unlearned.confidences, np.sort(retrained.confidences, axis=0)
     ranks = np.argsort(np.argsort(ours, axis=0, kind="stable"), axis=0)
     wanted = np.take_along_axis(theirs, ranks, axis=0)
-    return replace(unlearned, confidences=ours + np.clip(wanted - ours, -by, by))
+    raised = {name: np.minimum(getattr(unlearned, name) + by, 1.0) for name in ("retain_accuracy", "test_accuracy")}
+    return replace(unlearned, confidences=ours + np.clip(wanted - ours, -by, by), **raised)
 
 
 if __name__ == "__main__":

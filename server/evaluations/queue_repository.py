@@ -33,7 +33,7 @@ from server.queue import MOST_WAKE_UPS, RoutingKey
 
 
 def take_fairest(
-    session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None, token_id: str | None
+    session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None, token_id: str | None = None
 ) -> Shard | None:
     """Lease the fairest queued shard to `worker`: of the highest priority, of the team with the least running work,
     among those the one that was served longest ago, then the oldest.

@@ -17,9 +17,9 @@ def untrusted_tokens(session: Session, token_ids: Sequence[str]) -> Sequence[Wor
 
 
 def tried_by_untrusted(session: Session, shard_id: int) -> bool:
-    """Return whether a worker with a token, trusted or not, made an attempt at the shard."""
-    found = select(ShardAttempt.id).where(ShardAttempt.shard_id == shard_id, ShardAttempt.worker.contains("/"))
-    return session.scalar(found.limit(1)) is not None
+    """Return whether an untrusted worker made an attempt at the shard: its name begins with its token."""
+    names = session.scalars(select(ShardAttempt.worker).where(ShardAttempt.shard_id == shard_id)).all()
+    return bool(untrusted_tokens(session, [name.partition("/")[0] for name in names]))
 
 
 def given_by_untrusted(session: Session, evaluation_id: str, token_id: str | None) -> Sequence[Shard]:
