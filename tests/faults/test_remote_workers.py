@@ -72,7 +72,7 @@ def test_remote_workers_drained_and_revoked_change_no_bit(
     assert worker.exit_status == 1, worker.log.read_text()
 
     worker = cluster.start_remote_worker(token)
-    wait_until(lambda: cluster.runs_done(submission) == N_RUNS)
+    wait_until(lambda: cluster.runs_done(submission) == N_RUNS, within_s=240)
     assert cluster.stage(submission) == "running", "nobody has checked its runs"
     scorer.signal(signal.SIGTERM)
     cluster.start_worker("checker")
