@@ -42,7 +42,9 @@ def create(
     """Create a worker token. It is shown only once: set it as LETHE_WORKER_TOKEN on the machine."""
     with connected(url) as client:
         slug = chosen_competition(client, competition)
-        body = {"name": name, "expires_in_days": days, "public_only": public_only} | ({"trusted": True} if trusted else {})
+        body = {"name": name, "expires_in_days": days, "public_only": public_only}
+        if trusted:
+            body["trusted"] = True
         made = client.post(f"/competitions/{slug}/worker-tokens", body)
     if as_json:
         print_json(made)

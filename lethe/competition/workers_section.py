@@ -21,6 +21,6 @@ class Workers(Section):
     tolerance: float = Field(
         default=TOLERANCE,
         ge=0,
-        le=1,
+        le=0.1,
         description="how far the repeated outputs may differ; 0: by no bit (docs/operators/workers.md)",
     )
