@@ -73,6 +73,12 @@ class Settings(BaseSettings):
         default="server",
         description="where remote workers fetch files: storage gives them presigned addresses of S3-compatible storage",
     )
+    verified_share: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="of runs by organisers' own machines, the share that a trusted worker makes again; 0: none",
+    )
     dataset_roots: str = Field(
         default="",
         description="folders, with commas, where relative roots of datasets are looked up; empty: datasets in the home",

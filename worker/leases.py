@@ -14,7 +14,10 @@ from server.db import Database
 from server.evaluations import leases
 from server.evaluations.kept_weights import weights_key
 from server.evaluations.leases import ClaimedShard, Failure
+from server.models.evaluation import ShardKind
 from server.storage import Storage
+from server.workers import verification
+from server.workers.verification import StoredCheck
 
 T = TypeVar("T")
 Logs = Sequence[tuple[int, str]]  # (run, what it printed)
@@ -68,11 +71,23 @@ class DatabaseLeases:
             if weights is not None:
                 self.storage.write(weights_key(key), weights)
             sha256 = self.storage.write(key, result)
+            if shard.kind is ShardKind.CHECK:
+                made = StoredCheck(key, sha256, result, wall_time_s)
+                return verification.settle(self.database, self.storage, self.settings, shard, made)
 
         def step(session: Session) -> bool:
-            closed = leases.close(session, shard, result_key=key, result_sha256=sha256, wall_time_s=wall_time_s)
+            closed = leases.close(
+                session,
+                shard,
+                result_key=key,
+                result_sha256=sha256,
+                wall_time_s=wall_time_s,
+                verified_share=self.settings.verified_share,
+            )
             if closed:
                 leases.keep_logs(session, shard, logs)
+                if shard.attempt > 1:
+                    verification.note_contradicted(session, shard.shard_id)
             return closed
 
         return self._step(step)
@@ -82,6 +97,7 @@ class DatabaseLeases:
             failed = leases.fail(session, shard, failure, runs_done=runs_done)
             if failed:
                 leases.keep_logs(session, shard, logs)
+                verification.note_failed_check(session, shard, failure)
             return failed
 
         return self._step(step)

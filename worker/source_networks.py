@@ -31,7 +31,7 @@ from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.networks.builders import is_source
 from lethe.preparation.sample_models import SampleModels
-from lethe.preparation.step_cache import OnProgress, Progress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from sandbox.confined import Answer, Confined, ConfinedFailed, ConfinedSpec
 from sandbox.errors import BackendUnavailable
 from server.config import Settings
@@ -138,7 +138,7 @@ def make_split(
     }
     reads = {str(path): path for path in places.read}
     writes = {INSIDE: out, **{str(path): path for path in places.decoded}}
-    last = Progress("starting", 0, 1)
+    last = PreparationProgress("starting", 0, 1)
 
     def tell(values: Mapping[str, Any] | None) -> None:
         nonlocal last
@@ -217,13 +217,13 @@ def _run_outputs(arrays: Mapping[str, NDArray[Any]]) -> RunOutputs:
         raise HostFault(f"the network's own code answered other arrays: {error}") from error
 
 
-def _progress(values: Any) -> Progress:
+def _progress(values: Any) -> PreparationProgress:
     try:
-        return Progress(
+        return PreparationProgress(
             str(values["stage"])[:80], float(values["done"]), int(values["total"]), str(values.get("message", ""))[:500]
         )
     except (KeyError, TypeError, ValueError, OverflowError):
-        return Progress("training", 0, 1)
+        return PreparationProgress("training", 0, 1)
 
 
 def _checked_manifest(given: Any, out: Path) -> Manifest:

@@ -33,6 +33,9 @@ def create(
     public_only: Annotated[
         bool, typer.Option("--public-only", help="Give it no shards, and so no data, of the private split.")
     ] = False,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="Vouch for the machine: its results count unchecked (administrators).")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -40,6 +43,8 @@ def create(
     with connected(url) as client:
         slug = chosen_competition(client, competition)
         body = {"name": name, "expires_in_days": days, "public_only": public_only}
+        if trusted:
+            body["trusted"] = True
         made = client.post(f"/competitions/{slug}/worker-tokens", body)
     if as_json:
         print_json(made)
@@ -61,12 +66,15 @@ def list_tokens(competition: Competition = None, url: Url = None, as_json: Json 
             token["id"],
             token["name"],
             "public" if token["public_only"] else "both",
+            "quarantined" if token.get("quarantined_at") else "trusted" if token.get("trusted") else "checked",
             local_time(token["expires_at"]),
             local_time(token["last_seen_at"]),
         )
         for token in found
     )
-    print_table("Worker tokens", ("id", "name", "splits", "good until", "last seen"), rows, empty="No worker tokens.")
+    print_table(
+        "Worker tokens", ("id", "name", "splits", "results", "good until", "last seen"), rows, empty="No worker tokens."
+    )
 
 
 @commands.command()

@@ -28,6 +28,7 @@ from lethe.competition.section import Section
 from lethe.competition.task import CausalLm, ImageClassification, Task
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
+from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, Violation
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 
@@ -255,6 +256,7 @@ class CompetitionFile(Section):
     limits: Limits = Limits()
     board: PublicBoard = PublicBoard()
     submissions: Submissions = Submissions()
+    workers: Workers = Workers()
     report: Report = Report()
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from alembic import op
 from migrations.online import add_index, remove_index
 
 revision = "0022"
-down_revision = "0019"
+down_revision = "0021"
 branch_labels = None
 depends_on = None
 

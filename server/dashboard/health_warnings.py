@@ -10,7 +10,7 @@ from server.dashboard.repository import FailureCount, Running, Waiting
 from server.datetime_format import relative
 from server.models.competition import Split, SplitState
 from server.models.submission import Fault
-from server.models.worker import Worker
+from server.models.worker import Worker, WorkerToken
 
 WORKER_IS_LOST_AFTER = timedelta(minutes=5)
 LONG_WAIT = timedelta(minutes=15)
@@ -83,6 +83,18 @@ def failure_warnings(failures: Sequence[FailureCount]) -> list[HealthWarning]:
             text = f"{row.teams} teams of {row.competition} failed alike ({row.error_class}): is a limit too tight?"
             found.append(HealthWarning(text, False, row.competition, href, "See them"))
     return found
+
+
+def token_warnings(quarantined: Sequence[tuple[str, WorkerToken]]) -> list[HealthWarning]:
+    return [
+        HealthWarning(
+            f"The worker token {token.name} of {slug} is quarantined: {token.quarantine_reason}.",
+            is_bad=True,
+            competition=slug,
+            remedy="Look at its machines, and revoke it",
+        )
+        for slug, token in quarantined
+    ]
 
 
 def host_warnings(host: Host) -> list[HealthWarning]:

@@ -11,7 +11,7 @@ from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardState
 from server.models.submission import ENDED, Stage, Submission
-from server.models.worker import Worker
+from server.models.worker import Worker, WorkerToken
 
 MOST = 50
 MOST_ATTEMPTS = 2000  # that a pace is estimated from
@@ -183,6 +183,21 @@ def failure_times(
         )
     )
     return rows.all()
+
+
+def quarantined_tokens(session: Session, competition_ids: Sequence[str]) -> list[tuple[str, WorkerToken]]:
+    """Return (slug, token) of the worker tokens that are quarantined and not revoked."""
+    rows = session.execute(
+        select(Competition.slug, WorkerToken)
+        .join(WorkerToken, WorkerToken.competition_id == Competition.id)
+        .where(
+            WorkerToken.competition_id.in_(competition_ids),
+            WorkerToken.quarantined_at.is_not(None),
+            WorkerToken.revoked_at.is_(None),
+        )
+        .order_by(WorkerToken.quarantined_at)
+    )
+    return [(slug, token) for slug, token in rows]
 
 
 def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[str, Split]]:

@@ -17,6 +17,7 @@ from server.dashboard.health_warnings import (
     host_warnings,
     queue_warnings,
     split_warnings,
+    token_warnings,
 )
 from server.dashboard.host import Host, measure_host
 from server.dashboard.repository import FailureCount, Running, Waiting
@@ -118,6 +119,7 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
             *queue_warnings(waiting, running, workers, at=at),
             *split_warnings(splits),
             *failure_warnings(failures),
+            *token_warnings(repository.quarantined_tokens(session, ids)),
             *host_warnings(host),
         ],
         capacity=capacity,

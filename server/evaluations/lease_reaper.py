@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from server.evaluations import lease_repository, queue_repository, repository, service
+from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
@@ -57,7 +57,11 @@ def sweep(
 def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: int) -> bool:
     # The evaluation is locked before the shard everywhere, so that two closers never wait for each other.
     evaluation = repository.lock_evaluation(session, shard.evaluation_id)
-    again = shard.failed_attempts + 1 < max_attempts
+    failed_attempts = shard.failed_attempts + 1
+    trusted_only = shard.trusted_only
+    if failed_attempts >= max_attempts and verified_runs.needs_trusted_attempts(session, shard.id):
+        failed_attempts, trusted_only = 0, True
+    again = failed_attempts < max_attempts
     attempt, runs_done = shard.attempt, shard.runs_done
     detail = f"no heartbeat from {shard.worker} before {shard.lease_expires_at}"
     taken = repository.leave_shard(
@@ -67,10 +71,12 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
         state=ShardState.QUEUED if again else ShardState.FAILED,
         expired_before=at,
         worker=None,
+        token_id=None,
         queued_at=at,
         runs_done=0,
         wall_time_s=0.0,
-        failed_attempts=shard.failed_attempts + 1,
+        failed_attempts=failed_attempts,
+        trusted_only=trusted_only,
     )
     if not taken:
         return False

@@ -47,7 +47,10 @@ OTHERS = SHARDS.alias("others")
 
 @dataclass(frozen=True)
 class Runs:
-    """How far the runs of an evaluation are. wall_time_s: participants' clock, over all of them so far."""
+    """How far the runs of an evaluation are. wall_time_s: participants' clock, over all of them so far.
+
+    unfinished_shards: of its runs and of their checks.
+    """
 
     wall_time_s: float
     unfinished_shards: int
@@ -247,7 +250,8 @@ def _totals(*, is_done: bool) -> tuple[ColumnElement[float], ColumnElement[int]]
     A statement does not see what it changes itself, on PostgreSQL surely and on SQLite perhaps: of the shard that is
     changed its new values are counted, and of the table the other shards.
     """
-    spent = _of_others(func.coalesce(func.sum(OTHERS.c.wall_time_s), literal_column("0.0")))
+    of_runs = OTHERS.c.kind == literal_column(f"'{ShardKind.RUNS.value}'")
+    spent = _of_others(func.coalesce(func.sum(OTHERS.c.wall_time_s).filter(of_runs), literal_column("0.0")))
     unfinished = _of_others(func.count().filter(OTHERS.c.state != literal_column(f"'{ShardState.DONE.value}'")))
     own = literal_column("0" if is_done else "1", Integer())
     return spent + SHARDS.c.wall_time_s, unfinished + own
@@ -258,7 +262,7 @@ def _of_others(figure: ColumnElement[T]) -> ScalarSelect[T]:
         select(figure)
         .where(
             OTHERS.c.evaluation_id == bindparam("evaluation", type_=String()),
-            OTHERS.c.kind == literal_column(f"'{ShardKind.RUNS.value}'"),
+            OTHERS.c.kind != literal_column(f"'{ShardKind.SMOKE.value}'"),
             OTHERS.c.id != bindparam("shard", type_=Integer()),
         )
         .scalar_subquery()

@@ -12,14 +12,18 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import RunRules
 from server.competitions.stored_file import stored_file
-from server.db import database_time, now
-from server.evaluations import lease_repository, queue_repository, repository, service
+from server.db import clock, database_time, now
+from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
 from server.evaluations.seeds import run_seed
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardKind, ShardState
 from server.models.submission import Fault, Submission
 from server.queue import EVALUATE_SHARD, RoutingKey, send_after_commit
 from server.storage import split_key
+
+# A failure of these classes may be a slow or small machine's own: it accuses nobody where another machine has none.
+OF_THE_MACHINE = frozenset({"timeout", "cpu-time", "idle", "out-of-memory", "host-fault"})
+TOO_LONG = "it took too long, with untrusted workers; trusted ones run it again"
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,20 @@ class Failure:
         }
 
 
-def claim(session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None = None) -> ClaimedShard | None:
+def claim(
+    session: Session,
+    *,
+    worker: str,
+    lease_s: float,
+    splits: Sequence[str] | None = None,
+    token_id: str | None = None,
+) -> ClaimedShard | None:
     """Give the fairest queued shard to `worker`, or None if nothing waits that it may serve.
 
-    splits: the ids of the splits that the worker fits; None for all.
+    splits: the ids of the splits that the worker fits; None for all. token_id: what the worker came with, if it is not
+    trusted.
     """
-    shard = queue_repository.take_fairest(session, worker=worker, lease_s=lease_s, splits=splits)
+    shard = queue_repository.take_fairest(session, worker=worker, lease_s=lease_s, splits=splits, token_id=token_id)
     if shard is None:
         return None
     evaluation, submission, split, competition = lease_repository.context(session, shard.evaluation_id)
@@ -142,9 +154,18 @@ def heartbeat(session: Session, shard: ClaimedShard, *, lease_s: float, runs_don
 
 
 def close(
-    session: Session, shard: ClaimedShard, *, result_key: str | None, result_sha256: str | None, wall_time_s: float
+    session: Session,
+    shard: ClaimedShard,
+    *,
+    result_key: str | None,
+    result_sha256: str | None,
+    wall_time_s: float,
+    verified_share: float,
 ) -> bool:
-    """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current."""
+    """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current.
+
+    verified_share: of the runs by untrusted workers, how many are made again before the score.
+    """
     runs = lease_repository.close(
         session,
         shard.evaluation_id,
@@ -158,17 +179,25 @@ def close(
     if runs is None:
         return False
     if _is_over(shard, runs.wall_time_s):
-        _fail_over_time(session, shard)
+        if not verified_runs.take_back(session, shard.evaluation_id, reason=TOO_LONG):
+            _fail_over_time(session, shard)
     elif shard.kind is ShardKind.SMOKE:
         service.queue_runs_after_smoke(session, shard.evaluation_id)
-    elif runs.unfinished_shards == 0:
+    elif runs.unfinished_shards == 0 and not verified_runs.draw(session, shard.evaluation_id, share=verified_share):
         service.ask_for_score(session, shard.evaluation_id)
     return True
 
 
 def fail(session: Session, shard: ClaimedShard, failure: Failure, *, runs_done: int) -> bool:
-    """End the complete evaluation because of this shard. Return False if it was not the worker's any more."""
+    """End the complete evaluation because of this shard. Return False if it was not the worker's any more.
+
+    What an untrusted worker alone has seen ends nothing: a trusted worker runs the shard again.
+    """
     evaluation = repository.lock_evaluation(session, shard.evaluation_id)
+    if is_untrusted(session, shard):
+        outcome = "given-back" if failure.error_class in OF_THE_MACHINE else "unconfirmed"
+        why = f"{failure.error_class}: {failure.message} {failure.detail}".strip()
+        return _requeue(session, shard, reason=why, runs_done=runs_done, outcome=outcome, trusted_only=True)
     if not repository.leave_shard(
         session, shard.shard_id, attempt=shard.attempt, state=ShardState.FAILED, runs_done=runs_done
     ):
@@ -179,10 +208,13 @@ def fail(session: Session, shard: ClaimedShard, failure: Failure, *, runs_done: 
 
 
 def give_back(session: Session, shard: ClaimedShard, *, reason: str, runs_done: int, max_attempts: int) -> bool:
-    """Return the shard to the queue because this host could not run it; after `max_attempts` that is the end."""
-    if shard.failed_attempts + 1 >= max_attempts:
-        return fail(session, shard, host_failure(shard, reason), runs_done=runs_done)
-    return _requeue(session, shard, reason=reason, runs_done=runs_done, failed_attempts=shard.failed_attempts + 1)
+    """Return the shard to the queue because this host could not run it; after `max_attempts` that is the end, or,
+    where others than trusted workers were among them, trusted ones try."""
+    if shard.failed_attempts + 1 < max_attempts:
+        return _requeue(session, shard, reason=reason, runs_done=runs_done, failed_attempts=shard.failed_attempts + 1)
+    if verified_runs.needs_trusted_attempts(session, shard.shard_id):
+        return _requeue(session, shard, reason=reason, runs_done=runs_done, trusted_only=True)
+    return fail(session, shard, host_failure(shard, reason), runs_done=runs_done)
 
 
 def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
@@ -192,20 +224,38 @@ def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
     )
 
 
-def _requeue(session: Session, shard: ClaimedShard, *, reason: str, runs_done: int, failed_attempts: int) -> bool:
+def check_again(session: Session, shard: ClaimedShard, *, result_key: str, result_sha256: str) -> bool:
+    """Return a check to the queue, its outputs kept, so that a second trusted worker makes them again."""
+    kept: dict[str, object] = {"result_key": result_key, "result_sha256": result_sha256}
+    reason = "its outputs differ from the untrusted worker's; made again"
+    return _requeue(session, shard, reason=reason, runs_done=shard.n_runs, **kept)
+
+
+def _requeue(
+    session: Session,
+    shard: ClaimedShard,
+    *,
+    reason: str,
+    runs_done: int,
+    failed_attempts: int = 0,
+    outcome: str = "given-back",
+    **values: object,
+) -> bool:
     back = repository.leave_shard(
         session,
         shard.shard_id,
         attempt=shard.attempt,
         state=ShardState.QUEUED,
         worker=None,
+        token_id=None,
         queued_at=database_time(),
         runs_done=0,
         wall_time_s=0.0,
         failed_attempts=failed_attempts,
+        **values,
     )
     if back:
-        _end(session, shard, "given-back", runs_done=runs_done, detail=reason)
+        _end(session, shard, outcome, runs_done=runs_done, detail=reason)
         send_after_commit(session, EVALUATE_SHARD, to=shard.routing_key)
     return back
 
@@ -280,7 +330,7 @@ def result_key(shard: ClaimedShard) -> str:
     folder = f"evaluations/{shard.evaluation_id}"
     if shard.kind is ShardKind.SMOKE:
         return f"{folder}/sample-attempt-{shard.attempt}.json"
-    return f"{folder}/runs-{shard.first_run:06d}-attempt-{shard.attempt}.safetensors"
+    return f"{folder}/{shard.kind.value}-{shard.first_run:06d}-attempt-{shard.attempt}.safetensors"
 
 
 def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any]) -> None:
@@ -296,7 +346,21 @@ def is_over_time(session: Session, shard: ClaimedShard) -> bool:
 
 
 def _is_over(shard: ClaimedShard, wall_time_s: float) -> bool:
-    return shard.kind is not ShardKind.SMOKE and wall_time_s > shard.competition.limits.wall_time_s
+    return shard.kind is ShardKind.RUNS and wall_time_s > shard.competition.limits.wall_time_s
+
+
+def is_untrusted(session: Session, shard: ClaimedShard) -> bool:
+    """Return whether an untrusted worker holds the shard, or made the last attempt at it."""
+    return repository.untrusted_token(session, shard.shard_id) is not None
+
+
+def measured_s(session: Session, shard: ClaimedShard) -> float | None:
+    """Return how long an untrusted worker has had the shard, by the database's clock; None if a trusted one has it,
+    whose own clock counts."""
+    row = session.get_one(Shard, shard.shard_id)
+    if row.token_id is None or row.claimed_at is None:
+        return None
+    return (clock(session) - row.claimed_at).total_seconds()
 
 
 def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
@@ -317,8 +381,16 @@ def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
 
 
 def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
-    """End the evaluation because its runs together took too long, if the shard is still the worker's."""
+    """End the evaluation because its runs together took too long, if the shard is still the worker's.
+
+    The time of untrusted workers proves nothing: what they had a part in, trusted ones make again instead.
+    """
     repository.lock_evaluation(session, shard.evaluation_id)
+    if is_untrusted(session, shard):
+        return hand_to_trusted(session, shard, runs_done=runs_done)
+    if is_current(session, shard) and verified_runs.take_back(session, shard.evaluation_id, reason=TOO_LONG):
+        same = shard.failed_attempts
+        return _requeue(session, shard, reason=TOO_LONG, runs_done=runs_done, failed_attempts=same)
     if not repository.leave_shard(
         session, shard.shard_id, attempt=shard.attempt, state=ShardState.FAILED, runs_done=runs_done
     ):
@@ -326,6 +398,11 @@ def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> 
     _end(session, shard, "failed", runs_done=runs_done)
     _fail_over_time(session, shard)
     return True
+
+
+def hand_to_trusted(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
+    """Return to the queue, for trusted workers, a shard that took an untrusted one too long."""
+    return _requeue(session, shard, reason=TOO_LONG, runs_done=runs_done, trusted_only=True)
 
 
 def _end(session: Session, shard: ClaimedShard, outcome: str, *, runs_done: int, detail: str = "") -> None:

@@ -32,29 +32,38 @@ from server.models.evaluation import Shard, ShardKind, ShardState
 from server.queue import MOST_WAKE_UPS, RoutingKey
 
 
-def take_fairest(session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None) -> Shard | None:
+def take_fairest(
+    session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None, token_id: str | None = None
+) -> Shard | None:
     """Lease the fairest queued shard to `worker`: of the highest priority, of the team with the least running work,
     among those the one that was served longest ago, then the oldest.
 
-    splits: the ids of those that the worker may serve; None for all. Shards that another claim holds now
-    are passed over, so claims never wait for each other.
+    splits: the ids of those that the worker may serve; None for all. token_id: of an untrusted worker, which gets no
+    shard that is for trusted ones. Shards that another claim holds now are passed over, so claims never wait for each
+    other.
     """
     on_postgresql = session.get_bind().dialect.name == "postgresql"
-    statement = _take(on_postgresql, lease_s, None if splits is None else tuple(splits))
+    chosen = None if splits is None else tuple(splits)
+    statement = _take(on_postgresql, lease_s, chosen, trusted=token_id is None)
     options = {"synchronize_session": False, "populate_existing": True}
-    return session.scalars(statement, {"claimant": worker}, execution_options=options).one_or_none()
+    values = {"claimant": worker, "token": token_id}
+    return session.scalars(statement, values, execution_options=options).one_or_none()
 
 
 @lru_cache(maxsize=64)
-def _take(on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None) -> ReturningUpdate[Shard]:
+def _take(
+    on_postgresql: bool, lease_s: float, splits: tuple[str, ...] | None, *, trusted: bool
+) -> ReturningUpdate[Shard]:
     """Return the statement of a claim. Putting it together costs more than all else that a claim does in Python."""
+    first = _first_unlocked if on_postgresql else _first
     return (
         update(Shard)
-        .where(Shard.id == (_first_unlocked(splits) if on_postgresql else _first(splits)))
+        .where(Shard.id == first(splits, trusted=trusted))
         .values(
             state=ShardState.LEASED.value,
             attempt=Shard.attempt + 1,
             worker=bindparam("claimant", type_=String()),
+            token_id=bindparam("token", type_=String()),
             claimed_at=database_time(),
             lease_expires_at=database_time(lease_s),
             runs_done=0,
@@ -141,21 +150,23 @@ def _by_fairness(heads: FromClause) -> Select[str, str, int, int]:
     )
 
 
-def _first(splits: Sequence[str] | None) -> ScalarSelect[int]:
+def _first(splits: Sequence[str] | None, *, trusted: bool) -> ScalarSelect[int]:
     """SQLite has one writer at a time: nothing is ever locked by another, and no subquery sees its neighbour."""
     first, following, known, head = (aliased(Shard) for _ in range(4))
-    start = select(_best_priority(first, first.split_id == Split.id).label("id")).where(_is_served(splits))
+    best = _best_priority(first, first.split_id == Split.id, _is_for(first, trusted))
+    start = select(best.label("id")).where(_is_served(splits))
     ids = start.cte("ids", recursive=True)
-    next_team = _best_priority(following, following.split_id == known.split_id, following.team_id > known.team_id)
+    after = following.split_id == known.split_id, following.team_id > known.team_id
+    next_team = _best_priority(following, *after, _is_for(following, trusted))
     ids = ids.union_all(select(next_team).select_from(ids).join(known, known.id == ids.c.id))
     heads = select(head.split_id, head.team_id, head.turn, head.id).join(ids, ids.c.id == head.id).subquery("heads")
     fairest = _by_fairness(heads).limit(1).subquery("fairest")
     return select(fairest.c.id).scalar_subquery()
 
 
-def _first_unlocked(splits: Sequence[str] | None) -> ScalarSelect[int]:
+def _first_unlocked(splits: Sequence[str] | None, *, trusted: bool) -> ScalarSelect[int]:
     """From the fairest team on, the first shard that no other claim holds. Stops at the first it finds."""
-    team = _by_fairness(_heads(splits)).subquery("team")
+    team = _by_fairness(_heads(splits, trusted=trusted)).subquery("team")
     free = (
         select(Shard.id)
         .where(
@@ -163,6 +174,7 @@ def _first_unlocked(splits: Sequence[str] | None) -> ScalarSelect[int]:
             Shard.split_id == team.c.split_id,
             Shard.team_id == team.c.team_id,
             Shard.turn == team.c.turn,
+            _is_for(Shard, trusted),
         )
         .order_by(Shard.id)
         .limit(1)
@@ -172,20 +184,24 @@ def _first_unlocked(splits: Sequence[str] | None) -> ScalarSelect[int]:
     return select(free.c.id).select_from(team.join(free, true())).limit(1).scalar_subquery()
 
 
-def _heads(splits: Sequence[str] | None) -> CTE:
+def _heads(splits: Sequence[str] | None, *, trusted: bool) -> CTE:
     """Return each waiting team's best shard, once per split that it waits on."""
     first, following = aliased(Shard), aliased(Shard)
-    best = _claimable_row(first, first.split_id == Split.id).lateral("best")
+    best = _claimable_row(first, first.split_id == Split.id, _is_for(first, trusted)).lateral("best")
     start = select(*best.c).select_from(Split).join(best, true()).where(_is_served(splits))
     heads = start.cte("heads", recursive=True)
-    after = _claimable_row(following, following.split_id == heads.c.split_id, following.team_id > heads.c.team_id)
-    next_team = after.lateral("next_team")
+    after = following.split_id == heads.c.split_id, following.team_id > heads.c.team_id
+    next_team = _claimable_row(following, *after, _is_for(following, trusted)).lateral("next_team")
     return heads.union_all(select(*next_team.c).select_from(heads.join(next_team, true())))
 
 
 def _is_served(splits: Sequence[str] | None) -> ColumnElement[bool]:
     ready = Split.state == SplitState.READY.value
     return ready if splits is None else ready & Split.id.in_(splits)
+
+
+def _is_for(table: type[Shard], trusted: bool) -> ColumnElement[bool]:
+    return true() if trusted else table.trusted_only.is_(False)
 
 
 def _claimable_row(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[str, str, int, int]:

@@ -101,7 +101,7 @@ def evaluations_queued_before(session: Session, shard: Shard) -> int:
 
 
 def queue_again(session: Session, evaluation_id: str) -> int:
-    """Put every shard that failed or was taken from the queue back into it. Return how many."""
+    """Put every shard that failed or was taken from the queue back into it, checks too. Return how many."""
     statement = (
         update(Shard)
         .where(
@@ -111,6 +111,7 @@ def queue_again(session: Session, evaluation_id: str) -> int:
         .values(
             state=ShardState.QUEUED.value,
             worker=None,
+            token_id=None,
             lease_expires_at=None,
             queued_at=database_time(),
             runs_done=0,
@@ -199,6 +200,11 @@ def is_current(session: Session, shard_id: int, *, attempt: int) -> bool:
 
 def _is_current(shard_id: int, attempt: int) -> ColumnElement[bool]:
     return (Shard.id == shard_id) & (Shard.attempt == attempt) & in_state(ShardState.LEASED)
+
+
+def untrusted_token(session: Session, shard_id: int) -> str | None:
+    """Return the token of the untrusted worker that holds or ended the shard, None where that is a trusted one."""
+    return session.scalar(select(Shard.token_id).where(Shard.id == shard_id))
 
 
 def attempt_row(session: Session, shard_id: int, attempt: int) -> ShardAttempt | None:

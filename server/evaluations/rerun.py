@@ -21,6 +21,8 @@ COPIED = (  # of a shard whose outputs are scored again
     "state",
     "attempt",
     "worker",
+    "token_id",
+    "trusted_only",
     "runs_done",
     "wall_time_s",
     "result_key",
@@ -34,10 +36,11 @@ def beside(session: Session, submission: Submission, split: Split, *, rejudging_
 
 
 def has_outputs(session: Session, evaluation: Evaluation) -> bool:
-    """Return whether the outputs of all runs are stored, so that they can be scored again without running code."""
-    shards = _shards_of_runs(session, evaluation)
+    """Return whether the outputs of all runs are stored and checked, so that they can be scored again without running
+    code."""
+    shards = [shard for shard in repository.get_shards(session, [evaluation.id]) if shard.kind != ShardKind.SMOKE.value]
     stored = all(shard.state == ShardState.DONE.value and shard.result_key is not None for shard in shards)
-    return stored and sum(shard.n_runs for shard in shards) == evaluation.n_runs
+    return stored and sum(shard.n_runs for shard in shards if shard.kind == ShardKind.RUNS.value) == evaluation.n_runs
 
 
 def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_current: bool = False) -> Evaluation:

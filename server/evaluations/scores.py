@@ -1,5 +1,6 @@
 """Scores, written exactly once: the primary key is the evaluation."""
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -43,13 +44,23 @@ def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None
     return sorted(shards, key=lambda shard: shard.first_run)
 
 
-def record(session: Session, evaluation_id: str, score: ScoreRecord, *, oracle: dict[str, Any] | None = None) -> bool:
+def record(
+    session: Session,
+    evaluation_id: str,
+    score: ScoreRecord,
+    *,
+    oracle: dict[str, Any] | None = None,
+    asked_at: datetime | None = None,
+) -> bool:
     """Store the score and end the evaluation. Return False if that was done before, or is no longer wanted.
 
-    oracle: the oracle's score by the same metric, as `Split.oracle` holds it.
+    oracle: the oracle's score by the same metric, as `Split.oracle` holds it. asked_at: `finished_at` of the evaluation
+    when its outputs were read; they may have been dropped and made again since.
     """
     evaluation = repository.lock_evaluation(session, evaluation_id)
     if evaluation.state != EvaluationState.SCORING.value or repository.has_score(session, evaluation_id):
+        return False
+    if asked_at is not None and evaluation.finished_at != asked_at:
         return False
     split = session.get_one(Split, evaluation.split_id)
     is_public = split.visibility == Visibility.PUBLIC.value

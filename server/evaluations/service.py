@@ -20,6 +20,7 @@ from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 BASELINE_PRIORITY = -2  # nobody waits for a reference line; it takes what others leave
 REJUDGING_PRIORITY = -1  # scoring a set again has no hurry: a team's live submissions go before it
 ORGANISER_PRIORITY = 5  # what an organiser asks for by hand
+CHECK_PRIORITY = 5  # the score of a submission whose runs are done waits for it
 # A smoke run takes a second and tells the participant the most. One of a team at a time goes first: those of a crowd's
 # thousand submissions together would keep every team's scores waiting.
 SMOKE_PRIORITY = 10
@@ -57,11 +58,24 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
 
 def queue_runs(session: Session, evaluation: Evaluation, submission: Submission, *, shard_runs: int) -> None:
     """Cut the evaluation's runs into shards and queue them; a notebook's own loop is one shard."""
-    if submission.entry_point.get("mode") == "notebook":
+    if is_notebook(submission):
         shard_runs = evaluation.n_runs
     starts = range(0, evaluation.n_runs, shard_runs)
     pieces = [(ShardKind.RUNS, first, min(shard_runs, evaluation.n_runs - first)) for first in starts]
     _queue(session, evaluation, submission, pieces, priority=evaluation.priority)
+
+
+def queue_checks(
+    session: Session, evaluation: Evaluation, submission: Submission, pieces: Sequence[tuple[int, int]]
+) -> None:
+    """Queue runs that trusted workers make again, each piece as its first run and how many."""
+    checks = [(ShardKind.CHECK, first, count) for first, count in pieces]
+    _queue(session, evaluation, submission, checks, priority=max(evaluation.priority, CHECK_PRIORITY))
+
+
+def is_notebook(submission: Submission) -> bool:
+    """Return whether all runs of the submission are one program, which is run and checked as a whole."""
+    return submission.entry_point.get("mode") == "notebook"
 
 
 def cancel(session: Session, submission: Submission) -> None:
@@ -159,7 +173,7 @@ def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, Evalu
     newest = {evaluation.submission_id: evaluation for evaluation in evaluations if evaluation.is_current}
     ids = [evaluation.id for evaluation in newest.values()]
     shards = repository.get_shards(session, ids)
-    attempts = repository.get_attempts(session, ids)
+    attempts = [pair for pair in repository.get_attempts(session, ids) if pair[1].kind != ShardKind.CHECK.value]
     return {
         submission_id: _progress(
             evaluation,
@@ -187,12 +201,13 @@ def _progress(
 
 
 def _entry(attempt: ShardAttempt, shard: Shard) -> AttemptEntry:
+    """Return an attempt as its team sees it: what an untrusted worker says of a failure is nobody's to know."""
     return AttemptEntry(
         first_run=shard.first_run,
         last_run=shard.first_run + shard.n_runs - 1,
         kind=shard.kind,
         attempt=attempt.attempt,
-        outcome=attempt.outcome,
+        outcome="given-back" if attempt.outcome in ("unconfirmed", "refuted") else attempt.outcome,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
     )
@@ -206,6 +221,7 @@ def _queue(
     *,
     priority: int,
 ) -> None:
+    kept = competition_config(session, session.get_one(Split, evaluation.split_id)).report.keep_weights
     session.add_all(
         Shard(
             evaluation_id=evaluation.id,
@@ -217,6 +233,8 @@ def _queue(
             n_runs=count,
             turn=-priority,
             state=ShardState.QUEUED.value,
+            # Weights that are kept are not compared with anything: they come from trusted workers alone.
+            trusted_only=kind is ShardKind.CHECK or (kind is ShardKind.RUNS and first < kept),
         )
         for kind, first, count in pieces
     )

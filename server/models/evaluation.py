@@ -4,7 +4,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint, text
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from lethe.competition.visibility import Visibility
@@ -33,6 +44,7 @@ class ShardState(StrEnum):
 class ShardKind(StrEnum):
     SMOKE = "smoke"
     RUNS = "runs"
+    CHECK = "check"  # runs that an untrusted worker has made, made again by a trusted one
 
 
 class Evaluation(Base):
@@ -91,6 +103,12 @@ class Shard(Base):
         _partial("ix_shards_waiting", "queued_at", state=ShardState.QUEUED),
         # Not on lease_expires_at: a heartbeat must not touch an index. The leased are few, and read together.
         _partial("ix_shards_leased", "team_id", state=ShardState.LEASED),
+        Index(
+            "ix_shards_token_id",
+            "token_id",
+            postgresql_where=text("token_id IS NOT NULL"),
+            sqlite_where=text("token_id IS NOT NULL"),
+        ),
         {
             # A queue leaves dead rows at its head: they are cleared early, and heartbeats stay on their page.
             "postgresql_with": {
@@ -123,6 +141,8 @@ class Shard(Base):
     queued_at: Mapped[datetime] = mapped_column(default=database_time())
     result_key: Mapped[str | None] = mapped_column(String(200))
     result_sha256: Mapped[str | None] = mapped_column(String(64))
+    token_id: Mapped[str | None] = mapped_column(String(16))  # of the untrusted worker that holds it or has ended it
+    trusted_only: Mapped[bool] = mapped_column(default=False, server_default=false())  # no untrusted worker gets it
 
     evaluation: Mapped[Evaluation] = relationship(lazy="raise", back_populates="shards")
 
@@ -141,7 +161,7 @@ class ShardAttempt(Base):
     ended_at: Mapped[datetime | None] = mapped_column(index=True)  # how much was done lately
     outcome: Mapped[str] = mapped_column(
         String(20), default="running"
-    )  # running, done, failed, lost, given-back, cancelled
+    )  # running, done, failed, unconfirmed, refuted, lost, given-back, cancelled
     runs_done: Mapped[int] = mapped_column(default=0)
     controls: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what confined the runs on that host
     detail: Mapped[str] = mapped_column(Text, default="")  # for organisers

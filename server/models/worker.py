@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy import JSON, ForeignKey, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db import Base, database_time, new_id, now
@@ -45,11 +45,15 @@ class WorkerToken(Base):
     name: Mapped[str] = mapped_column(String(100))
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
     public_only: Mapped[bool] = mapped_column(default=False)  # no shard of the private split
+    trusted: Mapped[bool] = mapped_column(default=False, server_default=false())  # an administrator vouches for it
+    confirmed_runs: Mapped[int] = mapped_column(default=0, server_default="0")  # that a trusted worker found the same
     created_by: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime]
     last_seen_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    quarantined_at: Mapped[datetime | None]
+    quarantine_reason: Mapped[str] = mapped_column(Text, default="", server_default="")
 
     competition: Mapped[Competition] = relationship(lazy="raise")
     creator: Mapped[Account] = relationship(lazy="raise")

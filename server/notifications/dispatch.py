@@ -26,6 +26,10 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
     competition = session.get_one(Competition, competition_id)
     if event in OF_SUBMISSIONS:
         _mail_team(session, competition, event, submission=session.get_one(Submission, data["submission"]))
+    elif event == "worker_token.quarantined":
+        email = email_templates.quarantine_email(competition, token_name=data["name"])
+        addresses = repository.addresses_of_organisers(session, competition_id, administrators_too=True)
+        email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
     else:
         email = email_templates.competition_email(competition, event, data)
         addresses = repository.addresses_of_competition(session, competition_id)

@@ -33,6 +33,17 @@ def platform_failure_email(competition: Competition, submission: Submission) -> 
     return _declinable(f"{competition.title}: platform failure", text)
 
 
+def quarantine_email(competition: Competition, *, token_name: str) -> EmailContent:
+    """Return the e-mail to organisers and administrators when a worker token is quarantined."""
+    page = link(f"/organise/{competition.slug}/audit")
+    text = (
+        f"Trusted workers did not find what machines with the worker token {token_name} of {competition.title} "
+        f"reported. The token is refused from now on, its results are dropped, and other workers run what it had run:"
+        f"\n{page}"
+    )
+    return _declinable(f"{competition.title}: a worker token is quarantined", text)
+
+
 def competition_email(competition: Competition, event: str, data: dict[str, Any]) -> EmailContent:
     """Return the e-mail to everybody in a competition."""
     title = competition.title

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, select, union, update
 from sqlalchemy.orm import Session
 
 from server.conditional_update import changes_one_row
-from server.models.account import Account
+from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser, Membership
 from server.models.notification import Delivery, DeliveryState, QueuedEmail, Webhook
 
@@ -82,9 +82,11 @@ def addresses_of_competition(session: Session, competition_id: str) -> list[str]
     return _addresses(session, union(theirs, _organisers(competition_id)).subquery().c.email)
 
 
-def addresses_of_organisers(session: Session, competition_id: str) -> list[str]:
-    """Return the addresses of a competition's organisers who want mail."""
-    return _addresses(session, union(_organisers(competition_id)).subquery().c.email)
+def addresses_of_organisers(session: Session, competition_id: str, *, administrators_too: bool = False) -> list[str]:
+    """Return the addresses of a competition's organisers, and of the administrators if so asked, who want mail."""
+    administrators = select(Account.email).where(Account.role == Role.ADMINISTRATOR.value, *_reachable())
+    chosen = [_organisers(competition_id), *([administrators] if administrators_too else [])]
+    return _addresses(session, union(*chosen).subquery().c.email)
 
 
 def _organisers(competition_id: str) -> Select[str | None]:

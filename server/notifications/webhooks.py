@@ -31,6 +31,7 @@ EVENTS = (
     "competition.closed",
     "competition.revealed",
     "competition.announced",
+    "worker_token.quarantined",
 )
 MOST_WEBHOOKS = 10
 MOST_DELIVERIES = 100

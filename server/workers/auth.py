@@ -19,7 +19,9 @@ def identify(session: Session, credentials: HTTPAuthorizationCredentials | None)
     """Return the valid worker token that came with a request. Raises NotAuthenticated."""
     row = tokens.find(session, credentials.credentials) if credentials else None
     if row is None:
-        raise NotAuthenticated(f"This needs a worker token ({tokens.PREFIX}...) that is neither revoked nor expired")
+        raise NotAuthenticated(
+            f"This needs a worker token ({tokens.PREFIX}...) that is neither revoked, quarantined nor expired"
+        )
     return row
 
 

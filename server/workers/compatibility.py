@@ -33,13 +33,20 @@ class Fitting:
 
 
 def fitting(
-    session: Session, facts: WorkerFacts, *, competitions: Sequence[str] | None = None, public_only: bool = False
+    session: Session,
+    facts: WorkerFacts,
+    *,
+    competitions: Sequence[str] | None = None,
+    public_only: bool = False,
+    trusted: bool = True,
 ) -> Fitting:
     """Compare a worker with every prepared split, of some competitions only if those are given."""
     refusals: dict[str, str] = {}
     splits: list[str] = []
     for split in repository.ready_splits(session, competitions, public_only=public_only):
         reason = refusal(facts, split)
+        if split.trusted_only and not trusted:
+            reason = f"{split.slug} takes trusted workers only (trusted_only in its file)"
         if reason is None:
             splits.append(split.split_id)
         else:

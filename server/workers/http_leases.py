@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.run_limits import run_wall_time_s
 from lethe.errors import Conflict, NotAuthenticated, NotFound, Violation
 from server.config import Settings
 from server.evaluations import leases
@@ -18,6 +19,7 @@ from server.workers import service as workers
 from server.workers.compatibility import Fitting, WorkerFacts, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
+SET_UP_S = 600.0  # to fetch a split and to start a sandbox
 MOST_WORKERS = 2000  # processes that are started again and again have new names
 Logs = Sequence[tuple[int, str]]
 
@@ -83,7 +85,11 @@ def claim(session: Session, settings: Settings, token: WorkerToken, name: str) -
     fit = _fitting(session, token, facts)
     workers.report(session, facts, fit, token_id=token.id)
     shard = leases.held_by(session, worker.name) or leases.claim(
-        session, worker=worker.name, lease_s=settings.lease_s, splits=fit.splits
+        session,
+        worker=worker.name,
+        lease_s=settings.lease_s,
+        splits=fit.splits,
+        token_id=None if token.trusted else token.id,
     )
     return Claim(shard, tuple(fit.refusals.values()))
 
@@ -116,13 +122,27 @@ def n_forget(session: Session, shard: ClaimedShard) -> int:
 
 
 def heartbeat(session: Session, settings: Settings, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
-    return leases.heartbeat(
-        session, shard, lease_s=settings.lease_s, runs_done=min(runs_done, shard.n_runs), wall_time_s=wall_time_s
-    )
+    """Renew the lease. An untrusted worker has used the time since its claim, whatever it says, and loses the shard
+    once that is too much."""
+    measured_s = leases.measured_s(session, shard)
+    used_s, done = wall_time_s if measured_s is None else measured_s, min(runs_done, shard.n_runs)
+    held = leases.heartbeat(session, shard, lease_s=settings.lease_s, runs_done=done, wall_time_s=used_s)
+    if measured_s is not None and (not held or measured_s > longest_s(shard)):
+        leases.hand_to_trusted(session, shard, runs_done=done)
+        return False
+    return held
+
+
+def longest_s(shard: ClaimedShard) -> float:
+    """Return how long an untrusted worker may hold a shard, seconds: twice what its runs may take, for their evaluation
+    takes time too, and what setting up takes."""
+    run_s = run_wall_time_s(shard.competition.limits, retraining_time_s=shard.retraining_time_s)
+    return SET_UP_S + 2 * shard.n_runs * run_s
 
 
 def close(
     session: Session,
+    settings: Settings,
     shard: ClaimedShard,
     logs: Logs = (),
     *,
@@ -131,17 +151,28 @@ def close(
     wall_time_s: float,
 ) -> bool:
     """Close the shard. As in each of the following steps, what was done before is True once more."""
-    if leases.close(session, shard, result_key=result_key, result_sha256=result_sha256, wall_time_s=wall_time_s):
+    measured_s = leases.measured_s(session, shard)
+    closed = leases.close(
+        session,
+        shard,
+        result_key=result_key,
+        result_sha256=result_sha256,
+        wall_time_s=wall_time_s if measured_s is None else measured_s,
+        verified_share=settings.verified_share,
+    )
+    if closed:
         leases.keep_logs(session, shard, logs)
         return True
     return leases.outcome(session, shard) == "done"
 
 
 def fail(session: Session, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+    untrusted = leases.is_untrusted(session, shard)
     if leases.fail(session, shard, failure, runs_done=runs_done):
-        leases.keep_logs(session, shard, logs)
+        if not untrusted:
+            leases.keep_logs(session, shard, logs)
         return True
-    return leases.outcome(session, shard) == "failed"
+    return leases.outcome(session, shard) in ("failed", "unconfirmed", "given-back")
 
 
 def give_back(session: Session, settings: Settings, shard: ClaimedShard, *, reason: str, runs_done: int) -> bool:
@@ -157,17 +188,18 @@ def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
 def end_if_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
     if leases.is_over_time(session, shard) and leases.fail_over_time(session, shard, runs_done=runs_done):
         return True
-    return leases.outcome(session, shard) == "failed"
+    return leases.outcome(session, shard) in ("failed", "given-back")
 
 
 def require_valid(session: Session, token: WorkerToken) -> None:
     """Raise NotAuthenticated if the token was revoked just now; else no revocation comes before the commit."""
     if not tokens.still_holds(session, token.id):
-        raise NotAuthenticated("The worker token was revoked")
+        raise NotAuthenticated("The worker token was revoked or quarantined")
 
 
 def _fitting(session: Session, token: WorkerToken, facts: WorkerFacts) -> Fitting:
-    return fitting(session, facts, competitions=[token.competition.slug], public_only=token.public_only)
+    of_token = {"competitions": [token.competition.slug], "public_only": token.public_only, "trusted": token.trusted}
+    return fitting(session, facts, **of_token)
 
 
 def _worker(session: Session, token: WorkerToken, name: str) -> Worker:

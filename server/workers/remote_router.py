@@ -24,7 +24,7 @@ from server.models.worker import WorkerState, WorkerToken
 from server.problem_details import problems
 from server.request_bodies import count_body_for
 from server.storage import Storage
-from server.workers import artefacts, http_leases, kept_weights, result_validation
+from server.workers import artefacts, http_leases, kept_weights, result_validation, verification
 from server.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
 from server.workers.captured_arrays import Forms, captured_forms
 from server.workers.http_leases import Claim, Terms
@@ -41,6 +41,7 @@ from server.workers.schemas import (
     StepOut,
     TermsOut,
 )
+from server.workers.verification import StoredCheck
 
 CLAIM_WITHIN_S = 10.0
 LINK_S = 900  # how long a presigned address of the storage is good for
@@ -176,14 +177,16 @@ def download_file(
     responses=problems(409, 413),
     openapi_extra={"requestBody": {"required": True, "content": {BINARY: {"schema": {"format": "binary"}}}}},
 )
-async def send_result(request: Request, asked_for: AskedFor, storage: StorageDep, admission: AdmissionDep) -> StepOut:
+async def send_result(
+    request: Request, asked_for: AskedFor, *, storage: StorageDep, settings: SettingsDep, admission: AdmissionDep
+) -> StepOut:
     """Send the outputs of the shard's runs (safetensors), and so close it. They are kept if the attempt counts."""
     shard, n_forget = await admission.run(_shard_of_runs, asked_for)
     captured = await admission.run(captured_forms, storage, shard)
     data = await _received(
         request, shard, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured)
     )
-    return await admission.run(_take_result, asked_for, storage, data, n_forget=n_forget, captured=captured)
+    return await admission.run(_take_result, asked_for, storage, settings, data, n_forget=n_forget, captured=captured)
 
 
 @router.put(
@@ -204,7 +207,9 @@ async def send_weights(request: Request, asked_for: AskedFor, storage: StorageDe
 
 
 @router.post(SHARD + "/passed", responses=problems(409))
-def end_smoke_run(body: PassedIn, session: SessionDep, storage: StorageDep, shard: Held) -> StepOut:
+def end_smoke_run(
+    body: PassedIn, session: SessionDep, *, storage: StorageDep, settings: SettingsDep, shard: Held
+) -> StepOut:
     """End a smoke run that went well."""
     if shard.kind is not ShardKind.SMOKE:
         raise Conflict("A shard of runs ends with its result; send that to .../result")
@@ -214,7 +219,7 @@ def end_smoke_run(body: PassedIn, session: SessionDep, storage: StorageDep, shar
         key, sha256 = result_validation.key_by_content(shard, data)
         storage.write(key, data)
     logs, stored = _logs(body.logs), {"result_key": key, "result_sha256": sha256}
-    return StepOut(held=http_leases.close(session, shard, logs, **stored, wall_time_s=body.wall_time_s))
+    return StepOut(held=http_leases.close(session, settings, shard, logs, **stored, wall_time_s=body.wall_time_s))
 
 
 @router.post(SHARD + "/failure")
@@ -257,22 +262,27 @@ def _as_remote_workers_see_it(
 def _shard_of_runs(asked_for: Asked) -> tuple[ClaimedShard, int]:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
-        if shard.kind is not ShardKind.RUNS:
+        if shard.kind is ShardKind.SMOKE:
             raise Conflict("A smoke run has no result; end it with .../passed")
         return shard, http_leases.n_forget(session, shard)
 
 
-def _take_result(asked_for: Asked, storage: Storage, data: bytes, *, n_forget: int, captured: Forms) -> StepOut:
+def _take_result(
+    asked_for: Asked, storage: Storage, settings: Settings, data: bytes, *, n_forget: int, captured: Forms
+) -> StepOut:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
-        wanted = leases.is_current(session, shard)
-    result = result_validation.check(data, shard, n_forget=n_forget, captured=captured)
+        wanted, measured_s = leases.is_current(session, shard), leases.measured_s(session, shard)
+    result = result_validation.check(data, shard, n_forget=n_forget, captured=captured, measured_s=measured_s)
     if wanted:
-        storage.write(result.key, data)
+        storage.write(result.key, result.data)
+    if shard.kind is ShardKind.CHECK:  # a trusted worker's
+        made = StoredCheck(result.key, result.sha256, result.data, result.wall_time_s)
+        return StepOut(held=verification.settle(asked_for.database, storage, settings, shard, made))
     with asked_for.database.write() as session:
         shard = asked_for.shard(session)
         held = http_leases.close(
-            session, shard, result_key=result.key, result_sha256=result.sha256, wall_time_s=result.wall_time_s
+            session, settings, shard, result_key=result.key, result_sha256=result.sha256, wall_time_s=result.wall_time_s
         )
     return StepOut(held=held)
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, joinedload
 from lethe.competition.visibility import Visibility
 from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
-from server.models.evaluation import Shard
+from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
 from server.models.worker import Worker, WorkerToken
 
 
@@ -26,6 +26,22 @@ class ReadySplit:
     versions: dict[str, Any]
     memory_mib: int
     isolation: str | None = None
+    trusted_only: bool | None = False
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """What an untrusted worker gave for a shard that holds a check's runs.
+
+    earlier: key and hash of the outputs that a first trusted worker made, if they differed.
+    """
+
+    shard_id: int
+    token_id: str
+    first_run: int
+    key: str
+    sha256: str
+    earlier: tuple[str, str] | None
 
 
 def ready_splits(
@@ -41,6 +57,7 @@ def ready_splits(
             Split.versions,
             Competition.config["limits"]["memory_mib"].as_integer(),
             Competition.config["limits"]["isolation"].as_string(),
+            Competition.config["workers"]["trusted_only"].as_boolean(),
         )
         .join(Competition, Competition.id == Split.competition_id)
         .where(Split.state == SplitState.READY.value)
@@ -102,9 +119,61 @@ def locked_token(session: Session, competition_id: str, token_id: str) -> Worker
 
 
 def hold_token(session: Session, token_id: str) -> bool:
-    """Return whether the token is not revoked, and let nobody change that before the transaction ends."""
-    valid = select(WorkerToken.id).where(WorkerToken.id == token_id, WorkerToken.revoked_at.is_(None))
-    return session.scalar(valid.with_for_update(read=True)) is not None
+    """Return whether the token is neither revoked nor quarantined, and let nobody change that before the transaction
+    ends."""
+    valid = WorkerToken.revoked_at.is_(None), WorkerToken.quarantined_at.is_(None)
+    held = select(WorkerToken.id).where(WorkerToken.id == token_id, *valid).with_for_update(read=True)
+    return session.scalar(held) is not None
+
+
+def token_to_change(session: Session, token_id: str) -> WorkerToken:
+    """Return a token, held for a change until the transaction ends."""
+    held = select(WorkerToken).where(WorkerToken.id == token_id).with_for_update()
+    return session.scalars(held.execution_options(populate_existing=True)).one()
+
+
+def checked_claim(session: Session, check_id: int) -> CheckedClaim | None:
+    """Return what a check compares with, None if that was dropped."""
+    check = session.get(Shard, check_id)
+    if check is None:
+        return None
+    held = Shard.first_run <= check.first_run, Shard.first_run + Shard.n_runs > check.first_run
+    runs = Shard.evaluation_id == check.evaluation_id, Shard.kind == ShardKind.RUNS.value
+    done = Shard.state == ShardState.DONE.value, Shard.token_id.is_not(None)
+    given = session.scalar(select(Shard).where(*runs, *held, *done))
+    if given is None or given.token_id is None:
+        return None
+    earlier = (check.result_key, check.result_sha256) if check.result_key and check.result_sha256 else None
+    key, sha256 = given.result_key or "", given.result_sha256 or ""
+    return CheckedClaim(given.id, given.token_id, given.first_run, key, sha256, earlier)
+
+
+def evaluations_with_results_of(session: Session, token_id: str) -> Sequence[str]:
+    """Return the evaluations that hold results of a token's workers."""
+    mine = Shard.token_id == token_id, Shard.kind == ShardKind.RUNS.value, Shard.state == ShardState.DONE.value
+    return session.scalars(select(Shard.evaluation_id).where(*mine).distinct().order_by(Shard.evaluation_id)).all()
+
+
+def forget_sample_answers(session: Session, token_id: str) -> None:
+    """Show nothing more that a token's workers sent of smoke runs."""
+    mine = Shard.token_id == token_id, Shard.kind == ShardKind.SMOKE.value
+    session.execute(update(Shard).where(*mine).values(result_key=None, result_sha256=None))
+
+
+def contradict(session: Session, shard_id: int, *, outcome: str) -> Sequence[str]:
+    """Mark the attempts of untrusted workers at a shard that ended so. Return their tokens."""
+    theirs = ShardAttempt.shard_id == shard_id, ShardAttempt.outcome == outcome, ShardAttempt.worker.contains("/")
+    names = session.scalars(select(ShardAttempt.worker).where(*theirs)).all()
+    if names:
+        session.execute(update(ShardAttempt).where(*theirs).values(outcome="refuted"))
+    return sorted({name.partition("/")[0] for name in names})
+
+
+def teams_contradicted(session: Session, token_id: str) -> int:
+    """Return about how many teams' submissions trusted workers found otherwise than the token's workers said."""
+    theirs = ShardAttempt.outcome == "refuted", ShardAttempt.worker.startswith(f"{token_id}/")
+    found = select(func.count(Shard.team_id.distinct())).join(ShardAttempt, ShardAttempt.shard_id == Shard.id)
+    return session.scalar(found.where(*theirs)) or 0
 
 
 def note_use(session: Session, token_id: str, at: datetime) -> None:

@@ -1,13 +1,14 @@
 """The outputs that a remote worker sends for its runs, checked before anything is kept of them."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from lethe.errors import InvalidInput, Violation
+from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations import leases
 from server.evaluations.leases import ClaimedShard
 from server.workers.captured_arrays import ArrayForm, Forms, find_fault
@@ -22,9 +23,20 @@ CLASS_ACCURACY = "class_accuracy"
 class CheckedResult:
     """Outputs of the right form, and where they are kept."""
 
+    data: bytes
     key: str
     sha256: str
     wall_time_s: float
+
+
+def with_measured_times(data: bytes, measured_s: float) -> bytes:
+    """Return an untrusted worker's outputs with the time by the server's clock in place of its own, shared equally.
+
+    They name no weights: those that are kept come from trusted workers.
+    """
+    outputs = ShardOutputs.from_bytes(data)
+    times = np.full(len(outputs.wall_time_s), measured_s / len(outputs.wall_time_s))
+    return replace(outputs, wall_time_s=times, weights_sha256=None).to_bytes()
 
 
 def key_by_content(shard: ClaimedShard, data: bytes) -> tuple[str, str]:
@@ -42,10 +54,13 @@ def most_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
     return 8 * numbers + beside + 4 * shard.n_runs * 2 * MOST_CLASSES + HEADER_BYTES
 
 
-def check(data: bytes, shard: ClaimedShard, *, n_forget: int, captured: Forms) -> CheckedResult:
+def check(
+    data: bytes, shard: ClaimedShard, *, n_forget: int, captured: Forms, measured_s: float | None = None
+) -> CheckedResult:
     """Return the outputs if they are what the shard's runs can have given. Raises InvalidInput.
 
-    captured: what the split's runs store beside them.
+    captured: what the split's runs store beside them. measured_s: the time of all runs, if the worker's own is not
+    trusted.
     """
     try:
         arrays = load(data)
@@ -67,7 +82,10 @@ def check(data: bytes, shard: ClaimedShard, *, n_forget: int, captured: Forms) -
     _check_classes(arrays.get(CLASS_ACCURACY), n_runs=shard.n_runs)
     for name, form in captured.items():
         _check_captured(name, arrays[name], form)
-    return CheckedResult(*key_by_content(shard, data), float(arrays["wall_time_s"].sum()))
+    if measured_s is not None:
+        data = with_measured_times(data, measured_s)
+    told_s = float(arrays["wall_time_s"].sum())
+    return CheckedResult(data, *key_by_content(shard, data), told_s if measured_s is None else measured_s)
 
 
 def _check_captured(name: str, array: np.ndarray, form: ArrayForm) -> None:

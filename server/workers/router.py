@@ -32,7 +32,13 @@ def create_worker_token(
     """Create token with which machines of your own may run this competition's shards. It is shown this once."""
     valid_for = timedelta(days=body.expires_in_days)
     issued = tokens.issue(
-        session, competition, name=body.name, valid_for=valid_for, public_only=body.public_only, actor=account
+        session,
+        competition,
+        name=body.name,
+        valid_for=valid_for,
+        public_only=body.public_only,
+        trusted=body.trusted,
+        actor=account,
     )
     return IssuedWorkerTokenOut(**WorkerTokenOut.model_validate(issued.row).model_dump(), token=issued.token)
 

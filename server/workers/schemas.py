@@ -29,6 +29,7 @@ class NewWorkerToken(_In):
     name: str = Field(min_length=1, max_length=100, examples=["gpu room"])
     expires_in_days: int = Field(default=90, ge=1, le=366)
     public_only: bool = Field(default=False, description="no shard of the private split")
+    trusted: bool = Field(default=False, description="results count unchecked; for administrators to say")
 
 
 class WorkerTokenOut(_Out):
@@ -37,6 +38,10 @@ class WorkerTokenOut(_Out):
     id: str = Field(examples=["0a1b2c3d4e5f6071"])
     name: str
     public_only: bool
+    trusted: bool
+    confirmed_runs: int = Field(description="that a trusted worker made again and found the same")
+    quarantined_at: datetime | None
+    quarantine_reason: str
     created_at: datetime
     expires_at: datetime
     last_seen_at: datetime | None = Field(description="right to a minute")

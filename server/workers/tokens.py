@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, NotFound
+from lethe.errors import Conflict, NotAllowed, NotFound
 from server.accounts.secrets import digest, new_token
 from server.admin import audit
 from server.db import now
 from server.evaluations import leases
-from server.models.account import Account
+from server.models.account import Account, Role
 from server.models.competition import Competition
 from server.models.worker import WorkerToken
 from server.workers import repository
@@ -30,9 +30,21 @@ class IssuedWorkerToken:
 
 
 def issue(
-    session: Session, competition: Competition, *, name: str, valid_for: timedelta, public_only: bool, actor: Account
+    session: Session,
+    competition: Competition,
+    *,
+    name: str,
+    valid_for: timedelta,
+    public_only: bool,
+    trusted: bool = False,
+    actor: Account,
 ) -> IssuedWorkerToken:
-    """Create token for the competition's shards. Raises Conflict where there are too many."""
+    """Create token for the competition's shards. Raises Conflict where there are too many.
+
+    trusted: its results count unchecked. Raises NotAllowed unless an administrator says so.
+    """
+    if trusted and actor.role != Role.ADMINISTRATOR:
+        raise NotAllowed("Only an administrator may vouch for a machine (trusted)")
     if len(of_competition(session, competition)) >= MOST_TOKENS:
         raise Conflict(f"A competition has at most {MOST_TOKENS} worker tokens; revoke one first")
     token = new_token(PREFIX)
@@ -41,12 +53,13 @@ def issue(
         name=name,
         token_hash=digest(token),
         public_only=public_only,
+        trusted=trusted,
         created_by=actor.id,
         expires_at=now() + valid_for,
     )
     session.add(row)
     session.flush()
-    data = {"name": name, "public_only": public_only, "expires_at": row.expires_at.isoformat()}
+    data = {"name": name, "public_only": public_only, "trusted": trusted, "expires_at": row.expires_at.isoformat()}
     audit.record(session, actor, "worker_token.issued", competition=competition, subject=row.id, data=data)
     return IssuedWorkerToken(row, token)
 
@@ -84,13 +97,18 @@ def find(session: Session, token: str) -> WorkerToken | None:
     if not token.startswith(PREFIX):
         return None
     row = repository.token_by_hash(session, digest(token))
-    if row is None or row.revoked_at is not None or row.creator.disabled_at is not None:
+    if (
+        row is None
+        or row.revoked_at is not None
+        or row.quarantined_at is not None
+        or row.creator.disabled_at is not None
+    ):
         return None
     return None if row.expires_at <= now() else row
 
 
 def still_holds(session: Session, token_id: str) -> bool:
-    """Return whether the token is not revoked, and let nobody revoke it before the transaction ends.
+    """Return whether the token is still good, and let nobody revoke or quarantine it before the transaction ends.
 
     A shard that is claimed or closed beside a revocation is so either before it, and then seen by it, or not at all.
     """

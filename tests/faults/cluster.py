@@ -106,6 +106,23 @@ class Cluster:
         self.usual_workers.append(process)
         return process
 
+    def start_remote_worker(self, token: JsonObject, **environment: str) -> Process:
+        """Start a worker that has nothing of the instance's but its address and a token."""
+        number = len(self.started)
+        home = self.folder / f"remote-{number}"
+        home.mkdir()
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("LETHE_", "AWS_"))}
+        its = {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
+        process = start(
+            f"remote-{number}",
+            "lethe.cli.main",
+            ["worker", "--server", self.url],
+            environment=own | its | environment,
+            log=home / "worker.log",
+        )
+        self.started.append(process)
+        return process
+
     def let_leases_expire(self) -> None:
         """Let the time of all leases be over, as if nobody had prolonged them."""
         with self.database.engine.begin() as connection:

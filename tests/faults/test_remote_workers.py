@@ -1,6 +1,5 @@
 """Workers with a server's address and a token alone: the same bits, nothing lost when they are revoked or drained."""
 
-import os
 import signal
 from collections.abc import Iterator
 
@@ -8,12 +7,14 @@ import pytest
 
 from lethe.client.api import JsonObject, LetheClient
 from server.cli.seed_accounts import organiser_credentials
-from server.models.evaluation import Evaluation, Shard, ShardAttempt
+from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardKind
+from server.models.worker import WorkerToken
 from tests.faults.cluster import Cluster, code, wait_until
-from tests.faults.forked import Process, start
+from tests.faults.forked import Process
 
 Score = tuple[float, float, float, float]
 TOKENS = "/competitions/tiny/worker-tokens"
+N_RUNS = 8  # of the cluster's competition
 
 
 @pytest.fixture
@@ -29,33 +30,14 @@ def scorer(cluster: Cluster) -> Process:
     return cluster.start_worker("scorer", LETHE_WORKER_COMPETITIONS="none-of-these")
 
 
-def start_remote(cluster: Cluster, token: JsonObject, **environment: str) -> Process:
-    """Start a worker that has nothing of the instance's but its address and a token."""
-    number = len(cluster.started)
-    home = cluster.folder / f"remote-{number}"
-    home.mkdir()
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("LETHE_", "AWS_"))}
-    process = start(
-        f"remote-{number}",
-        "lethe.cli.main",
-        ["worker", "--server", cluster.url],
-        environment=own
-        | {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
-        | environment,
-        log=home / "worker.log",
-    )
-    cluster.started.append(process)
-    return process
-
-
 def attempts(cluster: Cluster, submission: JsonObject) -> list[tuple[str, str]]:
-    """Return (worker, outcome) of every attempt at a shard of the submission."""
+    """Return (worker, outcome) of every attempt at the submission's smoke run and runs."""
     with cluster.database.read() as session:
         rows = (
             session.query(ShardAttempt)
             .join(Shard, Shard.id == ShardAttempt.shard_id)
             .join(Evaluation, Evaluation.id == Shard.evaluation_id)
-            .filter(Evaluation.submission_id == submission["id"])
+            .filter(Evaluation.submission_id == submission["id"], Shard.kind != ShardKind.CHECK.value)
             .order_by(ShardAttempt.id)
         )
         return [(row.worker, row.outcome) for row in rows]
@@ -73,7 +55,7 @@ def test_remote_workers_drained_and_revoked_change_no_bit(
 ) -> None:
     """One is asked to stop in a run, one is revoked in a run; another ends it, with the first one's token."""
     token, revoked = (organiser.post(TOKENS, {"name": name}) for name in ("afar", "revoked"))
-    worker = start_remote(cluster, token)
+    worker = cluster.start_remote_worker(token)
     submission = cluster.submit("far-away", code(pause=0.6, note="afar"))
     wait_until(lambda: runs_reported_with(cluster, token) >= 1)
     worker.signal(signal.SIGTERM)
@@ -83,13 +65,17 @@ def test_remote_workers_drained_and_revoked_change_no_bit(
     found = organiser.get("/competitions/tiny/workers")
     assert [worker["state"] for worker in found if worker["token_id"] == token["id"]] == ["stopped"]
 
-    worker = start_remote(cluster, revoked)
+    worker = cluster.start_remote_worker(revoked)
     wait_until(lambda: runs_reported_with(cluster, revoked) >= 1)
     organiser.delete(f"{TOKENS}/{revoked['id']}")
     assert worker.wait(150)
     assert worker.exit_status == 1, worker.log.read_text()
 
-    worker = start_remote(cluster, token)
+    worker = cluster.start_remote_worker(token)
+    wait_until(lambda: cluster.runs_done(submission) == N_RUNS, within_s=240)
+    assert cluster.stage(submission) == "running", "nobody has checked its runs"
+    scorer.signal(signal.SIGTERM)
+    cluster.start_worker("checker")
     ended = cluster.wait_for_end("far-away", submission)
     assert ended["stage"] == "scored", worker.log.read_text()
     assert cluster.exact_score(submission) == undisturbed
@@ -102,11 +88,14 @@ def test_remote_workers_drained_and_revoked_change_no_bit(
     assert "forget.safetensors" in cached
     assert "outputs.safetensors" not in cached  # of the retrained models: only scoring compares with them
     assert token["token"] not in worker.log.read_text()
+    with cluster.database.read() as session:
+        known = session.query(WorkerToken).filter(WorkerToken.id.in_([token["id"], revoked["id"]])).all()
+        assert sum(row.confirmed_runs for row in known) == N_RUNS, "all runs of new tokens, made again to the same bits"
 
 
 def test_unfit_worker_ends_with_the_reason(cluster: Cluster, organiser: LetheClient) -> None:
     token = organiser.post(TOKENS, {"name": "small"})
-    worker = start_remote(cluster, token, LETHE_WORKER_MEMORY_MIB="64")
+    worker = cluster.start_remote_worker(token, LETHE_WORKER_MEMORY_MIB="64")
     assert worker.wait(150)
     assert worker.exit_status == 1
     assert "allows a run 512 MiB of memory, this worker has 64 MiB for one" in worker.log.read_text()

@@ -24,6 +24,7 @@ from server.prometheus import service as metrics
 from server.submissions import service as submissions
 from server.submissions.list_filter import Show
 from server.teams import service as teams
+from server.workers import repository as workers
 from tests.support.postgres import PostgresServer
 
 
@@ -159,6 +160,8 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "the leaderboard": lambda s: boards.whole_board(s, competition(s), Visibility.PUBLIC),
     "the chart over time": lambda s: boards.scores_over_time(s, competition(s), ["t1-1", "t1-2"]),
     "a claim": lambda s: leases.claim(s, worker="w", lease_s=60),
+    "an untrusted claim": lambda s: leases.claim(s, worker="t/w", lease_s=60, token_id="t"),
+    "what a token's workers gave": lambda s: workers.evaluations_with_results_of(s, "0123456789abcdef"),
     "a sweep": lambda s: lease_reaper.sweep(s, now(), max_attempts=3, lease_s=60),
     "the clock": lambda s: scheduler.tick(s, now()),
     "my submissions": lambda s: submissions.view(s, submissions.list_own(s, competition(s), account(s))),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class ScoringWork:
     split_key: str
     manifest_sha256: str
     scoring: Scoring
+    asked_at: datetime | None
 
 
 def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
@@ -57,7 +59,11 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     flags = _flags(found, unlearned, retrained, oracle=oracle)
     with context.database.write() as session:
         recorded = scores.record(
-            session, evaluation_id, _record(found, unlearned, flags), oracle=oracle_as_data(oracle)
+            session,
+            evaluation_id,
+            _record(found, unlearned, flags),
+            oracle=oracle_as_data(oracle),
+            asked_at=work.asked_at,
         )
     log.info("scored", evaluation=evaluation_id, recorded=recorded)
     return recorded
@@ -113,6 +119,7 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
             scoring=get_scoring(session, evaluation),
+            asked_at=evaluation.finished_at,
         )
 
 

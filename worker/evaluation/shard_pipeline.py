@@ -137,7 +137,8 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
     data_dir = split_dir / ("sample" if sample else "visible")
     policy = _policy(context, shard, data_dir)
     evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
-    done.kept = KeptWeights(0 if sample else shard.competition.keep_weights, split_dir)
+    keeps = shard.competition.keep_weights if shard.kind is ShardKind.RUNS else 0
+    done.kept = KeptWeights(keeps, split_dir)
     with staged(shard, context.artefacts.package(shard), context.stage_dir) as code_dir:
         sandbox = context.sandbox(data_dir, policy)
         context.leases.note_controls(shard, {**sandbox.controls, "frames": shard.n_runs})
@@ -302,7 +303,7 @@ def _without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
 
 def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
     weights = done.kept.to_bytes()
-    result = done.arrays(weights=weights).to_bytes() if shard.kind is ShardKind.RUNS else done.sample_answers
+    result = done.sample_answers if shard.kind is ShardKind.SMOKE else done.arrays(weights=weights).to_bytes()
     context.cooling.success()
     closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s, weights=weights)
     return "done" if closed else "lost"

@@ -60,6 +60,7 @@ SENTENCES = {
     "webhook.created": "added a webhook to {host}",
     "webhook.removed": "removed a webhook",
     "worker_token.issued": "made a worker token, {name}",
+    "worker_token.quarantined": "quarantined the worker token {name}",
     "worker_token.revoked": "revoked the worker token {name}",
 }
 SYSTEM = "The server"

@@ -34,7 +34,7 @@ def expire(hosted: Hosted) -> None:
 
 
 def test_worker_takes_a_submission_from_smoke_run_to_scoring(hosted_both: Hosted) -> None:
-    submission, worker = submit(hosted_both), hosted_both.worker()
+    submission, worker = submit(hosted_both), hosted_both.worker(trusted=True)
     kinds = []
     while (shard := worker.claim()) is not None:
         kinds.append(shard["kind"])
@@ -149,7 +149,7 @@ def test_repeated_claim_returns_the_same_shard(hosted: Hosted) -> None:
 
 
 def test_steps_sent_twice_count_once(hosted: Hosted) -> None:
-    submission, worker = submit(hosted), hosted.worker()
+    submission, worker = submit(hosted), hosted.worker(trusted=True)
     while worker.claim() is not None:
         assert worker.finish().json() == {"held": True}
         assert worker.finish().json() == {"held": True}
@@ -183,7 +183,7 @@ def test_zombies_result_is_refused_and_its_heirs_counts(hosted_both: Hosted) -> 
 def test_revocation_refuses_calls_and_frees_the_shard(hosted_both: Hosted) -> None:
     submission = submit(hosted_both)
     token = hosted_both.token()
-    worker, other = RemoteWorker(hosted_both.server, token["token"]), hosted_both.worker("host-5678-abcd")
+    worker, other = RemoteWorker(hosted_both.server, token["token"]), hosted_both.worker("host-5678-abcd", trusted=True)
     worker.register()
     shard = to_runs(worker)
     assert hosted_both.revoke(token["id"]).status_code == 204
@@ -242,7 +242,7 @@ def test_smoke_run_has_no_result_and_runs_do_not_merely_pass(hosted: Hosted) -> 
 
 
 def test_failure_of_the_code_ends_the_submission(hosted: Hosted) -> None:
-    submission, worker = submit(hosted), hosted.worker()
+    submission, worker = submit(hosted), hosted.worker(trusted=True)
     to_runs(worker)
     failure = {"error_class": "exception", "message": "ValueError", "run": 1, "runs_done": 1}
     failure |= {"logs": [{"run": 1, "text": "trace\x00back"}]}
@@ -255,7 +255,7 @@ def test_failure_of_the_code_ends_the_submission(hosted: Hosted) -> None:
 
 
 def test_three_host_faults_end_the_evaluation(hosted: Hosted) -> None:
-    submission, worker = submit(hosted), hosted.worker()
+    submission, worker = submit(hosted), hosted.worker(trusted=True)
     for _ in range(3):
         assert worker.claim() is not None
         assert worker.step("POST", "give-back", json={"reason": "disk full"}).json() == {"held": True}
@@ -264,7 +264,7 @@ def test_three_host_faults_end_the_evaluation(hosted: Hosted) -> None:
 
 
 def test_over_time_ends_the_evaluation_only_when_its_time_is_up(hosted: Hosted) -> None:
-    submission, worker = submit(hosted), hosted.worker()
+    submission, worker = submit(hosted), hosted.worker(trusted=True)
     to_runs(worker)
     assert worker.step("POST", "over-time", json={"runs_done": 0}).json() == {"held": False}
     lease = worker.step("PUT", "lease", json={"runs_done": 1, "wall_time_s": 1e6})
@@ -333,7 +333,7 @@ def test_every_part_of_a_claimed_shard_arrives(hosted: Hosted) -> None:
 
 
 def test_answers_of_a_smoke_run_are_checked_and_stored_as_its_result(hosted: Hosted) -> None:
-    submission, worker = submit(hosted), hosted.worker()
+    submission, worker = submit(hosted), hosted.worker(trusted=True)
     worker.claim()
     answers = {"questions_sha256": "0" * 64, "answers": ["In Rome\x1b[2J"]}
     for changes in ({"questions_sha256": "x"}, {"answers": ["a"] * 21}, {"answers": 1}, {"more": 1}):

@@ -35,7 +35,7 @@ def sent_weights(hosted: Hosted) -> list[str]:
 def test_weights_are_kept_beside_the_result(hosted: Hosted) -> None:
     keep(hosted, N_KEPT)
     submit(hosted)
-    worker = hosted.worker()
+    worker = hosted.worker(trusted=True)
     shard = to_runs(worker)
     assert (shard["n_runs"], shard["competition"]["keep_weights"]) == (N_RUNS, N_KEPT)
     sent = worker.step("PUT", "weights", content=weights())
@@ -62,7 +62,7 @@ def test_weights_are_kept_beside_the_result(hosted: Hosted) -> None:
 def test_weights_of_another_form_are_refused_and_the_shard_stays(hosted: Hosted, content: bytes, says: str) -> None:
     keep(hosted, N_KEPT)
     submit(hosted)
-    worker = hosted.worker()
+    worker = hosted.worker(trusted=True)
     to_runs(worker)
     refused = worker.step("PUT", "weights", content=content)
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "weights")
@@ -75,7 +75,7 @@ def test_weights_may_be_as_large_as_the_models_and_no_larger(hosted: Hosted, mon
     monkeypatch.setitem(ORIGINAL, "layer.weight", np.zeros((1000, 500), np.float32))
     keep(hosted, N_KEPT)
     submit(hosted)
-    worker = hosted.worker()
+    worker = hosted.worker(trusted=True)
     to_runs(worker)
     refused = worker.step("PUT", "weights", content=bytes(len(save(ORIGINAL)) + (1 << 20) + 1))
     assert refused.status_code == 413
@@ -87,7 +87,7 @@ def test_weights_may_be_as_large_as_the_models_and_no_larger(hosted: Hosted, mon
 def test_competition_that_keeps_no_weights_takes_none(hosted: Hosted) -> None:
     keep(hosted, 0)
     submit(hosted)
-    worker = hosted.worker()
+    worker = hosted.worker(trusted=True)
     to_runs(worker)
     assert worker.step("PUT", "weights", content=weights()).status_code == 409
     assert sent_weights(hosted) == []
@@ -96,9 +96,18 @@ def test_competition_that_keeps_no_weights_takes_none(hosted: Hosted) -> None:
 def test_weights_of_a_shard_that_is_done_change_nothing(hosted: Hosted) -> None:
     keep(hosted, N_KEPT)
     submit(hosted)
-    worker = hosted.worker()
+    worker = hosted.worker(trusted=True)
     to_runs(worker)
     worker.finish()
     before = sent_weights(hosted)
     worker.step("PUT", "weights", content=weights())
     assert sent_weights(hosted) == before
+
+
+def test_untrusted_worker_gets_no_shard_whose_weights_are_kept(hosted: Hosted) -> None:
+    keep(hosted, N_KEPT)
+    submit(hosted)
+    worker = hosted.worker()
+    assert to_runs(worker)["first_run"] == N_RUNS
+    worker.finish()
+    assert worker.claim() is None

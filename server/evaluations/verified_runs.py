@@ -1,0 +1,109 @@
+"""Runs that untrusted workers made: some are made again by trusted workers before an evaluation is scored.
+
+Which ones is drawn when all runs are done, by the system's random numbers: no worker can know it while it runs them.
+"""
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from server.db import now
+from server.evaluations import lease_repository, repository, service
+from server.evaluations import verified_runs_repository as sql
+from server.models.competition import Split
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
+from server.models.submission import Stage, Submission
+from server.models.worker import WorkerToken
+from server.queue import EVALUATE_SHARD, send_after_commit
+
+NEW_TOKEN = 10  # after so many confirmed runs, half of a token's runs are checked; before the first, all
+RANDOM = secrets.SystemRandom()
+
+
+def share_of(token: WorkerToken, share: float) -> float:
+    """Return the share of a token's runs that is checked: all of a new one's, and never less than `share`.
+
+    0 checks nothing, of no token.
+    """
+    return max(share, NEW_TOKEN / (NEW_TOKEN + token.confirmed_runs)) if share else 0.0
+
+
+def draw(session: Session, evaluation_id: str, *, share: float) -> int:
+    """Queue the checks that the evaluation still lacks, at least one for each untrusted token. Return how many."""
+    shards = repository.get_shards(session, [evaluation_id])
+    by_token: dict[str, list[Shard]] = {}
+    for shard in shards:
+        if shard.kind == ShardKind.RUNS.value and shard.token_id is not None:
+            by_token.setdefault(shard.token_id, []).append(shard)
+    if not by_token:
+        return 0
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    submission = session.get_one(Submission, evaluation.submission_id)
+    split = session.get_one(Split, evaluation.split_id)
+    share = max(share, service.competition_config(session, split).workers.verified_share)
+    checked = {shard.first_run for shard in shards if shard.kind == ShardKind.CHECK.value}
+    whole = service.is_notebook(submission)
+    pieces = [
+        piece
+        for token in sql.untrusted_tokens(session, list(by_token))
+        for piece in _drawn(by_token[token.id], checked, share=share_of(token, share), whole=whole)
+    ]
+    if pieces:
+        service.queue_checks(session, evaluation, submission, pieces)
+    return len(pieces)
+
+
+def _drawn(shards: Sequence[Shard], checked: set[int], *, share: float, whole: bool) -> list[tuple[int, int]]:
+    """Return what is to be checked, each piece as its first run and how many. whole: no run can be made by itself."""
+    pieces = [(shard.first_run, shard.n_runs) for shard in shards] if whole else _single(shards)
+    known = [piece for piece in pieces if piece[0] in checked]
+    left = [piece for piece in pieces if piece[0] not in checked]
+    wanted = math.ceil(round(share * len(pieces), 9)) - len(known)
+    return sorted(RANDOM.sample(left, min(len(left), max(0, wanted))))
+
+
+def _single(shards: Sequence[Shard]) -> list[tuple[int, int]]:
+    return [(run, 1) for shard in shards for run in range(shard.first_run, shard.first_run + shard.n_runs)]
+
+
+def needs_trusted_attempts(session: Session, shard_id: int) -> bool:
+    """Return whether a shard that was lost or given back too often was so by others than trusted workers too."""
+    return not session.get_one(Shard, shard_id).trusted_only and sql.tried_by_untrusted(session, shard_id)
+
+
+def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: str | None = None) -> int:
+    """Drop what untrusted workers, or those of one token, gave to an evaluation, and let trusted workers make it again.
+
+    A score that came of it is dropped as well. Return how many shards that were.
+    """
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    taken = sql.given_by_untrusted(session, evaluation_id, token_id)
+    if not taken:
+        return 0
+    for shard in taken:
+        ended: Mapping[str, object] = {"outcome": "given-back", "at": now(), "detail": reason}
+        lease_repository.end_attempt(session, shard.id, attempt=shard.attempt, **ended)  # type: ignore[arg-type]
+    over = evaluation.state in (EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
+    state = ShardState.CANCELLED if over else ShardState.QUEUED
+    sql.forget_results(session, taken, state=state)
+    if over:
+        return len(taken)
+    if evaluation.state in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
+        _reopen(session, evaluation)
+    key = repository.routing_key_for(session, evaluation.split_id)
+    send_after_commit(session, EVALUATE_SHARD, times=len(taken), to=key)
+    return len(taken)
+
+
+def _reopen(session: Session, evaluation: Evaluation) -> None:
+    sql.forget_score(session, evaluation.id)
+    evaluation.state = EvaluationState.RUNNING.value
+    evaluation.finished_at = None
+    split = session.get_one(Split, evaluation.split_id)
+    if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
+        submission = session.get_one(Submission, evaluation.submission_id)
+        submission.stage = Stage.RUNNING.value
+        submission.finished_at = None
