@@ -35,6 +35,7 @@ ShownMoment = NewType("ShownMoment", datetime)
 ShownText = NewType("ShownText", str)
 ShownTable = NewType("ShownTable", dict[str, Any])
 
+NO_SCORE = ShownNumber(0.0)
 SCORE_DIGITS = 5  # decimals of a public score
 METRIC_DIGITS = 3  # decimals of a metric, of a factor of the score, of an epsilon
 BITS_OF_A_SCORE = log2(10**SCORE_DIGITS + 1)

@@ -6,6 +6,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
+from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard.columns import BoardColumn
 from server.leaderboard.ranking import Row, RowKind
@@ -69,7 +70,7 @@ class LeaderboardRow(BaseModel):
             kind=entry.kind,
             team_id=entry.team_id or None,
             team=entry.team,
-            score=entry.score or ShownNumber(0.0),
+            score=entry.score or gate.NO_SCORE,
             share_of_oracle=row.share_of_oracle,
             interval_low=entry.interval_low,
             interval_high=entry.interval_high,
