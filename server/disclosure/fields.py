@@ -19,6 +19,7 @@ OF_THE_GATE: Mapping[str, Fields] = {
         "AttemptOut": "first_run last_run kind attempt outcome started_at ended_at",
         "AttemptEntry": "first_run last_run kind attempt outcome started_at ended_at",
         "Event": "text at kind",
+        "page": "done counts",
     },
     "failure": {
         "FailureOut": "line withheld bits remaining_bits renews_at",
@@ -169,7 +170,8 @@ HARMLESS: Mapping[str, Fields] = {
         "Reader": "id name role",
         "page": (
             "viewer is_staff is_mine is_own may_grow may_leave leads link invitations invited members merges name back "
-            "theme public_url tab flash message error request_id request csrf"
+            "theme public_url tab flash message error request_id request csrf account dead_because email "
+            "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong"
         ),
     },
 }

@@ -11,7 +11,7 @@ it tells nothing hidden; tests/server/disclosure fails otherwise. Organisers see
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from math import ceil, comb, log2
+from math import ceil, comb, log2, log10
 from types import SimpleNamespace
 from typing import Any, NewType
 
@@ -37,9 +37,9 @@ ShownTable = NewType("ShownTable", dict[str, Any])
 
 NO_SCORE = ShownNumber(0.0)
 SCORE_DIGITS = 5  # decimals of a public score
-METRIC_DIGITS = 3  # decimals of a metric, of a factor of the score, of an epsilon
+METRIC_DIGITS = 3  # decimals, and above 1 digits, of a metric, of a factor of the score, of an epsilon
 BITS_OF_A_SCORE = log2(10**SCORE_DIGITS + 1)
-BITS_OF_A_VALUE = 10.0  # what a value rounded to three decimals can tell
+BITS_OF_A_VALUE = 10.0  # what a metric in [0, 1] can tell
 RUN_TIMES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # the next one above
 BITS_OF_A_RUN_TIME = log2(len(RUN_TIMES_S))
 STEPS = 4  # in which a team sees the runs being done
@@ -123,7 +123,7 @@ def score_order(column: Any) -> ColumnElement[float]:
 
 def show_metric(value: float | None, *, exact: bool) -> ShownNumber | None:
     """Return a metric's value. exact: for organisers."""
-    return None if value is None else ShownNumber(value if exact else round(value, METRIC_DIGITS))
+    return None if value is None else ShownNumber(value) if exact else _rounded(value)
 
 
 def get_oracle_score(split: Split) -> ShownNumber | None:
@@ -209,9 +209,13 @@ def score(found: PublicScore | PrivateScore, competition: Competition, *, rung: 
 
 def bits_counted(shown: ShownScore) -> float:
     """Return what a score's additions tell: those that organisers open, and the time of a run."""
-    parts = 3 + len(shown.breakdown.epsilon_percentiles) if shown.breakdown else 0
+    parts: list[float] = []
+    if factors := shown.breakdown:
+        parts = [factors.forgetting_quality, factors.retain_ratio, factors.test_ratio]
+        parts += factors.epsilon_percentiles.values()
     ends = 2 if shown.interval_low is not None else 0
-    return parts * BITS_OF_A_VALUE + ends * BITS_OF_A_SCORE + (BITS_OF_A_RUN_TIME if shown.run_time_s else 0.0)
+    opened = sum(bits_of_value(part) for part in parts) + ends * BITS_OF_A_SCORE
+    return opened + (BITS_OF_A_RUN_TIME if shown.run_time_s else 0.0)
 
 
 @dataclass(frozen=True)
@@ -264,10 +268,16 @@ def metric(row: MetricResult, *, exact: bool) -> ShownMetric:
 
 
 def bits_of_metric(computed: Any) -> float:
-    """Return what a metric tells of the submission: ten bits for each number, and for each sentence, which has one."""
+    """Return what a metric tells of the submission by its numbers and by its sentences, each of which has a number."""
     numbers = (computed.value, computed.interval_low, computed.interval_high, computed.standard_deviation)
     sentences = len(computed.notes) + bool(computed.not_computed)
-    return BITS_OF_A_VALUE * (sum(number is not None for number in numbers) + sentences)
+    return sum(bits_of_value(each) for each in numbers if each is not None) + BITS_OF_A_VALUE * sentences
+
+
+def bits_of_value(value: float) -> float:
+    """Return what a metric's value can tell: how many different ones are shown up to its size, with its sign."""
+    decades = max(0, ceil(log10(abs(value)))) if value else 0
+    return BITS_OF_A_VALUE + log2(1 + 0.9 * decades) + (value < 0)
 
 
 # Times and failures
@@ -371,4 +381,4 @@ def _whole_minutes(found: Progress) -> float:
 
 
 def _rounded(value: float) -> ShownNumber:
-    return ShownNumber(round(float(value), METRIC_DIGITS))
+    return ShownNumber(round(value, METRIC_DIGITS) if abs(value) < 1 else float(f"{value:.{METRIC_DIGITS}g}"))

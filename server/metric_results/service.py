@@ -5,7 +5,7 @@ The board never waits for them, and one that cannot be computed is a sentence, n
 
 import hashlib
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -82,13 +82,13 @@ def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
     What a submission of a team tells it is counted in its leak budget: the first value of each row, if the team sees it
     now. What is opened later or computed again comes without a submission and is not counted.
     """
-    bits: Counter[str] = Counter()
+    bits: defaultdict[str, float] = defaultdict(float)
     for row_id, computed in found.items():
         row = session.get(MetricResult, row_id)
         if row is None:
             continue
         if row.metric_version is None:
-            bits[row.evaluation_id] += round(gate.bits_of_metric(computed))
+            bits[row.evaluation_id] += gate.bits_of_metric(computed)
         for name, value in computed.model_dump().items():
             setattr(row, name, value)
         row.computed_at = now()
