@@ -1,6 +1,6 @@
 """results of untrusted workers are checked: whose a shard is, who may have it, and what is known of a token
 
-Revision: 0021, after 0019
+Revision: 0021, after 0020
 """
 
 import sqlalchemy as sa

@@ -2,7 +2,7 @@
 
 A token that never ended ends a year from now. No address counts as confirmed: nothing says who has it.
 
-Revision: 0022, after 0019
+Revision: 0022, after 0021
 """
 
 from datetime import UTC, datetime, timedelta

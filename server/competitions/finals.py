@@ -22,6 +22,7 @@ from server.competitions.finals_repository import Candidate
 from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import now
+from server.disclosure import gate
 from server.evaluations import rerun
 from server.evaluations import service as evaluations
 from server.models.account import Account
@@ -81,7 +82,7 @@ def would_count(session: Session, competition: Competition, team_id: str) -> lis
 
     On the ladder only those that it chose: which of the others is best is what the ladder hides.
     """
-    if stored_file(competition).board.mode == "ladder" and not lifecycle.is_revealed(competition):
+    if gate.shows_ladder(competition):
         return [submission.id for submission in repository.selected(session, team_id)]
     limit = stored_file(competition).limits.final_selections
     return [c.submission_id for c in pick(repository.candidates(session, competition.id, team_id=team_id), limit=limit)]

@@ -8,6 +8,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
+from server.disclosure.gate import score_order
 from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind
 from server.models.submission import ENDED, Fault, Submission
@@ -50,7 +51,9 @@ def candidates(session: Session, competition_id: str, *, team_id: str | None = N
             Team.disqualified_at.is_(None),
             Evaluation.is_current.is_(True),
         )
-        .order_by(Submission.team_id, PublicScore.final_score.desc(), Submission.received_at, Submission.id)
+        .order_by(
+            Submission.team_id, score_order(PublicScore.final_score).desc(), Submission.received_at, Submission.id
+        )
     )
     if team_id is not None:
         statement = statement.where(Submission.team_id == team_id)

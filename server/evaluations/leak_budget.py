@@ -69,6 +69,12 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     return {**(shown if whole else _class_only(error, budget=budget, renews_at=renews_at)), **counted}
 
 
+def count(session: Session, evaluation: Evaluation, bits: float) -> None:
+    """Count what was shown of an evaluation that did not fail. It is shown whatever is left of the budget."""
+    if bits:
+        session.add(Disclosure(submission_id=evaluation.submission_id, evaluation_id=evaluation.id, bits=bits))
+
+
 def _has_details(error: ErrorFields) -> bool:
     named = any(error.get(name) for name in ("exception_type", "file", "line"))
     return named or error.get("message") != error.get("class_message")

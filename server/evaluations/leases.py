@@ -14,7 +14,7 @@ from lethe.competition.file import RunRules
 from server.competitions.stored_file import stored_file
 from server.db import clock, database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
-from server.evaluations.seeds import run_seed
+from server.evaluations.seeds import SAMPLE, run_seed
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardKind, ShardState
 from server.models.submission import Fault, Submission
@@ -114,6 +114,7 @@ def claimed_shard(
 ) -> ClaimedShard:
     """Return what a worker is told of a shard. Of the competition's file that is never the seed of its splits."""
     config = stored_file(competition)
+    data = SAMPLE if shard.kind == ShardKind.SMOKE.value else split.visibility
     return ClaimedShard(
         shard_id=shard.id,
         attempt=shard.attempt,
@@ -125,7 +126,7 @@ def claimed_shard(
         first_run=shard.first_run,
         n_runs=shard.n_runs,
         seeds=tuple(
-            run_seed(competition.slug, split.visibility, split_seed=config.splits.seed, run=run)
+            run_seed(competition.slug, data, split_seed=config.splits.seed, run=run)
             for run in range(shard.first_run, shard.first_run + shard.n_runs)
         ),
         content_sha256=submission.content_sha256,

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import now
-from server.evaluations import repository
+from server.disclosure import gate
+from server.evaluations import leak_budget, repository
 from server.evaluations.scoring_metric import note_oracle
 from server.metric_results import service as metric_results
 from server.models.competition import Competition, Split
@@ -65,24 +66,25 @@ def record(
     split = session.get_one(Split, evaluation.split_id)
     is_public = split.visibility == Visibility.PUBLIC.value
     table = PublicScore if is_public else PrivateScore
-    session.add(
-        table(
-            evaluation_id=evaluation_id,
-            submission_id=evaluation.submission_id,
-            scorer_version=evaluation.scorer_version,
-            **score.model_dump(),
-        )
+    found = table(
+        evaluation_id=evaluation_id,
+        submission_id=evaluation.submission_id,
+        scorer_version=evaluation.scorer_version,
+        computed_at=now(),
+        **score.model_dump(),
     )
+    session.add(found)
     if oracle is not None:
         note_oracle(session, evaluation, oracle)
     evaluation.state = EvaluationState.SCORED.value
     evaluation.finished_at = now()
+    competition = session.get_one(Competition, split.competition_id)
     if is_public and evaluation.is_current:
+        leak_budget.count(session, evaluation, gate.bits_counted(gate.score(found, competition)))
         submission = session.get_one(Submission, evaluation.submission_id)
         submission.stage = Stage.SCORED.value
         submission.finished_at = now()
         dispatch.notify(session, submission.competition_id, "submission.scored", {"submission": submission.id})
-    competition = session.get_one(Competition, split.competition_id)
     metric_results.request(session, evaluation, stored_file(competition))
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
@@ -9,23 +10,19 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.metrics.core.registry import metric
 from server.competitions.stored_file import stored_file
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber
 from server.leaderboard.ranking import Entry, RowKind
 from server.metric_results import service as metric_results
-from server.metric_results.service import rounded
 from server.models.competition import Competition
 
 
 class ColumnValue(NamedTuple):
     """A metric of one submission, with its interval where it has one."""
 
-    value: float
-    interval_low: float | None = None
-    interval_high: float | None = None
-
-    def as_shown(self) -> "ColumnValue":
-        """Return the value as participants see it."""
-        ends = rounded(self.interval_low), rounded(self.interval_high)
-        return ColumnValue(round(self.value, metric_results.SHOWN_DIGITS), *ends)
+    value: ShownNumber | None
+    interval_low: ShownNumber | None = None
+    interval_high: ShownNumber | None = None
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,8 @@ class BoardColumn:
     title: str
     unit: str
     direction: str
-    oracle: float | None
-    original: float | None
+    oracle: ShownNumber | None
+    original: ShownNumber | None
     values: Mapping[str, ColumnValue]
 
     def get(self, entry: Entry) -> ColumnValue | None:
@@ -50,9 +47,9 @@ class BoardColumn:
         return self.values.get(entry.submission_id or "")
 
     def as_shown(self) -> "BoardColumn":
-        """Return the column as participants see it: rounded."""
-        values = {submission: value.as_shown() for submission, value in self.values.items()}
-        return replace(self, oracle=rounded(self.oracle), original=rounded(self.original), values=values)
+        """Return the column as everybody sees it, with fewer digits."""
+        values = {submission: ColumnValue(*map(_shown, value)) for submission, value in self.values.items()}
+        return replace(self, oracle=_shown(self.oracle), original=_shown(self.original), values=values)
 
 
 def board_columns(
@@ -65,7 +62,7 @@ def board_columns(
         entry = metric(request.id)
         rows = metric_results.of_submissions(session, visibility, submission_ids, request)
         values = {
-            row.submission_id: ColumnValue(row.value, row.interval_low, row.interval_high)
+            row.submission_id: ColumnValue(*map(_exact, (row.value, row.interval_low, row.interval_high)))
             for row in rows
             if row.value is not None
         }
@@ -75,8 +72,8 @@ def board_columns(
                 title=entry.title,
                 unit=entry.unit,
                 direction=entry.direction.value,
-                oracle=next((row.oracle for row in reversed(rows) if row.oracle is not None), None),
-                original=next((row.original for row in reversed(rows) if row.original is not None), None),
+                oracle=next((_exact(row.oracle) for row in reversed(rows) if row.oracle is not None), None),
+                original=next((_exact(row.original) for row in reversed(rows) if row.original is not None), None),
                 values=values,
             )
         )
@@ -86,7 +83,11 @@ def board_columns(
 def columns_for_participants(
     competition: Competition, visibility: Visibility, columns: Sequence[BoardColumn]
 ) -> tuple[BoardColumn, ...]:
-    """Return the columns that everybody may see: those that teams see of their own submissions, rounded."""
-    if not metric_results.shown_to_team(stored_file(competition), competition, visibility):
+    """Return the columns that everybody may see: those that teams see of their own submissions."""
+    if not gate.shows_metrics(competition, visibility):
         return ()
     return tuple(column.as_shown() for column in columns)
+
+
+_exact = partial(gate.show_metric, exact=True)
+_shown = partial(gate.show_metric, exact=False)

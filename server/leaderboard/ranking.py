@@ -10,6 +10,8 @@ from enum import StrEnum
 from math import isfinite
 from typing import NamedTuple
 
+from server.disclosure.gate import ShownNumber, share_of
+
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -26,11 +28,11 @@ class Entry(NamedTuple):
     team_id: str
     team: str
     kind: RowKind
-    score: float | None
+    score: ShownNumber | None
     submission_id: str | None = None
     received_at: datetime | None = None  # of the best submission: breaks ties in the listing, not in the rank
-    interval_low: float | None = None
-    interval_high: float | None = None
+    interval_low: ShownNumber | None = None
+    interval_high: ShownNumber | None = None
     tied_group: int | None = None
     entries: int = 0
     last_entry_at: datetime | None = None
@@ -42,7 +44,7 @@ class Row(NamedTuple):
 
     rank: int | None
     tied_group: int | None
-    share_of_oracle: float | None
+    share_of_oracle: ShownNumber | None
     entry: Entry
 
 
@@ -62,7 +64,7 @@ def rank(entries: Iterable[Entry], *, oracle: float | None, show_ties: bool = Fa
             place += 1
             if score != before:  # "1, 2, 2, 4": one more than the number of teams that are strictly better
                 shared, before = place, score
-        share = score / oracle if oracle else None
+        share = share_of(entry.score, oracle)
         rows.append(Row(shared if is_ranked else None, groups.get(entry.team_id), share, entry))
     return rows
 

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Executable, Select, String, and_, cast, fu
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from server.disclosure.gate import score_order
 from server.leaderboard.ladder import Try
 from server.leaderboard.ranking import Entry, RowKind
 from server.models.competition import Team
@@ -133,7 +134,9 @@ def _standings(table: ScoreTable, competition_id: str, *, with_intervals: bool) 
         .join(best, best.c.team_id == Team.id)
         .outerjoin(active, active.c.team_id == Team.id)
         .where(best.c.place == 1)
-        .order_by(best.c.final_score.desc(), best.c.received_at)  # nearly how they are ranked: that is then quick
+        .order_by(
+            score_order(best.c.final_score).desc(), best.c.received_at
+        )  # nearly the ranking: that is then quick
     )
 
 
@@ -152,9 +155,10 @@ def _activity(competition_id: str) -> Select[str, int, datetime]:
 
 def _placed_scores(table: ScoreTable, competition_id: str) -> Select[tuple[str, str, datetime, float]]:
     """Select every score with its place within its team: better first, then earlier."""
+    order = score_order(table.final_score) if table is PublicScore else table.final_score
     place = func.row_number().over(
         partition_by=Submission.team_id,
-        order_by=(table.final_score.desc(), Submission.received_at, Submission.id),
+        order_by=(order.desc(), Submission.received_at, Submission.id),
     )
     return (
         select(

@@ -6,6 +6,8 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber
 from server.leaderboard.columns import BoardColumn
 from server.leaderboard.ranking import Row, RowKind
 
@@ -17,8 +19,8 @@ class ColumnOut(BaseModel):
     title: str
     unit: str
     direction: str = Field(description="higher, lower, towards retrained, none")
-    oracle: float | None
-    original: float | None
+    oracle: ShownNumber | None
+    original: ShownNumber | None
 
     @classmethod
     def of(cls, column: BoardColumn) -> "ColumnOut":
@@ -35,9 +37,9 @@ class ColumnOut(BaseModel):
 class ColumnValueOut(BaseModel):
     """A metric of one line, with its 95 % interval."""
 
-    value: float
-    interval_low: float | None = None
-    interval_high: float | None = None
+    value: ShownNumber | None
+    interval_low: ShownNumber | None = None
+    interval_high: ShownNumber | None = None
 
 
 class LeaderboardRow(BaseModel):
@@ -47,10 +49,10 @@ class LeaderboardRow(BaseModel):
     kind: RowKind
     team_id: str | None = Field(description="null for the oracle, which is no team")
     team: str
-    score: float
-    share_of_oracle: float | None = Field(description="score divided by the exact-retraining oracle's")
-    interval_low: float | None = None
-    interval_high: float | None = None
+    score: ShownNumber
+    share_of_oracle: ShownNumber | None = Field(description="score divided by the exact-retraining oracle's")
+    interval_low: ShownNumber | None = None
+    interval_high: ShownNumber | None = None
     tied_group: int | None = Field(
         default=None, description="the intervals show no difference between teams of one group"
     )
@@ -68,7 +70,7 @@ class LeaderboardRow(BaseModel):
             kind=entry.kind,
             team_id=entry.team_id or None,
             team=entry.team,
-            score=entry.score or 0.0,
+            score=entry.score or gate.NO_SCORE,
             share_of_oracle=row.share_of_oracle,
             interval_low=entry.interval_low,
             interval_high=entry.interval_high,
@@ -140,4 +142,4 @@ class LeaderboardPage(BaseModel):
 class OracleScore(BaseModel):
     """What exact retraining scores here: the mark that a perfect unlearner reaches on average."""
 
-    score: float
+    score: ShownNumber

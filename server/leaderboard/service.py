@@ -9,23 +9,20 @@ from itertools import count
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import NotRevealed
 from server.competitions import service as competitions
-from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
-from server.datetime_format import in_words
-from server.db import now
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber
 from server.leaderboard import repository
 from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.ladder import Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState, Split
+from server.models.competition import Competition
 
 ORACLE_NAME = "Exact retraining"
 AXIS_HEADROOM = 1.02
-SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Board:
     """A complete board, as organisers see it."""
 
     visibility: Visibility
-    oracle: float | None
+    oracle: ShownNumber | None
     rows: tuple[Row, ...]
     columns: tuple[BoardColumn, ...] = ()
     version: int = field(default_factory=count().__next__, compare=False)  # tells boards of one process apart
@@ -98,8 +95,8 @@ def board(session: Session, competition: Competition, visibility: Visibility, *,
 
 def board_for(session: Session, competition: Competition, visibility: Visibility, *, organiser: bool) -> Board:
     """Return the board as organisers or as others may see it. Raises NotRevealed for a sealed one."""
-    if visibility is Visibility.PRIVATE and not may_see_private(competition, organiser=organiser):
-        raise sealed(competition)
+    if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=organiser):
+        raise gate.sealed(competition)
     bind, competition_id = session.get_bind(), competition.id
 
     def again() -> tuple[Board, Board]:
@@ -114,27 +111,13 @@ def board_for(session: Session, competition: Competition, visibility: Visibility
 def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
     """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
     show_ties = stored_file(competition).scoring.show_intervals
-    oracle = get_oracle_score(competitions.get_split(session, competition, visibility))
+    oracle = gate.get_oracle_score(competitions.get_split(session, competition, visibility))
     entries = _entries(session, competition, visibility)
     if oracle is not None:
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
     rows = tuple(rank(entries, oracle=oracle, show_ties=show_ties))
     submissions = [row.entry.submission_id for row in rows if row.entry.submission_id]
     return Board(visibility, oracle, rows, board_columns(session, competition, visibility, submissions))
-
-
-def may_see_private(competition: Competition, *, organiser: bool) -> bool:
-    """Return whether private scores may be shown: to everybody once revealed, to organisers once computed."""
-    return is_revealed(competition) or (organiser and competition.state in SEALED_BUT_COMPUTED)
-
-
-def sealed(competition: Competition) -> NotRevealed:
-    """Return the refusal of private scores that the reader may not see yet: it says when they are revealed."""
-    ends = "closed" if competition.closes_at <= now() else "closes"
-    return NotRevealed(
-        f"The private scores of {competition.slug} are sealed: its organisers reveal them after the close. "
-        f"The competition {ends} on {in_words(competition.closes_at)}."
-    )
 
 
 def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:
@@ -150,26 +133,22 @@ def shake_up(session: Session, competition: Competition, private: Sequence[Row],
 
 def scores_over_time(
     session: Session, competition: Competition, team_ids: Sequence[str]
-) -> Sequence[tuple[str, datetime, float]]:
+) -> Sequence[tuple[str, datetime, ShownNumber]]:
     """Return team, moment and public score of every scored submission of these teams, oldest first.
 
     On a ladder, what each submission made of the team's score: that is all that anybody is shown.
     """
-    if not shows_ladder(competition):
-        return repository.best_over_time(session, competition.id, team_ids)
+    if not gate.shows_ladder(competition):
+        found = repository.best_over_time(session, competition.id, team_ids)
+        return [(team_id, at, gate.show_score(score)) for team_id, at, score in found]
     step = stored_file(competition).board.step
     tries = repository.tries(session, competition.id, team_ids=team_ids)
     climbed = [
-        (team_id, attempt.received_at, rung.score)
+        (team_id, attempt.received_at, gate.show_score(rung.score))
         for team_id, own in tries.items()
         for attempt, rung in zip(own, climb(own, step=step).values(), strict=True)
     ]
     return sorted(climbed, key=lambda row: row[1])
-
-
-def get_oracle_score(split: Split) -> float | None:
-    """Return the exact-retraining oracle's score on a prepared split."""
-    return float(split.oracle["final_score"]) if split.oracle and "final_score" in split.oracle else None
 
 
 def _both_views(session: Session, competition: Competition, visibility: Visibility) -> tuple[Board, Board]:
@@ -180,13 +159,22 @@ def _both_views(session: Session, competition: Competition, visibility: Visibili
 
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
-    if not shows_ladder(competition, visibility):
+    if not gate.shows_ladder(competition, visibility):
         intervals = stored_file(competition).scoring.show_intervals
-        return repository.entries(session, competition.id, visibility, with_intervals=intervals)
+        entries = repository.entries(session, competition.id, visibility, with_intervals=intervals)
+        return [_as_shown(entry, visibility) for entry in entries]
     entries = repository.entries(session, competition.id, visibility, with_intervals=False)
     tries = repository.tries(session, competition.id)
     step = stored_file(competition).board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
+
+
+def _as_shown(entry: Entry, visibility: Visibility) -> Entry:
+    score, low, high = (
+        None if value is None else gate.show_score(value, visibility)
+        for value in (entry.score, entry.interval_low, entry.interval_high)
+    )
+    return entry._replace(score=score, interval_low=low, interval_high=high)
 
 
 def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
@@ -194,17 +182,11 @@ def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
     *_, rung = climb(tries, step=step).values()
     return entry._replace(
         submission_id=rung.submission_id,
-        score=rung.score,
+        score=gate.show_score(rung.score),
         received_at=rung.received_at,
         mode=rung.mode,
         tied_group=None,
     )
-
-
-def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
-    """Return whether public scores of this competition are shown on the ladder only: until the reveal."""
-    on_ladder = stored_file(competition).board.mode == "ladder"
-    return visibility is Visibility.PUBLIC and on_ladder and not is_revealed(competition)
 
 
 def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:

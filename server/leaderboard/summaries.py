@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.competitions.lifecycle import is_revealed
 from server.cost_cache import CostCache
-from server.leaderboard import service as leaderboards
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber
 from server.leaderboard import summary_repository
 from server.models.competition import Competition
 
@@ -17,8 +18,8 @@ class Summary:
     """One board in short. best: None where the board is a ladder, which hides it."""
 
     teams: int
-    best: float | None
-    share_of_oracle: float | None
+    best: ShownNumber | None
+    share_of_oracle: ShownNumber | None
 
 
 NOTHING = Summary(0, None, None)
@@ -37,7 +38,7 @@ def summary(session: Session, competition: Competition) -> Summary:
     every = _kept.get(id(bind.engine), lambda: _every(session), in_background=again)
     visibility = Visibility.PRIVATE if is_revealed(competition) else Visibility.PUBLIC
     found = every.get((competition.id, visibility), NOTHING)
-    return Summary(found.teams, None, None) if leaderboards.shows_ladder(competition, visibility) else found
+    return Summary(found.teams, None, None) if gate.shows_ladder(competition, visibility) else found
 
 
 def _every(session: Session) -> _Summaries:
@@ -46,8 +47,9 @@ def _every(session: Session) -> _Summaries:
         for competition_id, visibility, oracle in summary_repository.oracles(session)
     }
     return {
-        (competition_id, visibility): Summary(teams, best, best / mark if mark else None)
+        (competition_id, visibility): Summary(teams, best, gate.share_of(best, mark))
         for visibility in Visibility
-        for competition_id, teams, best in summary_repository.best_scores(session, visibility)
+        for competition_id, teams, highest in summary_repository.best_scores(session, visibility)
+        for best in (gate.show_score(highest, visibility),)
         for mark in (marks.get((competition_id, visibility), 0.0),)
     }

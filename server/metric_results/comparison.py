@@ -5,6 +5,7 @@ Organisers compare any submissions; a team compares its own, by the metrics that
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -15,10 +16,11 @@ from lethe.errors import InvalidInput, NotFound, Violation
 from lethe.metrics.core.registry import Metric, metric
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
-from server.leaderboard import service as leaderboards
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber, ShownText
 from server.metric_results import agreement, repository
 from server.metric_results.agreement import HardExample, Matrix
-from server.metric_results.service import hash_parameters, rounded, shown_to_team
+from server.metric_results.service import hash_parameters
 from server.models.competition import Competition, Team
 from server.models.metric_result import MetricResult
 from server.models.submission import Submission
@@ -38,18 +40,18 @@ class ComparedMetric:
     title: str
     unit: str
     direction: str
-    oracle: float | None
-    original: float | None
+    oracle: ShownNumber | None
+    original: ShownNumber | None
 
 
 @dataclass(frozen=True)
 class ComparedValue:
     """A metric of one submission; without a value `not_computed` says why, and is empty while it waits."""
 
-    value: float | None
-    interval_low: float | None = None
-    interval_high: float | None = None
-    not_computed: str = ""
+    value: ShownNumber | None
+    interval_low: ShownNumber | None = None
+    interval_high: ShownNumber | None = None
+    not_computed: ShownText | None = None
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,6 @@ class Comparison:
     ranks: Matrix | None = None
     similarity: Matrix | None = None
     hard_examples: Sequence[HardExample] = field(default=())
-
-
-def check_visible(competition: Competition, visibility: Visibility, *, is_organiser: bool) -> None:
-    """Raise NotFound for metrics that the reader may not see."""
-    if is_organiser:
-        if visibility is Visibility.PRIVATE and not leaderboards.may_see_private(competition, organiser=True):
-            raise NotFound(f"{competition.slug} has no private scores before it closes")
-    elif not shown_to_team(stored_file(competition), competition, visibility):
-        raise NotFound(f"The metrics of the {visibility.value} split are not shown to teams")
 
 
 def candidates(
@@ -107,7 +100,7 @@ def compare(
 
     Raises NotFound for metrics or submissions that the reader may not see, InvalidInput for more than MOST_COMPARED.
     """
-    check_visible(competition, visibility, is_organiser=is_organiser)
+    gate.check_metrics(competition, visibility, organiser=is_organiser)
     wanted = list(dict.fromkeys(submission_ids))
     if len(wanted) > MOST_COMPARED:
         allowed = f"must be at most {MOST_COMPARED} submissions"
@@ -134,7 +127,7 @@ def compare(
         )
         for row in rows
     ]
-    oracle = leaderboards.get_oracle_score(competitions.get_split(session, competition, visibility))
+    oracle = gate.get_oracle_score(competitions.get_split(session, competition, visibility))
     columns = [_score_column(oracle), *(_column(each, results, exact=is_organiser) for each in requests)]
     ranks = agreement.rank_correlations({column.key: _numbers(lines, column.key) for column in columns})
     if not is_organiser:
@@ -172,7 +165,11 @@ def _scores(
 ) -> dict[str, ComparedValue]:
     """Return the score of each submission as the reader may see it: a ladder hides a team's own."""
     if is_organiser:
-        return {row.submission.id: ComparedValue(row.final_score, row.interval_low, row.interval_high) for row in rows}
+        exact = partial(gate.show_metric, exact=True)
+        return {
+            row.submission.id: ComparedValue(exact(row.final_score), exact(row.interval_low), exact(row.interval_high))
+            for row in rows
+        }
     shown: dict[str, ComparedValue] = {}
     for view in submissions.view(session, [row.submission for row in rows], ended_in_full=False):
         score = view.score if visibility is Visibility.PUBLIC else view.private_score
@@ -185,12 +182,11 @@ def _scores(
 def _value(row: MetricResult | None, *, exact: bool) -> ComparedValue:
     if row is None or row.computed_at is None:
         return ComparedValue(None)
-    numbers = (row.value, row.interval_low, row.interval_high)
-    value, low, high = numbers if exact else map(rounded, numbers)
-    return ComparedValue(value, low, high, not_computed=row.not_computed)
+    shown = gate.metric(row, exact=exact)
+    return ComparedValue(shown.value, shown.interval_low, shown.interval_high, not_computed=shown.not_computed)
 
 
-def _score_column(oracle: float | None) -> ComparedMetric:
+def _score_column(oracle: ShownNumber | None) -> ComparedMetric:
     return ComparedMetric(SCORE, SCORE, "Score", "score", "higher", oracle, original=None)
 
 
@@ -207,8 +203,8 @@ def _column(
         title=entry.title,
         unit=entry.unit,
         direction=entry.direction.value,
-        oracle=oracle if exact else rounded(oracle),
-        original=original if exact else rounded(original),
+        oracle=gate.show_metric(oracle, exact=exact),
+        original=gate.show_metric(original, exact=exact),
     )
 
 

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
 from lethe.metrics.core.registry import Metric, metric
-from server.metric_results.service import rounded
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber, ShownTable, ShownText
 from server.models.metric_result import MetricResult
 
 
@@ -44,37 +45,28 @@ class MetricValue(BaseModel):
     unit: str
     direction: str
     parameters: dict[str, Any]
-    value: float | None
-    interval_low: float | None = None
-    interval_high: float | None = None
-    standard_deviation: float | None = Field(default=None, description="over runs")
-    oracle: float | None = Field(description="of exact retraining with other seeds")
-    original: float | None = Field(description="of the original model, unchanged")
+    value: ShownNumber | None
+    interval_low: ShownNumber | None = None
+    interval_high: ShownNumber | None = None
+    standard_deviation: ShownNumber | None = Field(default=None, description="over runs")
+    oracle: ShownNumber | None = Field(description="of exact retraining with other seeds")
+    original: ShownNumber | None = Field(description="of the original model, unchanged")
     waiting: bool = Field(description="not computed yet")
-    not_computed: str = ""
-    notes: list[str] = []
-    table: dict[str, Any] = {}
+    not_computed: ShownText
+    notes: list[ShownText]
+    table: ShownTable
 
     @classmethod
     def of(cls, row: MetricResult, *, is_organiser: bool) -> "MetricValue":
         entry = metric(row.metric_id)
-        show = (lambda value: value) if is_organiser else rounded
         return cls(
             id=row.metric_id,
             title=entry.title,
             unit=entry.unit,
             direction=entry.direction.value,
             parameters=row.parameters,
-            value=show(row.value),
-            interval_low=show(row.interval_low),
-            interval_high=show(row.interval_high),
-            standard_deviation=show(row.standard_deviation),
-            oracle=show(row.oracle),
-            original=show(row.original),
             waiting=row.computed_at is None,
-            not_computed=row.not_computed,
-            notes=row.notes,
-            table=row.table if is_organiser else {},
+            **vars(gate.metric(row, exact=is_organiser)),
         )
 
 
@@ -98,10 +90,10 @@ class ComparedValueOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    value: float | None
-    interval_low: float | None
-    interval_high: float | None
-    not_computed: str
+    value: ShownNumber | None
+    interval_low: ShownNumber | None
+    interval_high: ShownNumber | None
+    not_computed: ShownText
 
 
 class ComparedSubmissionOut(BaseModel):
@@ -125,8 +117,8 @@ class ComparedMetricOut(BaseModel):
     title: str
     unit: str
     direction: str
-    oracle: float | None
-    original: float | None
+    oracle: ShownNumber | None
+    original: ShownNumber | None
 
 
 class MatrixOut(BaseModel):

@@ -5,7 +5,7 @@ The board never waits for them, and one that cannot be computed is a sentence, n
 
 import hashlib
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,24 +17,20 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
-from lethe.errors import NotFound
 from lethe.metrics.core.registry import metric, metrics
-from server.competitions import lifecycle
-from server.competitions.stored_file import stored_file
 from server.db import now
+from server.disclosure import gate
+from server.evaluations import leak_budget
 from server.metric_results import repository
 from server.metric_results.repository import SubmissionValue
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
-from server.models.leak_budget import Disclosure
 from server.models.metric_result import MetricResult
 from server.models.submission import Submission
 from server.queue import COMPUTE_METRICS, send_after_commit
 
 UPGRADED_WITHIN = timedelta(minutes=10)  # until then processes of two versions may work side by side
 MOST_MESSAGES = 20
-SHOWN_DIGITS = 3
-BITS_OF_A_VALUE = 10.0  # what a value rounded to three digits can tell
 
 
 class ComputedMetric(BaseModel):
@@ -86,27 +82,22 @@ def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
     What a submission of a team tells it is counted in its leak budget: the first value of each row, if the team sees it
     now. What is opened later or computed again comes without a submission and is not counted.
     """
-    new: Counter[str] = Counter()
+    bits: defaultdict[str, float] = defaultdict(float)
     for row_id, computed in found.items():
         row = session.get(MetricResult, row_id)
         if row is None:
             continue
-        new[row.evaluation_id] += row.metric_version is None and computed.value is not None
+        if row.metric_version is None:
+            bits[row.evaluation_id] += gate.bits_of_metric(computed)
         for name, value in computed.model_dump().items():
             setattr(row, name, value)
         row.computed_at = now()
-    for evaluation_id, n_values in new.items():
-        _count_disclosed(session, evaluation_id, n_values)
-
-
-def _count_disclosed(session: Session, evaluation_id: str, n_values: int) -> None:
-    evaluation = session.get_one(Evaluation, evaluation_id)
-    split = session.get_one(Split, evaluation.split_id)
-    competition = session.get_one(Competition, split.competition_id)
-    file, visibility = stored_file(competition), Visibility(split.visibility)
-    if n_values and visibility == Visibility.PUBLIC and shown_to_team(file, competition, visibility):
-        bits = BITS_OF_A_VALUE * n_values
-        session.add(Disclosure(submission_id=evaluation.submission_id, evaluation_id=evaluation_id, bits=bits))
+    for evaluation_id, told in bits.items():
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        split = session.get_one(Split, evaluation.split_id)
+        competition = session.get_one(Competition, split.competition_id)
+        if split.visibility == Visibility.PUBLIC and gate.shows_metrics(competition, Visibility.PUBLIC):
+            leak_budget.count(session, evaluation, told)
 
 
 def lost(session: Session, *, lease_s: float) -> Sequence[str]:
@@ -161,19 +152,9 @@ def of_submission(
     session: Session, submission: Submission, visibility: Visibility, *, is_organiser: bool
 ) -> Sequence[MetricResult]:
     """Return a submission's metrics on a split, as the caller may see them. Raises NotFound where they may not."""
-    file = stored_file(submission.competition)
-    if not is_organiser and not shown_to_team(file, submission.competition, visibility):
-        raise NotFound(f"The metrics of the {visibility.value} split are not shown to teams")
+    gate.check_metrics(submission.competition, visibility, organiser=is_organiser)
     evaluation = repository.current_evaluation(session, submission.id, visibility.value)
     return repository.of_evaluation(session, evaluation.id) if evaluation is not None else []
-
-
-def shown_to_team(file: CompetitionFile, competition: Competition, visibility: Visibility) -> bool:
-    """Return whether a team sees the metrics of its own submissions: the organiser's choice, private after reveal."""
-    allowed = file.report.visible_to_participants
-    if visibility == Visibility.PUBLIC:
-        return allowed in ("public", "all")
-    return allowed == "all" and lifecycle.is_revealed(competition)
 
 
 def of_competition(
@@ -199,11 +180,6 @@ def of_submissions(
         metric_id=asked.id,
         parameters_sha256=hash_parameters(asked.parameters),
     )
-
-
-def rounded(value: float | None) -> float | None:
-    """Return a value as participants see it: more digits would reveal more of the hidden data."""
-    return None if value is None else round(value, SHOWN_DIGITS)
 
 
 def hash_parameters(parameters: Mapping[str, Any]) -> str:

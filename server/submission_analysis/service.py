@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, NotFound
+from server.disclosure import gate
 from server.evaluations import paired_test
 from server.evaluations.paired_test import Paired
 from server.leaderboard import service as leaderboards
@@ -38,22 +39,11 @@ class EvaluatedSubmission:
         return decode_epsilons(self.score.epsilon) if self.score else None
 
 
-def may_see_private(competition: Competition) -> bool:
-    """Return whether the competition's organisers may see its private scores: once it has closed."""
-    return leaderboards.may_see_private(competition, organiser=True)
-
-
-def check_split(competition: Competition, visibility: Visibility) -> None:
-    """Raise NotFound for the private split of a competition that has not closed."""
-    if visibility is Visibility.PRIVATE and not may_see_private(competition):
-        raise NotFound(f"{competition.slug} has no private scores before it closes")
-
-
 def get_evaluated(
     session: Session, competition: Competition, submission_id: str, visibility: Visibility
 ) -> EvaluatedSubmission:
     """Return a submission to the competition on one split. Raises NotFound."""
-    check_split(competition, visibility)
+    gate.check_computed(competition, visibility)
     submission = repository.submission(session, competition.id, submission_id)
     if submission is None:
         raise NotFound(f"{competition.slug} has no submission {submission_id!r}")

@@ -3,8 +3,9 @@
 A receipt is canonical JSON (sorted keys, no spaces) with an Ed25519 signature over its bytes. The key is derived from
 the instance's secret key: every process of an instance signs alike, and nothing more has to be kept.
 
-Seeds stand in it only as an HMAC: who could compute a split's seed could cut the private split. Times of runs are given
-to the minute, since runs on hidden data could tell something by theirs.
+Seeds stand in it only as an HMAC: who could compute a split's seed could cut the private split. Before the reveal, that
+of a team holds the score with the digits that it sees, no times of hidden runs, and an HMAC of each result: of a plain
+hash a submission could choose the input so that its team finds hidden data by trying.
 """
 
 import base64
@@ -23,13 +24,13 @@ from sqlalchemy.orm import Session
 from lethe.client.receipts import FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.competitions import finals_repository, lifecycle
+from server.competitions import finals_repository
 from server.competitions.stored_file import stored_file
 from server.config import Settings
+from server.disclosure import gate
+from server.disclosure.gate import to_minute
 from server.evaluations import repository as evaluation_repository
-from server.evaluations.progress import to_minute
 from server.evaluations.seeds import run_seed
-from server.leaderboard import service as boards
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
@@ -53,11 +54,12 @@ def issue(
 
     submission: with its competition loaded.
     """
-    may_see = visibility in shown_to(submission, is_organiser=is_organiser)
+    may_see = visibility in gate.receipts_shown(submission.competition, organiser=is_organiser)
     score = _score(session, submission.id, visibility) if may_see else None
     if score is None:
         raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
-    body = _body(session, settings, submission, score)
+    exact = gate.shows_exactly(submission.competition, organiser=is_organiser)
+    body = _body(session, settings, submission, score, exact=exact)
     if not submission.competition.scores_verified:
         body["unverified_archive"] = submission.competition.archive_key
     return {
@@ -72,21 +74,14 @@ def sign(settings: Settings, body: Mapping[str, Any]) -> str:
     return _encode(signing_key(settings).sign(canonical(body)))
 
 
-def shown_to(submission: Submission, *, is_organiser: bool) -> list[Visibility]:
-    """Return the splits whose receipts may be shown: of a ladder and of the private split, to teams once revealed."""
-    all_open = is_organiser or lifecycle.is_revealed(submission.competition)
-    if all_open:
-        return [Visibility.PUBLIC, Visibility.PRIVATE]
-    return [] if boards.shows_ladder(submission.competition) else [Visibility.PUBLIC]
-
-
 def _body(
-    session: Session, settings: Settings, submission: Submission, score: PublicScore | PrivateScore
+    session: Session, settings: Settings, submission: Submission, score: PublicScore | PrivateScore, *, exact: bool
 ) -> dict[str, Any]:
     evaluation = session.get_one(Evaluation, score.evaluation_id)
     split = session.get_one(Split, evaluation.split_id)
     shards = [s for s in evaluation_repository.get_shards(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
-    attempts = evaluation_repository.get_attempts(session, [evaluation.id])
+    attempts = evaluation_repository.get_attempts(session, [evaluation.id]) if exact else ()
+    shown = gate.score(score, submission.competition)
     return {
         "format": FORMAT,
         "competition": submission.competition.slug,
@@ -107,15 +102,15 @@ def _body(
             "setup": stored_file(submission.competition).scoring.setup,
             "runs": evaluation.n_runs,
             "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
-            "results": [_shard(shard) for shard in shards],
+            "results": [_shard(settings, shard, exact=exact) for shard in shards],
             "attempts": [_attempt(attempt, shard) for attempt, shard in attempts],
-            "wall_time_s": 60.0 * ceil(sum(shard.wall_time_s for shard in shards) / 60),
+            "wall_time_s": 60.0 * ceil(sum(shard.wall_time_s for shard in shards) / 60) if exact else None,
         },
         "score": {
-            "final_score": score.final_score,
-            "final_score_bits": float(score.final_score).hex(),
+            "final_score": score.final_score if exact else shown.final_score,
+            "final_score_bits": float(score.final_score).hex() if exact else None,
             "scorer_version": score.scorer_version,
-            "computed_at": score.computed_at.isoformat(),
+            "computed_at": shown.computed_at.isoformat(),
         },
     }
 
@@ -126,8 +121,10 @@ def _score(session: Session, submission_id: str, visibility: Visibility) -> Publ
     return finals_repository.private_scores(session, [submission_id]).get(submission_id)
 
 
-def _shard(shard: Shard) -> dict[str, Any]:
-    return {"first_run": shard.first_run, "runs": shard.n_runs, "sha256": shard.result_sha256}
+def _shard(settings: Settings, shard: Shard, *, exact: bool) -> dict[str, Any]:
+    bound = _hmac(settings, b"lethe receipt results", shard.result_sha256 or "")
+    runs = {"first_run": shard.first_run, "runs": shard.n_runs, "hmac_sha256": bound}
+    return runs | {"sha256": shard.result_sha256} if exact else runs
 
 
 def _attempt(attempt: ShardAttempt, shard: Shard) -> dict[str, Any]:
@@ -145,8 +142,11 @@ def _seeds(settings: Settings, submission: Submission, split: Split, *, runs: in
     slug = submission.competition.slug
     split_seed = stored_file(submission.competition).splits.seed
     seeds: Sequence[int] = [run_seed(slug, split.visibility, split_seed=split_seed, run=run) for run in range(runs)]
-    message = ",".join(str(seed) for seed in seeds).encode()
-    return hmac.new(_derive(settings, b"lethe receipt seeds"), message, hashlib.sha256).hexdigest()
+    return _hmac(settings, b"lethe receipt seeds", ",".join(str(seed) for seed in seeds))
+
+
+def _hmac(settings: Settings, purpose: bytes, message: str) -> str:
+    return hmac.new(_derive(settings, purpose), message.encode(), hashlib.sha256).hexdigest()
 
 
 def _derive(settings: Settings, purpose: bytes) -> bytes:

@@ -7,6 +7,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
 from lethe.competition.visibility import Visibility
+from server.disclosure.gate import score_order
 from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Evaluation, PublicScore, RunLog, Shard, ShardKind, ShardState
 from server.models.submission import ENDED, Stage, Submission
@@ -84,7 +85,7 @@ def page_of_team(
             .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
             .where(Evaluation.is_current.is_(True))
         )
-        order = [PublicScore.final_score.desc(), Submission.received_at, Submission.id]
+        order = [score_order(PublicScore.final_score).desc(), Submission.received_at, Submission.id]
     elif show is Show.FINALS:
         statement = statement.where(Submission.id.in_(final_ids))
     elif show is Show.FAILED:

@@ -5,12 +5,13 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.competitions.schemas import QuotaOut
+from server.disclosure import gate
+from server.disclosure.gate import ShownMoment, ShownNumber, ShownScore, ShownText
 from server.evaluations.progress import AttemptEntry, EvaluationProgress
 from server.models.submission import Submission
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import SampleAnswers
 from server.submissions.service import SubmissionView
-from server.submissions.shown_score import ShownScore
 
 
 class AttemptOut(BaseModel):
@@ -54,21 +55,23 @@ class BreakdownOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    forgetting_quality: float
-    retain_ratio: float
-    test_ratio: float
-    epsilon_percentiles: dict[str, float] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
+    forgetting_quality: ShownNumber
+    retain_ratio: ShownNumber
+    test_ratio: ShownNumber
+    epsilon_percentiles: dict[str, ShownNumber] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
 
 
 class ScoreOut(BaseModel):
     """A score on one split."""
 
-    final_score: float = Field(examples=[0.0731])
-    interval_low: float | None = Field(description="where the organiser shows intervals")
-    interval_high: float | None
+    final_score: ShownNumber = Field(examples=[0.0731])
+    interval_low: ShownNumber | None = Field(description="where the organiser shows intervals")
+    interval_high: ShownNumber | None
     scorer_version: str = Field(examples=["1"])
-    computed_at: datetime
-    run_time_s: float | None = Field(default=None, description="median time of a run, to two digits", examples=[0.31])
+    computed_at: ShownMoment = Field(description="to the minute")
+    run_time_s: ShownNumber | None = Field(
+        default=None, description="what the median run takes at most", examples=[0.5]
+    )
     breakdown: BreakdownOut | None = Field(default=None, description="where the organiser shows it")
 
     @classmethod
@@ -81,24 +84,20 @@ class FailureOut(BaseModel):
 
     fault: str | None = Field(description="participant, organiser or host; only the participant's counts")
     error_class: str = Field(examples=["exception"])
-    message: str | None
-    exception_type: str | None = Field(examples=["ValueError"])
-    file: str | None = Field(examples=["unlearning.py"])
-    line: int | None = Field(examples=[12])
-    withheld: bool = Field(description="the details are not shown, because the day's budget of bits is used up")
-    bits: float | None = Field(description="what this failure on hidden data told, at most; null where nothing counts")
-    remaining_bits: float | None = Field(description="what was left of the day's budget after it", examples=[36.2])
-    renews_at: datetime | None = Field(description="when the budget begins again")
+    message: ShownText | None = None
+    exception_type: ShownText | None = Field(default=None, examples=["ValueError"])
+    file: ShownText | None = Field(default=None, examples=["unlearning.py"])
+    line: int | None = Field(default=None, examples=[12])
+    withheld: bool = Field(default=False, description="details are not shown: the day's budget of bits is used up")
+    bits: float | None = Field(default=None, description="what it told of hidden data, at most; null: nothing counts")
+    remaining_bits: float | None = Field(default=None, description="left of the day's budget after it", examples=[36.2])
+    renews_at: datetime | None = Field(default=None, description="when the budget begins again")
 
     @classmethod
     def of(cls, submission: Submission) -> "FailureOut | None":
         if submission.error_class is None:
             return None
-        known = submission.error or {}
-        told = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at")
-        shown = {name: known.get(name) for name in told}
-        withheld = bool(known.get("withheld"))
-        return cls(fault=submission.fault, error_class=submission.error_class, withheld=withheld, **shown)
+        return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
 
 
 class LeftOutOut(BaseModel):

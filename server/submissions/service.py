@@ -1,7 +1,7 @@
 """Submissions: taken whole or not at all, shown to their team, cancelled by it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -16,10 +16,11 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.datetime_format import duration, in_words
 from server.db import now
+from server.disclosure import gate
+from server.disclosure.gate import ShownPaired, ShownScore
 from server.evaluations import paired_test
 from server.evaluations import service as evaluations
-from server.evaluations.paired_test import Paired
-from server.evaluations.progress import EvaluationProgress, shown_to_team
+from server.evaluations.progress import EvaluationProgress
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -28,7 +29,6 @@ from server.storage import Storage, content_key
 from server.submissions import quota, repository
 from server.submissions.list_filter import Show
 from server.submissions.quota import Quota
-from server.submissions.shown_score import ShownScore, shown_score
 from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, CheckedUpload
 from server.teams import repository as team_repository
 from server.teams import service as teams
@@ -200,7 +200,7 @@ def page_of_team(
 
 def check_order(competition: Competition, show: Show) -> None:
     """Raise NotFound for an order that tells what the ladder hides."""
-    if show is Show.BEST and boards.shows_ladder(competition):
+    if show is Show.BEST and gate.shows_ladder(competition):
         raise NotFound(f"{competition.slug} has a ladder, which does not tell which of your submissions are the best")
 
 
@@ -216,9 +216,7 @@ def view(
     progress = evaluations.progress(session, ids)
     if not exact:
         ended = {submission.id for submission in submissions if submission.stage in ENDED}
-        progress = {
-            key: shown_to_team(found, is_over=key in ended, at=now(), key=key) for key, found in progress.items()
-        }
+        progress = {key: gate.progress(found, is_over=key in ended, at=now()) for key, found in progress.items()}
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)
     return [
@@ -227,13 +225,15 @@ def view(
             progress=progress.get(submission.id),
             score=scores.get(submission.id),
             can_cancel=submission.stage not in ENDED,
-            private_score=shown_score(revealed[submission.id], submission) if submission.id in revealed else None,
+            private_score=gate.score(revealed[submission.id], submission.competition)
+            if submission.id in revealed
+            else None,
         )
         for submission in submissions
     ]
 
 
-def compare_own(session: Session, first: Submission, second: Submission) -> Paired | None:
+def compare_own(session: Session, first: Submission, second: Submission) -> ShownPaired | None:
     """Compare two public scores of one team by the paired test; None where intervals are not shown, or there is none.
 
     Raises NotFound for submissions of two teams.
@@ -242,11 +242,11 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Pair
         raise NotFound("The two submissions are of two teams")
     metric = stored_file(first.competition).scoring
     found = repository.public_scores(session, [first.id, second.id])
-    if not metric.show_intervals or boards.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
+    if not metric.show_intervals or gate.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
         return None
     a, b = found[first.id], found[second.id]
     try:
-        return paired_test.compare(a.final_score, b.final_score, replicates=(a.replicates, b.replicates))
+        return gate.paired(paired_test.compare(a.final_score, b.final_score, replicates=(a.replicates, b.replicates)))
     except Conflict:  # no replicates, or of another kind
         return None
 
@@ -324,13 +324,12 @@ def _whole(session: Session, submission_id: str) -> Submission:
 def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, ShownScore]:
     """Return the public score of each submission as its team may see it, by submission id."""
     found = repository.public_scores(session, [submission.id for submission in submissions])
-    shown = {s.id: shown_score(found[s.id], s) for s in submissions if s.id in found}
-    on_ladder = [s for s in submissions if s.id in shown and boards.shows_ladder(s.competition)]
+    scored = [submission for submission in submissions if submission.id in found]
+    on_ladder = [submission for submission in scored if gate.shows_ladder(submission.competition)]
+    rungs: dict[str, float] = {}
     for competition in {s.competition_id: s.competition for s in on_ladder}.values():
-        get_teams = {s.team_id for s in on_ladder if s.competition_id == competition.id}
-        for submission_id, rung in boards.ladder_scores(session, competition, list(get_teams)).items():
-            if submission_id in shown:
-                shown[submission_id] = replace(
-                    shown[submission_id], final_score=rung, interval_low=None, interval_high=None
-                )
-    return shown
+        team_ids = {s.team_id for s in on_ladder if s.competition_id == competition.id}
+        rungs |= boards.ladder_scores(session, competition, list(team_ids))
+    # What is not on the ladder, because it was disqualified, has no score there.
+    shown = [s for s in scored if s.id in rungs or s not in on_ladder]
+    return {s.id: gate.score(found[s.id], s.competition, rung=rungs.get(s.id)) for s in shown}

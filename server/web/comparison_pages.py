@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.deps import SessionDep
+from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.metric_results import agreement, comparison
 from server.metric_results.comparison import MOST_COMPARED, ComparedMetric, Comparison
@@ -94,7 +95,7 @@ def heat_class(value: float | None) -> str:
 
 def _may_see(place: Place, split: Visibility) -> bool:
     try:
-        comparison.check_visible(place.competition, split, is_organiser=place.is_organiser)
+        gate.check_metrics(place.competition, split, organiser=place.is_organiser)
     except NotFound:
         return False
     return True
@@ -102,7 +103,7 @@ def _may_see(place: Place, split: Visibility) -> bool:
 
 def _candidates(session: Session, place: Place, split: Visibility) -> list[tuple[str, str]]:
     """Return what may be chosen: of the board's best first for organisers, then the newest."""
-    comparison.check_visible(place.competition, split, is_organiser=place.is_organiser)
+    gate.check_metrics(place.competition, split, organiser=place.is_organiser)
     found = dict(
         comparison.candidates(session, place.competition, split, team=place.team, is_organiser=place.is_organiser)
     )

@@ -13,7 +13,7 @@ from server.admin import competition_edits
 from server.competitions import service as competitions
 from server.db import now
 from server.deps import SessionDep, StorageDep
-from server.leaderboard import service as leaderboards
+from server.disclosure import gate
 from server.models.competition import Competition, CompetitionState, Split
 from server.starter_kit import service as starter_kit
 from server.submissions import service as submissions
@@ -54,7 +54,7 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep, storag
         tab="overview",
         timeline=competition_timeline(place.file, place.competition),
         announcements=competition_edits.announcements(session, place.competition),
-        oracle=leaderboards.get_oracle_score(split),
+        oracle=gate.get_oracle_score(split),
         n_forget=split.n_forget,
         has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
         run_limit_s=run_limit_s(place.file, split),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.submission.failure_place import names_line
+from server.disclosure import gate
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 
@@ -60,7 +61,7 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
     """
     if submission.error_class is None:
         return None
-    error = (evaluation.error if evaluation is not None else None) or submission.error or {}
+    error = (evaluation.error if evaluation is not None else None) or gate.failure(submission)
     own = submission.fault == Fault.PARTICIPANT.value
     return Failure(
         title=TITLES.get(submission.fault or "", "Failed"),

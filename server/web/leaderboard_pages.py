@@ -11,6 +11,7 @@ from lethe.errors import NotFound
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
+from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
 from server.web import leaderboard_view, score_history, vega_charts
@@ -67,7 +68,7 @@ def leaderboard_page(
         query=q,
         is_private=board is Visibility.PRIVATE,
         is_sealed=not is_revealed(place.competition),
-        may_see_private=leaderboards.may_see_private(place.competition, organiser=place.is_organiser),
+        may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
         leader=shown.leader,
         has_moves=moves is not None,
         better=BETTER_IN_WORDS,
@@ -89,7 +90,7 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
     """Show what the boards tell of one team. Raises NotFound for one that is on no board that the reader may see."""
     competition, organiser = place.competition, place.is_organiser
     visible = [Visibility.PUBLIC]
-    if leaderboards.may_see_private(competition, organiser=organiser):
+    if gate.may_see_private(competition, organiser=organiser):
         visible.append(Visibility.PRIVATE)
     boards = {one: leaderboards.board_for(session, competition, one, organiser=organiser) for one in visible}
     rows = {one: row for one, board in boards.items() if (row := board.get_row(team_id))}
@@ -112,7 +113,7 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
 
 @router.get("/competitions/{slug}/leaderboard/charts")
 def charts_page(request: Request, place: PlaceDep) -> Response:
-    may_see_private = leaderboards.may_see_private(place.competition, organiser=place.is_organiser)
+    may_see_private = gate.may_see_private(place.competition, organiser=place.is_organiser)
     return page(request, "charts.html", place=place, tab="leaderboard", may_see_private=may_see_private)
 
 

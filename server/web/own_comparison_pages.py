@@ -8,7 +8,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.deps import SessionDep
-from server.leaderboard import service as leaderboards
+from server.disclosure import gate
 from server.submissions import service as submissions
 from server.submissions.list_filter import Show
 from server.web.deps import PlaceDep, require_viewer
@@ -44,7 +44,7 @@ def own_comparison_page(
         second=other,
         offered=[*views, "", ""][:2],
         wanted=bool(first or second),
-        oracle=leaderboards.get_oracle_score(split),
+        oracle=gate.get_oracle_score(split),
         paired=submissions.compare_own(session, one.submission, other.submission) if one and other else None,
     )
 

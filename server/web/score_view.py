@@ -1,15 +1,16 @@
 """What a submission's page tells of its score: its team's rank, its best one, its factors beside exact retraining's."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, log
 
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from server.disclosure.gate import Breakdown, ShownNumber
 from server.leaderboard import service as leaderboards
 from server.models.competition import Competition, Split
 from server.submissions.service import SubmissionView
-from server.submissions.shown_score import Breakdown
 
 WIDTH = 600  # of the drawing of epsilons
 FACTORS = (
@@ -26,7 +27,7 @@ class Standing:
     rank: int | None
     teams: int
     best_id: str | None
-    best_score: float | None
+    best_score: ShownNumber | None
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Spread:
 class BreakdownView:
     """The factors of a score beside exact retraining's: label, own, the oracle's. end: of the axis, nats."""
 
-    factors: list[tuple[str, float, float | None]]
+    factors: list[tuple[str, ShownNumber, ShownNumber | None]]
     spreads: list[Spread]
     ticks: list[tuple[int, float]]
     end: float
@@ -82,7 +83,7 @@ def _has_spread(breakdown: Breakdown) -> bool:
     return {"5", "25", "50", "75", "95"} <= set(breakdown.epsilon_percentiles)
 
 
-def _spread(name: str, css: str, percentiles: dict[str, float], end: float) -> Spread:
+def _spread(name: str, css: str, percentiles: Mapping[str, float], end: float) -> Spread:
     low, lower, middle, upper, high = (_x(percentiles[level], end) for level in ("5", "25", "50", "75", "95"))
     values = ", ".join(f"{level} %: {percentiles[level]:.2f}" for level in ("5", "25", "50", "75", "95"))
     return Spread(name, css, low, lower, middle, upper, high, f"{name}: epsilon by share of examples, {values}")

@@ -11,7 +11,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions import finals
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
-from server.leaderboard import service as leaderboards
+from server.disclosure import gate
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
@@ -74,7 +74,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         limit=LINES + 1,
     )
     views = submissions.view(session, found[:LINES], ended_in_full=False)
-    oracle = leaderboards.get_oracle_score(competitions.get_split(session, competition, Visibility.PUBLIC))
+    oracle = gate.get_oracle_score(competitions.get_split(session, competition, Visibility.PUBLIC))
     return {
         "place": place,
         "asked": asked,
@@ -85,7 +85,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         "over_time": score_history.draw(score_history.of_views(views), oracle=oracle),
         "can_choose": can_choose(place),
         "is_revealed": is_revealed(competition),
-        "is_ladder": leaderboards.shows_ladder(competition),
+        "is_ladder": gate.shows_ladder(competition),
         "chosen": chosen,
         "would_count": would_count,
         "final_selections": place.file.limits.final_selections,

@@ -15,8 +15,8 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
+from server.disclosure import gate
 from server.evaluations import service as evaluations
-from server.leaderboard import service as leaderboards
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
@@ -252,10 +252,10 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
     failure, traceback = describe_failure(submission), _traceback(session, submission)
     return {
         "view": view,
-        "oracle": leaderboards.get_oracle_score(split),
+        "oracle": gate.get_oracle_score(split),
         "standing": find_standing(session, submission.competition, submission.team_id) if view.score else None,
         "breakdown": find_breakdown(view, split, n_models=stored_file(submission.competition).n_models),
-        "is_ladder": leaderboards.shows_ladder(submission.competition),
+        "is_ladder": gate.shows_ladder(submission.competition),
         "steps": timeline_steps(view),
         "events": timeline_events(view),
         "failure": failure,
@@ -283,7 +283,11 @@ def _excerpt(storage: Storage, submission: Submission, *, file: str, line: int) 
 def _receipts(view: SubmissionView, *, is_organiser: bool) -> list[str]:
     """Return the splits of which there is a receipt to be shown."""
     scores = {Visibility.PUBLIC: view.score, Visibility.PRIVATE: view.private_score}
-    return [split.value for split in receipts.shown_to(view.submission, is_organiser=is_organiser) if scores[split]]
+    return [
+        split.value
+        for split in gate.receipts_shown(view.submission.competition, organiser=is_organiser)
+        if scores[split]
+    ]
 
 
 def _state_in_words(view: SubmissionView) -> str:

@@ -10,16 +10,12 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
-from fastapi.dependencies.models import Dependant
-from fastapi.routing import iter_route_contexts
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
 from server.accounts import sessions
-from server.admin.exports import Table
 from server.config import get_settings
 from server.db import now
-from server.main import create_app
 from server.metric_results.service import hash_parameters
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
@@ -30,6 +26,7 @@ from server.models.submission import Fault
 from server.notifications import webhooks
 from server.web import sse
 from server.web.cookies import SESSION_COOKIE
+from tests.support.addresses import addresses
 from tests.support.instance import GOOD_CODE, Instance
 
 BASE = "/api/v1/competitions/digits"
@@ -53,11 +50,6 @@ QUERIES = (
 )
 ALL_AT_ONCE = "?" + "&".join(query.removeprefix("?") for query in QUERIES if query)  # for routes that declare none
 ACTS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-CHOICES = {  # what a path takes of a few known words
-    "table": tuple(table.value for table in Table),
-    "visibility": ("public", "private"),
-    "board": ("public", "private"),
-}
 
 
 def forms() -> list[str]:
@@ -115,30 +107,6 @@ def play(server: Instance) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     names = {"slug": "digits", "submission_id": sent["ada"], "team_id": team, "name": "ada", "team": "ada"}
     names |= {"rejudging_id": made, "other": sent["bob"], "failed": sent["eve"]}
     return callers, names
-
-
-def addresses(names: dict[str, str], methods: frozenset[str]) -> dict[tuple[str, str], bool]:
-    """Return method and address of every route, filled with each of this competition's names that it takes.
-
-    True of those that declare parameters of the query.
-    """
-    found = {}
-    for route in iter_route_contexts(create_app().routes):
-        if "static" in route.path:
-            continue
-        asked = re.findall(r"\{(\w+)", route.path)
-        for values in product(*(CHOICES.get(name, (names.get(name, "x"),)) for name in asked)):
-            filled = iter(values)
-            address = re.sub(r"\{[^}]+\}", lambda _match, left=filled: next(left), route.path)
-            takes = declares_parameters(getattr(route.route, "dependant", None))
-            found |= {(method, address): takes for method in methods & set(route.methods or ())}
-    return dict(sorted(found.items()))
-
-
-def declares_parameters(dependant: Dependant | None) -> bool:
-    return dependant is not None and (
-        bool(dependant.query_params) or any(declares_parameters(inner) for inner in dependant.dependencies)
-    )
 
 
 def answers(server: Instance, callers: dict[str, dict[str, str]], names: dict[str, str]) -> Iterator[tuple[str, str]]:

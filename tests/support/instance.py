@@ -86,7 +86,14 @@ class Instance:
             competition.state = str(state)
             return competition
 
-    def score(self, submission_id: str, value: float, *, visibility: Visibility = Visibility.PUBLIC) -> None:
+    def score(
+        self,
+        submission_id: str,
+        value: float,
+        *,
+        visibility: Visibility = Visibility.PUBLIC,
+        details: dict[str, Any] | None = None,
+    ) -> None:
         """Do what workers would: every run done, and this score found."""
         with self.database.write() as session:
             evaluation = self._current(session, submission_id, visibility)
@@ -94,9 +101,8 @@ class Instance:
             for shard in evaluation_repository.get_shards(session, [evaluation.id]):
                 shard.state, shard.runs_done = ShardState.DONE.value, shard.n_runs
             session.flush()
-            record = ScoreRecord(
-                final_score=value, forgetting_quality=value, retain_ratio=1.0, test_ratio=1.0, details={"epsilon": 3.25}
-            )
+            parts = {"forgetting_quality": value, "retain_ratio": 1.0, "test_ratio": 1.0}
+            record = ScoreRecord(final_score=value, details=details or {"epsilon": 3.25}, **parts)
             assert scores.record(session, evaluation.id, record)
 
     def fail(self, submission_id: str, fault: Fault, *, visibility: Visibility = Visibility.PUBLIC) -> None:

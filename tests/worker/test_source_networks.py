@@ -24,7 +24,7 @@ from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, verify_split
 from lethe.networks.builders import TRUST_SOURCE, limit_parameters
 from lethe.preparation.prepare import finish_split
 from lethe.preparation.sample_models import retrain_on_sample
-from lethe.preparation.step_cache import Progress
+from lethe.preparation.step_cache import PreparationProgress
 from server.config import Settings
 from tests.lethe.conftest import competition
 from worker import source_networks
@@ -193,9 +193,9 @@ def test_source_that_does_not_end_is_ended_with_the_lease(tmp_path: Path) -> Non
         pass
 
     forks = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
-    told: list[Progress] = []
+    told: list[PreparationProgress] = []
 
-    def progress(made: Progress) -> None:
+    def progress(made: PreparationProgress) -> None:
         told.append(made)
         if len(told) > 12:
             raise Lost

@@ -14,6 +14,7 @@ from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from server.config import Settings
 from server.db import Database
+from server.disclosure.gate import show_score
 from server.evaluations import lease_repository, leases, repository
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
@@ -153,8 +154,9 @@ def replay(settings: Settings, storage: Storage, stored: Stored) -> Replayed:
 def differs_from_receipt(stored: Stored, receipt: Mapping[str, Any]) -> list[str]:
     """Return what a receipt says otherwise than this instance holds it."""
     score, submission, split = receipt["score"], receipt["submission"], receipt["split"]
+    bits = score["final_score_bits"]  # null in what a team got before the reveal
     pairs = (
-        ("score", score["final_score_bits"], stored.score.hex()),
+        ("score", *((bits, stored.score.hex()) if bits else (score["final_score"], show_score(stored.score)))),
         ("scorer version", score["scorer_version"], stored.scorer_version),
         ("code", submission["sha256"], stored.content_sha256),
         ("split's manifest", split["manifest_sha256"], stored.manifest_sha256),

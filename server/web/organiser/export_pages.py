@@ -8,7 +8,7 @@ from server.admin import exports
 from server.admin.exports import Format, Table
 from server.admission import AdmissionDep
 from server.deps import SessionDep
-from server.leaderboard import service as leaderboards
+from server.disclosure import gate
 from server.web.deps import OrganiserPlaceDep
 from server.web.page_router import page_router
 from server.web.rendering import page
@@ -37,7 +37,7 @@ def exports_page(request: Request, place: OrganiserPlaceDep) -> Response:
         tab="exports",
         tables=TABLES,
         formats=[(Format.CSV, "CSV"), (Format.JSONL, "JSON Lines")],
-        has_private=leaderboards.may_see_private(place.competition, organiser=True),
+        has_private=gate.may_see_private(place.competition, organiser=True),
     )
 
 

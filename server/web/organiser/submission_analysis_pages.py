@@ -8,6 +8,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, NotFound
 from server.competitions.split_report import find_split_report
 from server.deps import SessionDep, StorageDep
+from server.disclosure import gate
 from server.models.submission import Submission
 from server.submission_analysis import service
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
@@ -69,7 +70,7 @@ def analysis_page(
         depth=comparison,
         class_names=report.class_names if report else [],
         has_answers=place.file.task.kind == "causal-lm" and evaluated.score is not None,
-        may_see_private=service.may_see_private(competition),
+        may_see_private=gate.may_see_private(competition, organiser=True),
         others=service.suggest_comparisons(session, competition, evaluated) if evaluated.score else [],
     )
 

@@ -66,6 +66,8 @@ def shown(database: Database, settings: Settings) -> tuple[Any, Any, list[dict[s
         for own in ("public_key", "signature"):
             del receipt[own]
         del receipt["evaluation"]["seeds_hmac_sha256"]
+        for result in receipt["evaluation"]["results"]:
+            del result["hmac_sha256"]
     return both[0], both[1], issued
 
 

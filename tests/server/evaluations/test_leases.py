@@ -66,6 +66,19 @@ def test_claim_serves_the_team_with_the_least_running_work(database: Database, s
     assert second.submission_id == late.id
 
 
+def test_smoke_run_has_no_seed_of_a_run_on_hidden_data(
+    database: Database, competition: Competition, sent: list[str]
+) -> None:
+    add_submission(database, competition, "a", smoke=True)
+    smoke = claim(database)
+    assert close(database, smoke)
+    seeds: set[int] = set()
+    for _ in range(3):
+        seeds |= set(claim(database).seeds)
+    assert len(seeds) == N
+    assert not seeds & set(smoke.seeds)
+
+
 def test_smoke_goes_before_runs_and_is_followed_by_them(
     database: Database, competition: Competition, sent: list[str]
 ) -> None:

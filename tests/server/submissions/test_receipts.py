@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
@@ -13,6 +14,7 @@ from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.models.account import Role
+from server.models.evaluation import Shard
 from tests.support.instance import Instance
 
 
@@ -31,16 +33,36 @@ def get_receipt(server: Instance, headers: dict[str, str], submission: str, spli
 
 
 def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> None:
-    _olga, ada, submission = scored(both)
-    receipt = get_receipt(both, ada, submission).json()
+    olga, ada, submission = scored(both)
+    receipt = get_receipt(both, olga, submission).json()
     key = both.client.get("/api/v1/receipt-key").json()["public_key"]
     verify(receipt, public_key=key)
     shown = both.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()
     assert receipt["submission"]["sha256"] == shown["sha256"]
-    assert float.fromhex(receipt["score"]["final_score_bits"]) == shown["score"]["final_score"] == 0.1 + 0.2
+    assert float.fromhex(receipt["score"]["final_score_bits"]) == receipt["score"]["final_score"] == 0.1 + 0.2
+    assert shown["score"]["final_score"] == 0.3
     assert receipt["split"]["manifest_sha256"] == "0" * 64
     assert (receipt["evaluation"]["setup"], receipt["evaluation"]["runs"]) == ("reuse-n-1", 4)
-    assert receipt == get_receipt(both, ada, submission).json(), "asked twice, the same"
+    assert receipt == get_receipt(both, olga, submission).json(), "asked twice, the same"
+
+
+def test_receipt_of_a_team_holds_no_more_than_it_sees_until_the_reveal(server: Instance) -> None:
+    olga, ada, submission = scored(server)
+    with server.database.write() as session:
+        session.execute(update(Shard).values(kind="runs", result_sha256="f" * 64))
+    sealed, exact = (get_receipt(server, headers, submission).json() for headers in (ada, olga))
+    verify(sealed)
+    assert (sealed["score"]["final_score"], sealed["score"]["final_score_bits"]) == (0.3, None)
+    results, known = sealed["evaluation"]["results"], exact["evaluation"]["results"]
+    assert {result["sha256"] for result in known} == {"f" * 64}
+    assert [set(result) for result in results] == [{"first_run", "runs", "hmac_sha256"}] * len(known)
+    assert [result["hmac_sha256"] for result in results] == [result["hmac_sha256"] for result in known]
+    server.client.post("/api/v1/competitions/digits/close", headers=olga)
+    server.tick()
+    server.score(submission, 0.125, visibility=Visibility.PRIVATE)
+    server.tick()
+    server.client.post("/api/v1/competitions/digits/reveal", headers=olga)
+    assert get_receipt(server, ada, submission).json() == exact
 
 
 @pytest.mark.parametrize(

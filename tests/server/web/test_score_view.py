@@ -60,7 +60,7 @@ def test_a_scored_submission_tells_rank_best_and_time_of_a_run(make: Make, visit
     page = plain_text(visitor.get(f"/submissions/{worse}").text)
     assert "Rank 2 of 2 teams, by another submission" in page
     assert "Your best 0.10000 , 0.05000 more" in page
-    assert "One run about 0.31 s (median)" in page
+    assert "One run at most 0.5 s (median)" in page
     assert "Your best this one" in plain_text(visitor.get(f"/submissions/{better}").text)
 
 
@@ -73,7 +73,7 @@ def test_the_factors_are_shown_only_where_they_are_opened(make: Make, server: In
         ada = accounts.find(session, "ada")
     answer = server.client.get(f"/api/v1/submissions/{own}", headers=server.headers(ada))
     assert answer.json()["score"]["breakdown"] is None
-    assert answer.json()["score"]["run_time_s"] == 0.31
+    assert answer.json()["score"]["run_time_s"] == 0.5
 
 
 def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visitor) -> None:

@@ -51,3 +51,12 @@ def test_receipt_that_says_otherwise_is_told(part: str, name: str, told: str) ->
     receipt[part][name] = "another"
     [sentence] = differs_from_receipt(STORED, receipt)
     assert sentence.startswith(f"the receipt's {told} is another, stored is ")
+
+
+def test_rounded_receipt_of_a_team_is_compared_with_the_digits_that_it_has() -> None:
+    receipt = deepcopy(RECEIPT)
+    receipt["score"] |= {"final_score_bits": None, "final_score": round(SCORE, 5)}
+    assert differs_from_receipt(STORED, receipt) == []
+    receipt["score"]["final_score"] = round(SCORE, 5) + 1e-5
+    [sentence] = differs_from_receipt(STORED, receipt)
+    assert sentence.startswith("the receipt's score is ")

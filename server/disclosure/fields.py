@@ -1,0 +1,179 @@
+"""What a team or a visitor sees that is of no `Shown...` type, and why that is right.
+
+Each entry names a class (of a response, or of a value handed to a page; `page` stands for a page's own names) and its
+fields. A field that is neither of a type of the gate nor named here fails tests/server/disclosure/test_fields.py. So
+does a name here that no longer exists.
+"""
+
+from collections.abc import Mapping
+
+Fields = Mapping[str, str]  # names of fields by class, with spaces between
+
+ANY = "*"
+
+# What functions of the gate return in types of their own, or in dictionaries.
+OF_THE_GATE: Mapping[str, Fields] = {
+    "progress": {
+        "ProgressOut": "runs_done runs_total elapsed_s remaining_s",
+        "EvaluationProgress": "runs_done runs_total elapsed_s remaining_s",
+        "AttemptOut": "first_run last_run kind attempt outcome started_at ended_at",
+        "AttemptEntry": "first_run last_run kind attempt outcome started_at ended_at",
+        "Event": "text at kind",
+        "page": "done counts",
+    },
+    "failure": {
+        "FailureOut": "line withheld bits remaining_bits renews_at",
+        "Submission": "error",
+        "Failure": "title message exception_type file line advice",
+        "ExcerptLine": "number text at_fault",
+        "page": "raised excerpt",
+    },
+    "score": {"page": "state_in_words"},
+    "paired": {"ShownPaired": "winner"},
+    "receipts_shown": {"page": "receipts receipt split parsed"},
+    "may_see_private": {"page": "may_see_private"},
+    "shows_ladder": {"page": "is_ladder"},
+}
+
+# What carries a message about hidden data, and is counted or bounded.
+COUNTED: Mapping[str, Fields] = {
+    "its class, priced with the run at 5 + log2(N + 1) bits by leak_budget": {
+        "FailureOut": "fault error_class",
+        "Submission": "fault error_class refunded",
+        "SubmissionOut": "refunded",
+        "AcceptedSubmission": "refunded",
+    },
+    "that it ended, and when: bits_of_the_end": {
+        "SubmissionOut": "stage",
+        "AcceptedSubmission": "stage",
+        "Submission": "stage finished_at",
+        "Step": "label state",
+        "page": "steps is_live in_progress ahead",
+    },
+}
+
+HARMLESS: Mapping[str, Fields] = {
+    "made from values of the gate alone": {
+        "LeaderboardRow": "rank metrics",
+        "Row": "rank",
+        "Board": "version visibility",
+        "BoardColumn": "id title unit direction",
+        "Matrix": "names rows",
+        "MatrixOut": "names rows",
+        "Standing": "rank teams best_id",
+        "BreakdownView": "factors ticks end",
+        "Spread": "name css low lower middle upper high label",
+        "ScoreHistory": "best oracle top first_at last_at label",
+        "Point": "x y low high label",
+        "Strip": "top teams is_histogram baselines oracle own label",
+        "page": "rows_html moves has_moves has_intervals interval_ticks scale axes keys heat figure_query",
+    },
+    "groups of the intervals, which organisers open with them": {
+        "LeaderboardRow": "tied_group",
+        "Row": "tied_group",
+        "Entry": "tied_group",
+    },
+    "tells of single examples: given to organisers alone": {
+        "HardExampleOut": "example epsilon share",
+        "page": "token",
+    },
+    "sent by its team, or known when it was received": {
+        "SubmissionOut": "id competition team submitted_by filename sha256 size_bytes mode notes message received_at",
+        "AcceptedSubmission": (
+            "id competition team submitted_by filename sha256 size_bytes mode notes message received_at"
+        ),
+        "LeftOutOut": "cell first_line last_line reason",
+        "Submission": (
+            "account_id competition_id content_sha256 entry_point filename id kind message received_at request_id "
+            "size_bytes team_id"
+        ),
+        "ComparedSubmission": "id team note",
+        "ComparedSubmissionOut": "id team note values",
+        "page": "s files choices chosen candidates offered wanted",
+    },
+    "an act of the team or of the organisers; at the close, when nothing can be submitted any more, of the server": {
+        "SubmissionOut": "selected can_cancel",
+        "AcceptedSubmission": "selected can_cancel",
+        "Submission": "selected excluded_at disqualified_at",
+        "SubmissionView": "can_cancel",
+        "page": "can_choose may_be_chosen would_count final_selections",
+    },
+    "counts of submissions, teams and days": {
+        "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at",
+        "Quota": "per_day resets_at total used_today used_total",
+        "LeaderboardPage": "competition board teams total offset",
+        "LeaderboardRow": "kind team_id team entries last_entry_at mode",
+        "Entry": "kind team_id team entries last_entry_at mode received_at submission_id",
+        "Summary": "teams",
+        "page": "page_number pages first_line last_line total has_more next_url page_url own_url query used_up unsent",
+    },
+    "of the public sample, which hides nothing": {
+        "SampleAnswersOut": "id note",
+        "SampleAnswerOut": "question answer original retrained unlearned",
+        "page": "sample_log traceback sample_answers has_pictures",
+    },
+    "of the catalogue of metrics, of the scorer or of the program": {
+        "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
+        "MetricValue": "id title unit direction parameters waiting",
+        "SubmissionMetrics": "split",
+        "ColumnOut": "id title unit direction",
+        "ComparisonOut": "visibility",
+        "Comparison": "visibility",
+        "ComparedMetric": "key id title unit direction",
+        "ComparedMetricOut": "key id title unit direction",
+        "MetricLine": "better formula source",
+        "MetricTable": "split",
+        "ScoreOut": "scorer_version",
+        "ShownScore": "scorer_version",
+        "BreakdownOut": "epsilon_percentiles",
+        "Breakdown": "epsilon_percentiles",
+        "ReceiptKey": "public_key",
+        "Health": "status",
+        "Readiness": "ready database storage queue",
+        "Asked": "number show",
+        "Separation": "epsilon points shift threshold_x",
+        "page": "better most separations separations_json shown_first curve code",
+    },
+    "of the competition, as its organisers wrote it": {
+        "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs",
+        "CompetitionPage": (
+            "slug title summary state opens_at closes_at metric dataset runs description merge_deadline modes"
+        ),
+        "LimitsOut": (
+            "wall_time_s run_wall_time_s run_fraction_of_retraining memory_mib scratch_mib upload_mib "
+            "submissions_per_day submissions_total final_selections team_size"
+        ),
+        "AnnouncementOut": "id title text author created_at",
+        "Competition": (
+            "cell_key closed_at closes_at config created_at created_by frozen_at id opens_at revealed_at slug source "
+            "state summary title"
+        ),
+        "Place": "file is_organiser",
+        "Card": "group has_results is_mine",
+        "page": "timeline announcements n_forget run_limit_s is_private is_sealed is_revealed closed limits at",
+    },
+    "of accounts, whose tables no evaluation writes": {
+        "AccountOut": ANY,
+        "NewToken": ANY,
+        "TokenOut": ANY,
+        "Account": ANY,
+        "ApiToken": ANY,
+        "WebSession": ANY,
+    },
+    "of teams and of whoever reads": {
+        "TeamOut": "id name leader members created_at",
+        "InvitationOut": "id team name expires_at token",
+        "MergeOut": "id team into created_at",
+        "Team": (
+            "competition_id created_at disqualified_at id is_baseline leader_id merged_into_id name name_key served_at"
+        ),
+        "Reader": "id name role",
+        "page": (
+            "viewer is_staff is_mine is_own may_grow may_leave leads link invitations invited members merges name back "
+            "theme public_url tab flash message error request_id request csrf account dead_because email "
+            "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong"
+        ),
+    },
+}
+
+DECLARED: tuple[Mapping[str, Fields], ...] = (OF_THE_GATE, COUNTED, HARMLESS)

@@ -1,0 +1,384 @@
+"""The gate: every value of a scored submission that a team or a visitor sees is made here.
+
+Code that runs on hidden data chooses its score, its metrics, its times and how it fails, so each of these is a message
+about hidden data. This module alone knows who sees which split, what a ladder hides and how many digits are shown, and
+what each value can tell, in bits. Failures' details are held to a daily budget (`server.evaluations.leak_budget`).
+
+Only this module makes a `Shown...` value. A field of a response or of a page is of such a type, or `fields` says why
+it tells nothing hidden; tests/server/disclosure fails otherwise. Organisers see exact values: they come from here too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from math import ceil, comb, log2, log10
+from types import SimpleNamespace
+from typing import Any, NewType
+
+from sqlalchemy import ColumnElement, func
+
+from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound, NotRevealed
+from server.competitions.lifecycle import is_revealed
+from server.competitions.stored_file import stored_file
+from server.datetime_format import in_words
+from server.db import now
+from server.evaluations.paired_test import Paired
+from server.evaluations.progress import AttemptEntry, EvaluationProgress
+from server.models.competition import Competition, CompetitionState, Split
+from server.models.evaluation import PrivateScore, PublicScore
+from server.models.metric_result import MetricResult
+from server.models.submission import Submission
+
+ShownNumber = NewType("ShownNumber", float)
+ShownMoment = NewType("ShownMoment", datetime)
+ShownText = NewType("ShownText", str)
+ShownTable = NewType("ShownTable", dict[str, Any])
+
+NO_SCORE = ShownNumber(0.0)
+SCORE_DIGITS = 5  # decimals of a public score
+METRIC_DIGITS = 3  # decimals, and above 1 digits, of a metric, of a factor of the score, of an epsilon
+BITS_OF_A_SCORE = log2(10**SCORE_DIGITS + 1)
+BITS_OF_A_VALUE = 10.0  # what a metric in [0, 1] can tell
+RUN_TIMES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # the next one above
+BITS_OF_A_RUN_TIME = log2(len(RUN_TIMES_S))
+STEPS = 4  # in which a team sees the runs being done
+MINUTE = timedelta(minutes=1)
+SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
+OF_A_FAILURE = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at", "withheld")
+
+
+# Who sees which split
+
+
+def may_see_private(competition: Competition, *, organiser: bool) -> bool:
+    """Return whether private scores may be shown: to everybody once revealed, to organisers once computed."""
+    return is_revealed(competition) or (organiser and competition.state in SEALED_BUT_COMPUTED)
+
+
+def sealed(competition: Competition) -> NotRevealed:
+    """Return the refusal of private scores that the reader may not see yet: it says when they are revealed."""
+    ends = "closed" if competition.closes_at <= now() else "closes"
+    return NotRevealed(
+        f"The private scores of {competition.slug} are sealed: its organisers reveal them after the close. "
+        f"The competition {ends} on {in_words(competition.closes_at)}."
+    )
+
+
+def shows_ladder(competition: Competition, visibility: Visibility = Visibility.PUBLIC) -> bool:
+    """Return whether scores of this split are shown on the ladder only: public ones, until the reveal."""
+    on_ladder = stored_file(competition).board.mode == "ladder"
+    return visibility is Visibility.PUBLIC and on_ladder and not is_revealed(competition)
+
+
+def shows_metrics(competition: Competition, visibility: Visibility) -> bool:
+    """Return whether teams see metrics of a split: the organisers' choice, private after the reveal.
+
+    A metric is computed from what the score is computed from, so a ladder, which hides the score, hides it as well.
+    """
+    allowed = stored_file(competition).report.visible_to_participants
+    if visibility is Visibility.PUBLIC:
+        return allowed in ("public", "all") and not shows_ladder(competition)
+    return allowed == "all" and is_revealed(competition)
+
+
+def check_metrics(competition: Competition, visibility: Visibility, *, organiser: bool) -> None:
+    """Raise NotFound for metrics of a split that the reader may not see."""
+    if organiser:
+        check_computed(competition, visibility)
+    elif not shows_metrics(competition, visibility):
+        raise NotFound(f"The metrics of the {visibility.value} split are not shown to teams")
+
+
+def check_computed(competition: Competition, visibility: Visibility) -> None:
+    """Raise NotFound for the private split of a competition that has not closed: its organisers see it then."""
+    if visibility is Visibility.PRIVATE and not may_see_private(competition, organiser=True):
+        raise NotFound(f"{competition.slug} has no private scores before it closes")
+
+
+def receipts_shown(competition: Competition, *, organiser: bool) -> list[Visibility]:
+    """Return the splits whose receipts may be shown: of a ladder and of the private split, to teams once revealed."""
+    if shows_exactly(competition, organiser=organiser):
+        return [Visibility.PUBLIC, Visibility.PRIVATE]
+    return [] if shows_ladder(competition) else [Visibility.PUBLIC]
+
+
+def shows_exactly(competition: Competition, *, organiser: bool) -> bool:
+    """Return whether the reader sees every bit of a score, and hashes of results that anybody could guess at."""
+    return organiser or is_revealed(competition)
+
+
+# Numbers
+
+
+def show_score(value: float, visibility: Visibility = Visibility.PUBLIC) -> ShownNumber:
+    """Return a score as a board shows it and ranks by it. Private ones are exact: they are shown once all is over."""
+    return ShownNumber(round(value, SCORE_DIGITS) if visibility is Visibility.PUBLIC else value)
+
+
+def score_order(column: Any) -> ColumnElement[float]:
+    """Return what SQL sorts public scores by: no further digit than is shown."""
+    return func.round(column * 10**SCORE_DIGITS)
+
+
+def show_metric(value: float | None, *, exact: bool) -> ShownNumber | None:
+    """Return a metric's value. exact: for organisers."""
+    return None if value is None else ShownNumber(value) if exact else _rounded(value)
+
+
+def get_oracle_score(split: Split) -> ShownNumber | None:
+    """Return the exact-retraining oracle's score on a prepared split. No submission changes it."""
+    return show_score(float(split.oracle["final_score"])) if split.oracle and "final_score" in split.oracle else None
+
+
+def share_of(value: ShownNumber | None, oracle: float | None) -> ShownNumber | None:
+    """Return a shown score as a share of exact retraining's; None where there is none to compare with."""
+    return ShownNumber(value / oracle) if value is not None and oracle else None
+
+
+def show_run_time(seconds: float | None) -> ShownNumber | None:
+    """Return the least of a few times that a run's time does not exceed."""
+    if not seconds:
+        return None
+    return ShownNumber(next((level for level in RUN_TIMES_S if seconds <= level), RUN_TIMES_S[-1]))
+
+
+# Scores
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The factors of a score, and how the epsilons of the forget examples are spread.
+
+    epsilon_percentiles: nats, by level: 0, 5, 25, 50, 75, 95, 100; empty where they were not stored.
+    """
+
+    forgetting_quality: ShownNumber
+    retain_ratio: ShownNumber
+    test_ratio: ShownNumber
+    epsilon_percentiles: dict[str, ShownNumber]
+
+    @classmethod
+    def of(cls, factors: Any, percentiles: Mapping[str, float]) -> "Breakdown":
+        return cls(
+            _rounded(factors.forgetting_quality),
+            _rounded(factors.retain_ratio),
+            _rounded(factors.test_ratio),
+            {level: _rounded(value) for level, value in percentiles.items()},
+        )
+
+    @classmethod
+    def of_oracle(cls, oracle: dict[str, Any] | None) -> "Breakdown | None":
+        """Return the same of exact retraining, as its split keeps it; None where it was not stored in full."""
+        if not oracle or "forgetting_quality" not in oracle:
+            return None
+        return cls.of(SimpleNamespace(**oracle), oracle.get("epsilon_percentiles", {}))
+
+
+@dataclass(frozen=True)
+class ShownScore:
+    """A score on one split. run_time_s: what the median run takes at most. breakdown: where organisers open it."""
+
+    final_score: ShownNumber
+    interval_low: ShownNumber | None
+    interval_high: ShownNumber | None
+    scorer_version: str
+    computed_at: ShownMoment
+    run_time_s: ShownNumber | None = None
+    breakdown: Breakdown | None = None
+
+
+def score(found: PublicScore | PrivateScore, competition: Competition, *, rung: float | None = None) -> ShownScore:
+    """Return a score with what the competition's file opens of it. rung: what its ladder shows after the submission."""
+    metric = stored_file(competition).scoring
+    visibility = Visibility.PUBLIC if isinstance(found, PublicScore) else Visibility.PRIVATE
+    hides_parts = shows_ladder(competition, visibility)
+    low, high = found.interval_low, found.interval_high
+    has_interval = metric.show_intervals and not hides_parts and low is not None and high is not None
+    has_parts = metric.show_breakdown and not hides_parts
+    return ShownScore(
+        final_score=show_score(found.final_score if rung is None else rung, visibility),
+        interval_low=show_score(low, visibility) if has_interval and low is not None else None,
+        interval_high=show_score(high, visibility) if has_interval and high is not None else None,
+        scorer_version=found.scorer_version,
+        computed_at=ShownMoment(to_minute(found.computed_at)),
+        run_time_s=show_run_time(found.details.get("run_wall_time_s")),
+        breakdown=Breakdown.of(found, found.details.get("epsilon_percentiles", {})) if has_parts else None,
+    )
+
+
+def bits_counted(shown: ShownScore) -> float:
+    """Return what a score's additions tell: those that organisers open, and the time of a run."""
+    parts: list[float] = []
+    if factors := shown.breakdown:
+        parts = [factors.forgetting_quality, factors.retain_ratio, factors.test_ratio]
+        parts += factors.epsilon_percentiles.values()
+    ends = 2 if shown.interval_low is not None else 0
+    opened = sum(bits_of_value(part) for part in parts) + ends * BITS_OF_A_SCORE
+    return opened + (BITS_OF_A_RUN_TIME if shown.run_time_s else 0.0)
+
+
+@dataclass(frozen=True)
+class ShownPaired:
+    """A paired comparison of two scores of one team. winner: 1, 2, or 0 if the test does not tell them apart."""
+
+    difference: ShownNumber
+    interval: tuple[ShownNumber, ShownNumber]
+    p_value: ShownNumber
+    winner: int
+
+
+def paired(found: Paired) -> ShownPaired:
+    """Return a paired comparison with the digits of scores, its p-value with those of metrics."""
+    low, high = map(show_score, found.interval)
+    return ShownPaired(show_score(found.difference), (low, high), _rounded(found.p_value), found.winner)
+
+
+# Metrics
+
+
+@dataclass(frozen=True)
+class ShownMetric:
+    """A metric of one submission, and what it is of exact retraining and of the original model."""
+
+    value: ShownNumber | None
+    interval_low: ShownNumber | None
+    interval_high: ShownNumber | None
+    standard_deviation: ShownNumber | None
+    oracle: ShownNumber | None
+    original: ShownNumber | None
+    not_computed: ShownText
+    notes: list[ShownText]
+    table: ShownTable
+
+
+def metric(row: MetricResult, *, exact: bool) -> ShownMetric:
+    """Return a computed metric. exact: for organisers."""
+    return ShownMetric(
+        value=show_metric(row.value, exact=exact),
+        interval_low=show_metric(row.interval_low, exact=exact),
+        interval_high=show_metric(row.interval_high, exact=exact),
+        standard_deviation=show_metric(row.standard_deviation, exact=exact),
+        oracle=show_metric(row.oracle, exact=exact),
+        original=show_metric(row.original, exact=exact),
+        not_computed=ShownText(row.not_computed or ""),
+        notes=[ShownText(note) for note in row.notes or ()],
+        table=ShownTable(row.table if exact else {}),
+    )
+
+
+def bits_of_metric(computed: Any) -> float:
+    """Return what a metric tells of the submission by its numbers and by its sentences, each of which has a number."""
+    numbers = (computed.value, computed.interval_low, computed.interval_high, computed.standard_deviation)
+    sentences = len(computed.notes) + bool(computed.not_computed)
+    return sum(bits_of_value(each) for each in numbers if each is not None) + BITS_OF_A_VALUE * sentences
+
+
+def bits_of_value(value: float) -> float:
+    """Return what a metric's value can tell: how many different ones are shown up to its size, with its sign."""
+    decades = max(0, ceil(log10(abs(value)))) if value else 0
+    return BITS_OF_A_VALUE + log2(1 + 0.9 * decades) + (value < 0)
+
+
+# Times and failures
+
+
+def to_minute(moment: datetime) -> datetime:
+    """Return when the minute of a moment began."""
+    return moment.replace(second=0, microsecond=0)
+
+
+def progress(found: EvaluationProgress, *, is_over: bool, at: datetime) -> EvaluationProgress:
+    """Return what a team sees of an evaluation's progress. is_over: nothing of it runs any more.
+
+    Runs on hidden data could tell something by how long they take. So what is done moves in quarters, by shards that
+    have ended, when the minute of their end is over. The smoke run is on the public sample and stays as it is.
+    """
+    total, goes_on = found.runs_total, not is_over and found.runs_done < found.runs_total
+    runs = [entry for entry in found.attempts if entry.kind != "smoke"]
+    step = -(-total // STEPS)
+    done, marked_at = found.runs_done // step * step if found.runs_done < total else total, at
+    if goes_on:
+        done, marked_at = _known_done(runs, step=step, at=at)
+    elapsed_s = None if found.elapsed_s is None else float(int(found.elapsed_s) if goes_on else _whole_minutes(found))
+    left_s = None
+    if goes_on and done and elapsed_s:
+        since_mark_s = (at - marked_at).total_seconds()
+        left_s = max(0.0, (elapsed_s - since_mark_s) / done * (total - done) - since_mark_s)
+    smoke = tuple(entry for entry in found.attempts if entry.kind == "smoke")
+    return replace(
+        found,
+        runs_done=done,
+        elapsed_s=elapsed_s,
+        remaining_s=left_s,
+        attempts=smoke + _attempts(runs, total, at=at, goes_on=goes_on),
+    )
+
+
+def failure(submission: Submission) -> dict[str, Any]:
+    """Return what a team may read of its submission's failure, as the leak budget let it through."""
+    error = submission.error or {}
+    return {name: error[name] for name in OF_A_FAILURE if name in error}
+
+
+def bits_of_progress(*, wall_time_s: float) -> float:
+    """Return what the steps of the progress can tell at most within so many seconds, each step to the minute."""
+    minutes = ceil(wall_time_s / MINUTE.total_seconds())
+    return log2(comb(minutes + STEPS, STEPS))
+
+
+def bits_of_the_end(*, wall_time_s: float) -> float:
+    """Return what the moment of the end can tell to somebody who looks each second."""
+    return log2(wall_time_s)
+
+
+def _known_done(runs: Sequence[AttemptEntry], *, step: int, at: datetime) -> tuple[int, datetime]:
+    """Return how many runs a team knows to be done, a multiple of `step`, and since when."""
+    known, done, since = 0, 0, at
+    for ended, n_runs in sorted((_end(entry), _n_runs(entry)) for entry in runs if entry.outcome == "done"):
+        known += n_runs
+        if ended <= at and known // step * step > done:
+            done, since = known // step * step, ended
+    return done, since
+
+
+def _attempts(runs: Sequence[AttemptEntry], total: int, *, at: datetime, goes_on: bool) -> tuple[AttemptEntry, ...]:
+    """Return all runs as one entry, and, to the minute, what the host lost or gave back."""
+    begun = [entry for entry in runs if not goes_on or to_minute(entry.started_at) + MINUTE <= at]
+    if not begun:
+        return ()
+    interrupted = [
+        replace(entry, started_at=to_minute(entry.started_at), ended_at=to_minute(entry.ended_at))
+        for entry in begun
+        if entry.outcome in ("lost", "given-back") and entry.ended_at and (not goes_on or _end(entry) <= at)
+    ]
+    outcomes = {entry.outcome for entry in begun}
+    ended_at = max((entry.ended_at for entry in begun if entry.ended_at), default=None)
+    outcome = next((name for name in ("failed", "cancelled") if name in outcomes), "done")
+    everything = AttemptEntry(
+        first_run=0,
+        last_run=total - 1,
+        kind="runs",
+        attempt=max(entry.attempt for entry in begun),
+        outcome="running" if goes_on or ended_at is None else outcome,
+        started_at=to_minute(min(entry.started_at for entry in begun)),
+        ended_at=None if goes_on or ended_at is None else to_minute(ended_at),
+    )
+    return (*sorted(interrupted, key=lambda entry: (entry.started_at, entry.first_run, entry.attempt)), everything)
+
+
+def _end(entry: AttemptEntry) -> datetime:
+    """Return when a team may know that an attempt has ended."""
+    return to_minute(entry.ended_at or entry.started_at) + MINUTE
+
+
+def _n_runs(entry: AttemptEntry) -> int:
+    return entry.last_run - entry.first_run + 1
+
+
+def _whole_minutes(found: EvaluationProgress) -> float:
+    return ceil((found.elapsed_s or 0.0) / MINUTE.total_seconds()) * MINUTE.total_seconds()
+
+
+def _rounded(value: float) -> ShownNumber:
+    return ShownNumber(round(value, METRIC_DIGITS) if abs(value) < 1 else float(f"{value:.{METRIC_DIGITS}g}"))
