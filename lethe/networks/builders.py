@@ -74,7 +74,7 @@ def _counted_parameters() -> Iterator[None]:
                 f"{at_most:,} parameters in {MAX_PARAMETER_TENSORS:,} tensors"
             )
 
-    handle = register_module_parameter_registration_hook(count)  # type: ignore[no-untyped-call]
+    handle = register_module_parameter_registration_hook(count)
     try:
         yield
     finally:

@@ -95,8 +95,8 @@ def _answer(
     competition = CompetitionFile.model_validate(request["competition"])
     if do == "sample":
         found = retrain_on_sample(SPLIT / "sample", competition)
-        states = [{name: value.contiguous() for name, value in state.items()} for state in found.states]
-        return {}, [found.outputs.to_bytes(), *(safetensors.torch.save(state) for state in states)]
+        kept = [{name: value.contiguous() for name, value in state.items()} for state in found.states]
+        return {}, [found.outputs.to_bytes(), *(safetensors.torch.save(state) for state in kept)]
     roots, uploads = [Path(root) for root in request["roots"]], request["uploads"]
     with datasets_below(roots, uploads={name: Path(folder) for name, folder in uploads.items()}):
         manifest = make_split(

@@ -22,7 +22,7 @@ from lethe.errors import HostFault
 from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, verify_split
 from lethe.networks.builders import TRUST_SOURCE, limit_parameters
-from lethe.preparation.prepare import finish_split
+from lethe.preparation.prepare import finish_split, make_split
 from lethe.preparation.sample_models import retrain_on_sample
 from lethe.preparation.step_cache import PreparationProgress
 from server.config import Settings
@@ -253,6 +253,16 @@ def test_forged_answers_of_an_evaluation_are_the_hosts_to_refuse(
     with pytest.raises(HostFault, match="answered nothing"):
         evaluator.evaluate(safetensors.torch.save(load_original(copy)))
     evaluator.close()
+
+
+def test_worker_refuses_a_large_network_before_it_takes_memory(settings: Settings, tmp_path: Path) -> None:
+    """One of the library's own, whose size its text does not hide."""
+    context_in(settings).close()
+    wide = competition(n_models=2, network={"name": "mlp", "options": {"hidden": [8000, 8000]}})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidSplit, match=r"parameters .* allowed here are 50,331,648"):
+        make_split(wide, Visibility.PUBLIC, tmp_path / "split")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024, "KiB"
 
 
 def test_gpu_workers_leave_source_to_others(tmp_path: Path) -> None:
