@@ -23,7 +23,7 @@ import numpy as np
 from lethe.competition.file import CompetitionFile, read_competition_file
 from lethe.competition.visibility import Visibility
 from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
-from lethe.metrics.epsilon.score import ModelOutputs, score
+from lethe.metrics.scoring.score import ModelOutputs, score
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "competitions"
 METHODS = ("original", "finetune", "finetune LR=0.1 EPOCHS=5", "neggradplus LR=0.01", "noise_finetune", "oracle")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -38,12 +38,13 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         model = load_language_model(write_model(Path(folder) / "model", "llama"))
     answers = made_up(chosen.answers)
-    ours, usual = timed(lambda: score_answers(model, answers).loss), timed(lambda: usual_losses(model, answers))
-    assert np.allclose(ours[1], usual[1], atol=1e-4), "both sides must give the same losses"
-    report("losses", ours[0], usual[0], sum(len(answer.ids) for answer in answers))
-    ours = timed(lambda: generate(model, answers, max_new_tokens=NEW_TOKENS))
-    usual = timed(lambda: usual_generation(model, answers))
-    report("generation", ours[0], usual[0], NEW_TOKENS * len(answers))
+    seconds, losses = timed(lambda: score_answers(model, answers).loss)
+    usual_s, expected = timed(lambda: usual_losses(model, answers))
+    assert np.allclose(losses, expected, atol=1e-4), "both sides must give the same losses"
+    report("losses", seconds, usual_s, sum(len(answer.ids) for answer in answers))
+    seconds, _ = timed(lambda: generate(model, answers, max_new_tokens=NEW_TOKENS))
+    usual_s, _ = timed(lambda: usual_generation(model, answers))
+    report("generation", seconds, usual_s, NEW_TOKENS * len(answers))
 
 
 def made_up(n: int) -> list[Encoded]:
@@ -74,7 +75,8 @@ def usual_losses(model: LanguageModel, answers: Sequence[Encoded]) -> list[float
 def usual_generation(model: LanguageModel, answers: Sequence[Encoded]) -> None:
     for start in range(0, len(answers), BATCH):
         ids, mask = pad([answer.prompt for answer in answers[start : start + BATCH]], model.padding_id, left=True)
-        model.network.generate(  # type: ignore[operator]  transformers leaves it untyped
+        network: Any = model.network  # transformers leaves `generate` untyped
+        network.generate(
             ids, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=model.end_id
         )
 

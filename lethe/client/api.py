@@ -68,6 +68,9 @@ class LetheClient:
     def tokens(self) -> list[JsonObject]:
         return self._list("GET", "/tokens")
 
+    def revoke_token(self, token_id: str) -> None:
+        self._call("DELETE", f"/tokens/{token_id}")
+
     # --- competitions ---
 
     def competitions(self) -> list[JsonObject]:

@@ -1,7 +1,7 @@
 """Tiny causal language models of many architectures with a tokenizer of their own, as `save_pretrained` writes them."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -48,7 +48,8 @@ def write_model(folder: Path, architecture: str, *, chat: bool = True, seed: int
     """Write a random model of this architecture with its tokenizer. saving: goes to `save_pretrained`."""
     torch.manual_seed(seed)
     config = AutoConfig.for_model(architecture, **ARCHITECTURES[architecture], **TOKENS)
-    network = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    untyped: Any = AutoModelForCausalLM
+    network = untyped.from_config(config, attn_implementation="eager")
     for parameter in network.parameters():  # as configured, all tokens are nearly equally likely
         torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else None
     network.to(saving.pop("dtype", torch.float32)).save_pretrained(folder, **saving)
@@ -67,7 +68,8 @@ def tokenizer(*, chat: bool = True) -> PreTrainedTokenizerFast:
         TEXTS,
         trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
     )
-    found = PreTrainedTokenizerFast(tokenizer_object=trained, eos_token="<|end|>", bos_token="<|start|>")
+    untyped: Any = PreTrainedTokenizerFast
+    found = untyped(tokenizer_object=trained, eos_token="<|end|>", bos_token="<|start|>")
     if chat:
         found.chat_template = CHAT
-    return found
+    return cast(PreTrainedTokenizerFast, found)

@@ -72,6 +72,7 @@ def _work(session: Session, evaluation_id: str) -> ScoringWork:
         split_key=split_key(competition.slug, split.visibility),
         manifest_sha256=split.manifest_sha256 or "",
         scoring=get_scoring(session, evaluation),
+        asked_at=evaluation.finished_at,
     )
 
 

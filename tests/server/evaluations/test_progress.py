@@ -15,7 +15,9 @@ TOTAL, SHARD = 512, 32
 def seen(
     done: int, *attempts: AttemptEntry, is_over: bool = False, at: datetime = AT, elapsed_s: float = 64.7
 ) -> EvaluationProgress:
-    exact = EvaluationProgress(runs_done=done, runs_total=TOTAL, elapsed_s=elapsed_s, remaining_s=1.0, attempts=attempts)
+    exact = EvaluationProgress(
+        runs_done=done, runs_total=TOTAL, elapsed_s=elapsed_s, remaining_s=1.0, attempts=attempts
+    )
     return gate.progress(exact, is_over=is_over, at=at)
 
 
