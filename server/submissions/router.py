@@ -198,9 +198,7 @@ def show_receipt_key(settings: SettingsDep) -> ReceiptKey:
     return ReceiptKey(public_key=receipts.public_key_text(settings))
 
 
-def _admit(
-    database: Database, request: Request, credentials: Credentials, slug: str
-) -> tuple[Account, Competition]:
+def _admit(database: Database, request: Request, credentials: Credentials, slug: str) -> tuple[Account, Competition]:
     """Return who sends to what, before anything of the body is read."""
     with database.read() as session:
         account = _sender(session, request, credentials)
