@@ -226,7 +226,7 @@ def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
 
 def check_again(session: Session, shard: ClaimedShard, *, result_key: str, result_sha256: str) -> bool:
     """Return a check to the queue, its outputs kept, so that a second trusted worker makes them again."""
-    kept: dict[str, object] = {"result_key": result_key, "result_sha256": result_sha256}
+    kept: dict[str, Any] = {"result_key": result_key, "result_sha256": result_sha256}
     reason = "its outputs differ from the untrusted worker's; made again"
     return _requeue(session, shard, reason=reason, runs_done=shard.n_runs, **kept)
 
@@ -239,7 +239,7 @@ def _requeue(
     runs_done: int,
     failed_attempts: int = 0,
     outcome: str = "given-back",
-    **values: object,
+    **values: Any,
 ) -> bool:
     back = repository.leave_shard(
         session,

@@ -198,8 +198,8 @@ def require_valid(session: Session, token: WorkerToken) -> None:
 
 
 def _fitting(session: Session, token: WorkerToken, facts: WorkerFacts) -> Fitting:
-    of_token = {"competitions": [token.competition.slug], "public_only": token.public_only, "trusted": token.trusted}
-    return fitting(session, facts, **of_token)
+    slugs = [token.competition.slug]
+    return fitting(session, facts, competitions=slugs, public_only=token.public_only, trusted=token.trusted)
 
 
 def _worker(session: Session, token: WorkerToken, name: str) -> Worker:
