@@ -20,7 +20,7 @@ def outputs(**changes: NDArray[np.generic]) -> Arrays:
     return arrays | changes
 
 
-def altered(name: str, place: tuple[int, ...], value: float | bool) -> Arrays:
+def altered(name: str, place: tuple[int | slice, ...], value: float | bool) -> Arrays:
     array = outputs()[name].copy()
     array[place] = value
     return outputs(**{name: array})
