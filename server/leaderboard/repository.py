@@ -134,9 +134,7 @@ def _standings(table: ScoreTable, competition_id: str, *, with_intervals: bool) 
         .join(best, best.c.team_id == Team.id)
         .outerjoin(active, active.c.team_id == Team.id)
         .where(best.c.place == 1)
-        .order_by(
-            score_order(best.c.final_score).desc(), best.c.received_at
-        )  # nearly the ranking: that is then quick
+        .order_by(score_order(best.c.final_score).desc(), best.c.received_at)  # nearly the ranking: that is then quick
     )
 
 
