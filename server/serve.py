@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import fcntl
 import gc
-import resource
 import sys
 import termios
 from importlib import import_module
@@ -15,6 +14,8 @@ from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from server import open_files
 
 HEAD_WITHIN_S = 10.0
 MOST_HEAD_BYTES = 32 << 10  # of a request's address and headers; and of what follows a piece of a body unread
@@ -121,8 +122,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, help="a listening socket, instead of host and port")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--timeout-graceful-shutdown", type=int, default=20)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each waiting connection takes one
+    open_files.raise_limit()
     options: dict[str, Any] = vars(parser.parse_args())
     gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them
     import_module("server.main")

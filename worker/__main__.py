@@ -9,10 +9,12 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from server import open_files
 from worker.app import TASKS, app
 
 
 def main(arguments: Sequence[str]) -> None:
+    open_files.raise_limit()
     if arguments[:1] == ["beat"]:
         app.conf.include = ()  # the scheduler sends messages by their name
         app.start(list(arguments))

@@ -41,8 +41,10 @@ class Crowd:
         return asyncio.run(asyncio.wait_for(self._ask(paths, cookie=cookie, token=token), within_s))
 
     async def _ask(self, paths: list[str], *, cookie: str, token: str = "") -> list[Answer]:
-        connections = [await Connection.open(self.port, cookie=cookie, token=token) for _ in paths]
+        connections: list[Connection] = []
         try:
+            for _ in paths:
+                connections.append(await Connection.open(self.port, cookie=cookie, token=token))
             return await asyncio.gather(*(one.get(path) for one, path in zip(connections, paths, strict=True)))
         finally:
             for connection in connections:
