@@ -33,7 +33,7 @@ CHOSEN = (
     "tests/lethe/submission/test_public_entries.py",
     "tests/sandbox/test_visibility.py",
     "tests/server/cli/test_demo.py",
-    "tests/server/embedded",
+    "tests/server/embedded/test_redis.py",
     "tests/server/test_crowd.py::test_thousand_requests_at_once_are_all_answered_in_turn",
     "tests/server/test_storage.py",
     "tests/test_compose_processes.py::test_service_has_users_mounts_and_limits_of_the_file",

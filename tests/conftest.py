@@ -13,6 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 import atexit
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -45,6 +46,8 @@ pytest_plugins = ["tests.support.selection"]
 # --- nothing of the machine is asked for that it may lack, nothing is left on it ---
 
 open_files.raise_limit()  # a crowd of a thousand takes more than most shells allow
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: what tests interrupt would not end
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _own_folder() -> None:
