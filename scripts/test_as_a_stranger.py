@@ -40,7 +40,6 @@ CHOSEN = (
     "tests/test_find_python.py",
     "tests/test_fixtures.py",
 )
-DEMO_STARTS = 50
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Situation:
     """How the tests are run.
 
     user: as an ordinary user. closed_home: below a folder of mode 0700. place: the checkout's folder. files: the soft
-    limit of open files. python: another version. args: of pytest. starts: of a small demo instead of the tests.
+    limit of open files. python: another version. args: of pytest. demo: a small one, again and again, not the tests.
     """
 
     name: str
@@ -61,7 +60,7 @@ class Situation:
     after_root: bool = False
     python: str | None = None
     args: tuple[str, ...] = ()
-    starts: int = 0
+    demo: bool = False
 
 
 SITUATIONS = (
@@ -76,7 +75,7 @@ SITUATIONS = (
     Situation("once-more"),
     Situation("random-order", args=("-p", "randomly")),
     *(Situation(f"python-{version}", python=version) for version in ("3.11", "3.12", "3.13", "3.14")),
-    Situation("demo", starts=DEMO_STARTS),
+    Situation("demo", demo=True),
     Situation("together", user=True, place="my Größe", files=1024, network=False),
 )
 
@@ -97,6 +96,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="SITUATION", help="may be given more than once")
     parser.add_argument("--whole", action="store_true", help="every test, not the chosen ones")
     parser.add_argument("--list", action="store_true", help="name the situations, and what this machine lacks for them")
+    parser.add_argument("--starts", type=int, default=50, help="how often the small demo is started (50)")
     parser.add_argument("arguments", nargs="*", help="of pytest, after --: instead of the chosen tests")
     options = parser.parse_args()
     known = {situation.name: situation for situation in SITUATIONS}
@@ -109,7 +109,7 @@ def main() -> int:
             print(f"{situation.name:28} {missing(situation) or 'can run here'}")
         return 0
     tests = tuple(options.arguments) or (() if options.whole else CHOSEN)
-    outcomes = [_outcome(situation, tests) for situation in wanted]
+    outcomes = [_outcome(situation, tests, starts=options.starts) for situation in wanted]
     print()
     for outcome in outcomes:
         verdict = {True: "green", False: "RED", None: "left out"}[outcome.passed]
@@ -135,7 +135,7 @@ def missing(situation: Situation) -> str:
     return ""
 
 
-def _outcome(situation: Situation, tests: tuple[str, ...]) -> Outcome:
+def _outcome(situation: Situation, tests: tuple[str, ...], *, starts: int) -> Outcome:
     if reason := missing(situation):
         return Outcome(situation.name, None, reason)
     print(f"== {situation.name}", flush=True)
@@ -150,7 +150,7 @@ def _outcome(situation: Situation, tests: tuple[str, ...]) -> Outcome:
             for path in (home, checkout, *checkout.rglob("*")):
                 os.chown(path, STRANGER_ID, STRANGER_ID, follow_symlinks=False)
         make_environment(situation, checkout)
-        words = _command(situation, checkout, tests)
+        words = _small_demo(checkout, starts) if situation.demo else ["make", "test", _asked(situation, tests)]
         log = stack.enter_context((parent / "log").open("w+b"))
         stack.enter_context(_all_cores_busy() if situation.busy else ExitStack())
         if situation.after_root:
@@ -198,13 +198,16 @@ def make_environment(situation: Situation, checkout: Path) -> None:
         subprocess.run(["make", "install", f"PYTHON={_interpreter(situation.python)}"], cwd=checkout, check=True)
 
 
-def _command(situation: Situation, checkout: Path, tests: tuple[str, ...]) -> list[str]:
-    if situation.starts:
-        make_demo_small(checkout)
-        start = 'LETHE_HOME="$HOME/demo-$n" LETHE_SWEEP_INTERVAL_S=0.05 LETHE_PORT=0 make demo ARGS=--exit || exit 1'
-        loop = f'n=0; while [ $n -lt {situation.starts} ]; do {start}; rm -rf "$HOME/demo-$n"; n=$((n+1)); done'
-        return ["sh", "-c", f"{loop}; echo started {situation.starts} times"]
-    return ["make", "test", f"ARGS={shlex.join([*tests, *situation.args])}"]
+def _asked(situation: Situation, tests: tuple[str, ...]) -> str:
+    return f"ARGS={shlex.join([*tests, *situation.args])}"
+
+
+def _small_demo(checkout: Path, starts: int) -> list[str]:
+    """Return what starts a demo of few models again and again, beside a scheduler that looks twenty times a second."""
+    make_demo_small(checkout)
+    start = 'LETHE_HOME="$HOME/demo-$n" LETHE_SWEEP_INTERVAL_S=0.05 LETHE_PORT=0 make demo ARGS=--exit || exit 1'
+    loop = f'n=0; while [ $n -lt {starts} ]; do {start}; rm -rf "$HOME/demo-$n"; n=$((n+1)); done'
+    return ["sh", "-c", f"{loop}; echo started {starts} times"]
 
 
 def link_environment(target: Path) -> None:
