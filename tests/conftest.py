@@ -50,6 +50,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the backgrou
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _remove(folder: Path, *, owner: int) -> None:
+    if os.getpid() == owner:  # not a fork of it, which may end sooner
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _own_folder() -> None:
     """Make the folder that this process, and what it starts, keeps its temporary files in.
 
@@ -59,8 +64,7 @@ def _own_folder() -> None:
     common = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = Path(tempfile.mkdtemp(prefix="lethe-tests-", dir=common))
     folder.chmod(0o711)
-    owner = os.getpid()
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    atexit.register(_remove, folder, owner=os.getpid())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 

@@ -6,8 +6,14 @@ from collections import Counter
 import pytest
 from _pytest.terminal import TerminalReporter
 
-# What one machine always has, and does soon: no PostgreSQL, browser, GPU or sandbox, no fault or competition played.
-ELSEWHERE = ("tests/faults/", "tests/end_to_end/", "tests/browser/", "tests/sandbox/", "tests/test_")
+# What one machine always has, and does soon: no PostgreSQL, browser, GPU or sandbox, no fault, no competition played,
+# no model trained.
+ELSEWHERE = (
+    *("tests/browser/", "tests/end_to_end/", "tests/faults/", "tests/sandbox/", "tests/test_", "tests/worker/"),
+    *(f"tests/lethe/{part}/" for part in ("benchmark", "evaluation", "methods", "preparation", "training")),
+    "tests/lethe/metrics/epsilon/test_reference.py",
+    "tests/lethe/submission/test_public_entries.py",
+)
 NEEDS = frozenset({"slow", "gpu", "browser"})
 SERVERS = frozenset({"postgres_server", "private_redis"})
 
