@@ -10,18 +10,14 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-import atexit
-import re
 import shutil
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
@@ -33,6 +29,7 @@ from server import db, open_files
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
+from tests.support import apart
 from tests.support.browser import find_chromium
 from tests.support.postgres import PostgresServer
 from tests.support.shared_statements import share_statements
@@ -43,54 +40,11 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.selection"]
 
-# --- nothing of the machine is asked for that it may lack, nothing is left on it ---
-
+# Before anything is imported that asks for a temporary folder or a connection.
+apart.own_folder()
+apart.refuse_network()
+apart.may_be_interrupted()
 open_files.raise_limit()  # a crowd of a thousand takes more than most shells allow
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: what tests interrupt would not end
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _remove(folder: Path, *, owner: int) -> None:
-    if os.getpid() == owner:  # not a fork of it, which may end sooner
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _own_folder() -> None:
-    """Make the folder that this process, and what it starts, keeps its temporary files in.
-
-    Servers run as `nobody` below it when we are root, and a unix socket's path is short: so neither closed nor deep.
-    pytest's own folders, which outlive a run to be looked at, stay where they were.
-    """
-    common = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    folder = Path(tempfile.mkdtemp(prefix="lethe-tests-", dir=common))
-    folder.chmod(0o711)
-    atexit.register(_remove, folder, owner=os.getpid())
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-
-
-_own_folder()
-
-
-OF_THIS_MACHINE = re.compile(r"127(\.\d+){3}|::1|localhost|")
-NEEDS_NO_ANSWER = re.compile(r"[0-9a-fx.:]*|localhost", re.IGNORECASE)  # an address, in any way of writing it
-
-
-def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Raise RuntimeError where a test's own process asks for a name or a connection beyond this machine."""
-    if event == "socket.connect" and isinstance(arguments[1], tuple):
-        host, allowed = arguments[1][0], OF_THIS_MACHINE
-    elif event == "socket.getaddrinfo":
-        host, allowed = arguments[0], NEEDS_NO_ANSWER
-    else:
-        return
-    if isinstance(host, str) and not allowed.fullmatch(host):
-        raise RuntimeError(f"a test asks the network: {event} {host}")
-
-
-sys.addaudithook(_refuse_network)
-# What a test starts finds a proxy that refuses, and an index that holds nothing.
-os.environ |= {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https", "all")}
-os.environ |= {"no_proxy": "127.0.0.1,localhost,::1", "PIP_NO_INDEX": "1", "HF_HUB_OFFLINE": "1"}
 
 # What loading and collecting make stays: nothing of it is garbage, and looking for it takes a fifth of that time.
 gc.disable()
