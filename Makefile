@@ -15,17 +15,16 @@ TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: install
 install: $(STAMP) ## make the virtual environment .venv from the lock file
 
 $(STAMP): requirements.lock pyproject.toml
 	@python=$$(PYTHON="$(PYTHON)" scripts/find-python) && \
-	echo "Installing into $(VENV) with $$python; the first time this takes some minutes, for torch is large." && \
+	echo "Installing into $(VENV) with $$python: about 7 GB, most of it torch; a minute or a few." && \
 	$$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps --no-build-isolation -e .
+	@$(BIN)/python scripts/install.py
 	@touch $(STAMP)
 
 .PHONY: demo
@@ -34,7 +33,11 @@ demo: $(STAMP) ## install, then watch a whole competition happen (Ctrl-C ends it
 
 .PHONY: test
 test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@scripts/run-tests $(TEST_WORKERS) $(ARGS)
+
+.PHONY: test-quick
+test-quick: $(STAMP) ## run in below two minutes what needs no PostgreSQL, browser, sandbox or training
+	@scripts/run-tests $(TEST_WORKERS) --quick $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## lint, formatting, types, import rule, known vulnerabilities, then the tests: what CI runs

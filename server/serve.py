@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import fcntl
 import gc
-import resource
 import sys
 import termios
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from server import open_files
 from server.private_files import instance_settings
 
 HEAD_WITHIN_S = 10.0
@@ -125,8 +125,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, help="a listening socket, instead of host and port")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--timeout-graceful-shutdown", type=int, default=20)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each waiting connection takes one
+    open_files.raise_limit()
     options: dict[str, Any] = vars(parser.parse_args())
     instance_settings()
     gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them

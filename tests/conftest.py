@@ -25,10 +25,11 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from server import db
+from server import db, open_files
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
+from tests.support import apart
 from tests.support.browser import find_chromium
 from tests.support.postgres import PostgresServer
 from tests.support.shared_statements import share_statements
@@ -36,6 +37,14 @@ from tests.support.utc_day import day_needed_s, until_next_day_s
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+pytest_plugins = ["tests.support.selection"]
+
+# Before anything is imported that asks for a temporary folder or a connection.
+apart.own_folder()
+apart.refuse_network()
+apart.may_be_interrupted()
+open_files.raise_limit()  # a crowd of a thousand takes more than most shells allow
 
 # What loading and collecting make stays: nothing of it is garbage, and looking for it takes a fifth of that time.
 gc.disable()

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from server import open_files
 from server.private_files import instance_settings
 from worker.app import TASKS, app
 
 
 def main(arguments: Sequence[str]) -> None:
+    open_files.raise_limit()
     instance_settings()
     if arguments[:1] == ["beat"]:
         app.conf.include = ()  # the scheduler sends messages by their name

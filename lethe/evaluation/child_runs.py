@@ -46,11 +46,13 @@ class ChildRuns:
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="lethe-runs-")
         self._log = (Path(self._folder.name) / "log").open("w+b")
-        working = Path(self._folder.name) / "working"  # as in the sandbox, what an entry writes is not the caller's
+        # As in the sandbox, what an entry writes is not the caller's, nor what it writes for a moment.
+        working, scratch = (Path(self._folder.name) / name for name in ("working", "scratch"))
         working.mkdir()
+        scratch.mkdir()
         read_fd, write_fd = os.pipe()
         root = str(Path(lethe.__file__).resolve().parents[1])
-        environment = os.environ | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1"}
+        environment = os.environ | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch)}
         words = ["-m", "lethe.evaluation.child_main", str(self._data_dir.absolute()), str(write_fd)]
         self._process = subprocess.Popen(
             [sys.executable, "-P", *words],

@@ -30,7 +30,8 @@ _SILENT = frozenset(
         "reset",
     }
 )
-_NO_NETWORK = frozenset({"pip", "conda", "mamba", "uv"})
+_INSTALLERS = frozenset({"pip", "pip3", "conda", "mamba", "uv"})
+_AS_ON_THE_SERVER = "a run has no network, and the libraries are those of the server"
 
 
 class Shell:
@@ -42,6 +43,10 @@ class Shell:
 
     def system(self, command: str, variables: Mapping[str, Any] | None = None) -> None:
         """Run a command with its output in the log. A command that fails stops nothing, as in a notebook."""
+        program = command.strip().partition(" ")[0]
+        if program in _INSTALLERS:
+            report(f"!{program} was skipped: {_AS_ON_THE_SERVER}")
+            return
         if not SHELL.exists():
             report(f"the command {command.strip()[:80]!r} was skipped: there is no shell here")
             return
@@ -72,8 +77,8 @@ class Shell:
             self.system(f"{name} {line}")
         elif name == "pwd":
             return str(Path.cwd())
-        elif name in _NO_NETWORK:
-            report(f"%{name} was skipped: a run has no network, and the libraries are those of the server")
+        elif name in _INSTALLERS:
+            report(f"%{name} was skipped: {_AS_ON_THE_SERVER}")
         elif name not in _SILENT:
             report(f"the magic %{name} is not known here and was skipped")
         return None

@@ -129,8 +129,7 @@ def _prepare(organiser: LetheClient) -> None:
             if all(split["state"] == "ready" for split in splits):
                 break
             time.sleep(0.3)
-    if organiser.competition(SLUG)["state"] == "ready":
-        organiser.open(SLUG)
+    organiser.open(SLUG)
 
 
 def _show_preparation(bars: Progress, tasks: dict[str, TaskID], splits: list[JsonObject]) -> None:

@@ -82,8 +82,7 @@ def _open_competition(administrator: LetheClient) -> None:
     administrator.create_competition(TOML.format(slug=SLUG, opens=opens, closes=closes))
     administrator.prepare(SLUG)
     _wait("prepared", lambda: administrator.competition(SLUG)["state"] in ("ready", "open"))
-    if administrator.competition(SLUG)["state"] == "ready":
-        administrator.open(SLUG)
+    administrator.open(SLUG)
 
 
 def _send(url: str) -> None:

@@ -200,8 +200,10 @@ def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict
 
 
 def reveal(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
-    """Show the private board to everybody. Raises Conflict unless it is provisional."""
+    """Show the private board to everybody; a revealed one stays as it is. Raises Conflict unless it is provisional."""
     competition = competition_repository.locked(session, competition.id)
+    if lifecycle.is_revealed(competition):
+        return competition
     if not lifecycle.may_move(competition, CompetitionState.FINAL):
         raise Conflict(f"{competition.slug} is {competition.state}; {_before_the_reveal(competition)}")
     lifecycle.move(session, competition, CompetitionState.FINAL, actor=actor, reason=reason)
@@ -211,8 +213,6 @@ def reveal(session: Session, competition: Competition, *, actor: Account | None,
 
 def _before_the_reveal(competition: Competition) -> str:
     """Return what comes before the private board can be shown."""
-    if lifecycle.is_revealed(competition):
-        return "its results are revealed already"
     if competition.state == CompetitionState.CLOSED:
         return "its results can be revealed once every final is scored on the private split, or decided on"
     return "its results can be revealed after it has closed and its finals are scored on the private split"

@@ -24,6 +24,7 @@ TRANSITIONS: dict[CompetitionState, frozenset[CompetitionState]] = {
 }
 
 HIDDEN = frozenset({S.DRAFT, S.PREPARING})  # only its organisers know of it
+ENDED = frozenset({S.CLOSED, S.PROVISIONAL, S.FINAL, S.ARCHIVED})
 REVEALED = frozenset({S.FINAL, S.ARCHIVED})  # private scores may be shown
 
 ACTIONS = {
@@ -52,10 +53,13 @@ def may_move(competition: Competition, to: CompetitionState) -> bool:
 def move(
     session: Session, competition: Competition, to: CompetitionState, *, actor: Account | None, reason: str = ""
 ) -> None:
-    """Carry out one transition and record it. Raises Conflict naming the states that are allowed.
+    """Carry out one transition and record it; where the competition is in that state already, nothing is left to do.
 
-    The caller holds the competition's row lock (repository.locked), so that a transition happens once.
+    Raises Conflict naming the states that are allowed. The caller holds the competition's row lock
+    (repository.locked), so that a transition happens once.
     """
+    if competition.state == to:
+        return
     if not may_move(competition, to):
         allowed = ", ".join(sorted(TRANSITIONS[get_state(competition)])) or "none, it is an end"
         raise Conflict(

@@ -151,7 +151,7 @@ def note_prepared(session: Session, competition: Competition) -> bool:
 
 
 def open_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
-    """Open a ready competition by hand; if its hour has not come, it comes now."""
+    """Open a ready competition by hand; if its hour has not come, it comes now. An open one stays as it is."""
     competition = repository.locked(session, competition.id)
     lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
     at = now()
@@ -162,8 +162,10 @@ def open_now(session: Session, competition: Competition, *, actor: Account | Non
 
 
 def close_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
-    """Close an open competition by hand; if its end has not come, it comes now."""
+    """Close an open competition by hand; if its end has not come, it comes now. One that has closed stays as it is."""
     competition = repository.locked(session, competition.id)
+    if competition.state in lifecycle.ENDED:
+        return competition
     lifecycle.move(session, competition, CompetitionState.CLOSED, actor=actor, reason=reason)
     at = now()
     competition.closes_at = min(competition.closes_at, at)

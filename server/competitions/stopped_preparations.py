@@ -37,8 +37,10 @@ def stop_twins(session: Session, failed: Split) -> None:
 
 
 def cancel(session: Session, competition: Competition, *, actor: Account) -> Competition:
-    """Call a first preparation off; the competition is a draft again. Raises Conflict if none is under way."""
+    """Call a first preparation off; the competition is a draft again. Raises Conflict once it has ended."""
     competition = repository.locked(session, competition.id)
+    if competition.state == CompetitionState.DRAFT:
+        return competition
     if competition.state != CompetitionState.PREPARING:
         raise Conflict(f"{competition.slug} is {competition.state}; only a preparation under way can be cancelled")
     for split in repository.splits(session, competition.id):

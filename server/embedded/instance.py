@@ -18,6 +18,7 @@ import httpx
 
 import server
 from lethe.errors import Conflict, HostFault
+from server import open_files
 from server.config import Settings
 from server.embedded.redis import die_with_parent, start_redis
 from server.migrate import upgrade
@@ -46,6 +47,7 @@ class RunningInstance:
 @contextmanager
 def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInstance]:
     """Run an instance until the block is left. Raises Conflict if one runs in this home folder already."""
+    open_files.raise_limit()  # its Redis takes one for each connection of the others
     home = settings.home.absolute()
     keep_private(home)
     with ExitStack() as stack:

@@ -5,7 +5,7 @@ import signal
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lethe.client.api import ApiError, JsonObject, LetheClient
+from lethe.client.api import JsonObject, LetheClient
 from server.cli.seed_accounts import organiser_credentials
 from server.config import Settings
 from server.db import Database
@@ -139,10 +139,7 @@ def open_competition(instance: Instance, toml: str, *, prepared_within_s: float 
     organiser.create_competition(toml)
     organiser.prepare(slug)
     wait_until(lambda: organiser.competition(slug)["state"] in ("ready", "open"), within_s=prepared_within_s)
-    if organiser.competition(slug)["state"] == "ready":
-        with suppress(ApiError):  # it may just have opened by itself
-            organiser.open(slug)
-    wait_until(lambda: organiser.competition(slug)["state"] == "open")
+    organiser.open(slug)
 
 
 @contextmanager

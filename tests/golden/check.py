@@ -6,7 +6,8 @@ set. What is not compared is said and is no failure: sets and values that the fo
 
 Tolerances: exact where DIR/VERIFIED.txt says "bits" and for integers and words; rtol 2e-5 and atol 2e-6 for what
 is published in float32, atol no more than a two-thousandth of the largest value; rtol and atol 1e-12 for the rest, but
-no atol for p-values, which may be as small as it.
+no atol for p-values, which may be as small as it. Equal bits are promised on one machine with one set of versions only:
+exponentials and logarithms of another processor may differ in their last bit.
 """
 
 import sys

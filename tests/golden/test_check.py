@@ -5,40 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.golden.check import compare_file, compare_folder, main
-from tests.golden.sets import SETS
+from tests.golden.check import compare_file, main
 
 LAB = Path(__file__).parent / "lab"
-FLOAT32_ONLY = {
-    ("badt_zrf", "zrf"),
-    ("badt_zrf", "activation_distance"),
-    ("klom", "oracle_margins"),
-    ("klom", "unlearned_margins"),
-}
-IMAGE_SETS = (
-    "badt_zrf",
-    "dm_epsilon",
-    "dm_logit_scaled_confidence",
-    "klom",
-    "miau_anchors",
-    "mubench_harmonic_mean",
-    "mufac_nomus",
-    "rum_tow",
-)
 
 
-@pytest.mark.parametrize("name", IMAGE_SETS)
-def test_golden_values_are_equal_bit_for_bit(name):
-    for line in compare_file(LAB / f"{name}.npz"):
-        if line.within is None:
-            continue
-        assert line.within, line
-        assert line.verdict == "bits" or (line.set_name, line.value_name) in FLOAT32_ONLY, line
-
-
-def test_every_stored_set_is_within_its_tolerance():
-    lines = compare_folder(LAB)
-    assert {path.stem for path in LAB.glob("*.npz")} <= set(SETS)
+@pytest.mark.parametrize("name", sorted(path.stem for path in LAB.glob("*.npz")))
+def test_values_of_the_authors_programs_are_recomputed(name):
+    lines = list(compare_file(LAB / f"{name}.npz"))
+    assert any(line.within for line in lines)
     assert [line for line in lines if line.within is False] == []
 
 

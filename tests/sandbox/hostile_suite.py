@@ -4,12 +4,15 @@ Whoever runs it brings a runner, `Callable[[Path], str]`: it takes an attack's f
 route is under test (the launcher, a worker), and returns "weights" or the error class.
 """
 
-import fcntl
+import errno
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +24,6 @@ FOLDER = Path(__file__).parent / "hostile"
 FIRST_LINE = re.compile(
     r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes>[a-z|-]+)(; behind gVisor: (?P<behind_gvisor>[a-z|-]+))?\n"
 )
-CANARY_FOLDER = Path("/tmp/lethe-canary")
 CANARY_SOCKET = b"\0lethe-canary"
 CANARY_PORT = 47113
 # One or more of each kind, for every further way of running them.
@@ -94,24 +96,21 @@ def _read(path: Path) -> Attack:
 @contextmanager
 def canaries() -> Iterator[Callable[[], dict[str, object]]]:
     """Set out what attacks look for, and yield a function that takes the host's state; it must never change."""
-    lock = _only_one()
-    CANARY_FOLDER.mkdir(exist_ok=True)
-    secret = CANARY_FOLDER / "secret"
+    abstract = _only_one()
+    folder = Path(tempfile.mkdtemp(prefix="lethe-canary-", dir="/tmp"))
+    folder.chmod(0o755)
+    secret = folder / "secret"
     secret.write_text("canary", encoding="utf-8")
     os.environ["LETHE_CANARY"] = "secret"
     bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-    abstract = socket.socket(socket.AF_UNIX)
     service = socket.socket()
     try:
-        abstract.bind(CANARY_SOCKET)
-        abstract.listen()
-        abstract.setblocking(False)
         service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         service.bind(("127.0.0.1", CANARY_PORT))
         service.listen()
         service.setblocking(False)
         yield lambda: {
-            "secret": (secret.read_text(encoding="utf-8"), secret.stat().st_mtime_ns, sorted(CANARY_FOLDER.iterdir())),
+            "secret": (secret.read_text(encoding="utf-8"), secret.stat().st_mtime_ns, sorted(folder.iterdir())),
             "bystander": bystander.poll(),
             "visitors": (_visitor(abstract), _visitor(service)),
             "sysctls": [_sysctl(name) for name in _SYSCTLS],
@@ -123,23 +122,27 @@ def canaries() -> Iterator[Callable[[], dict[str, object]]]:
     finally:
         bystander.kill()
         bystander.wait()
-        abstract.close()
         service.close()
         del os.environ["LETHE_CANARY"]
-        secret.unlink()
-        CANARY_FOLDER.rmdir()
-        os.close(lock)
+        shutil.rmtree(folder)
+        abstract.close()
 
 
-def _only_one() -> int:
-    """Wait for another test process's canaries to go: attacks look for them under fixed names."""
-    path = "/tmp/lethe-canary.lock"
-    try:
-        lock = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        lock = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    return lock
+def _only_one() -> socket.socket:
+    """Return the socket that attacks look for, once no other test process has its own under that name."""
+    abstract = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            abstract.bind(CANARY_SOCKET)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            time.sleep(0.1)
+        else:
+            break
+    abstract.listen()
+    abstract.setblocking(False)
+    return abstract
 
 
 def _visitor(server: socket.socket) -> bool:

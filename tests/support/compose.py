@@ -104,8 +104,6 @@ class Compose:
                 steps.append(f"cp -P {top} {root}{top}")
             elif top.is_dir():
                 steps += _bound(top, root, is_read_only=True)
-        for path in (ROOT, Path(sys.base_prefix), Path(sys.prefix)):
-            steps += [] if path.parts[1] in ("usr", "etc") else _bound(path, root, is_read_only=True)
         steps += [f"mkdir -p {root}/proc {root}/tmp", f"mount -t proc proc {root}/proc"]
         steps += [*_bound(Path("/dev"), root), *_bound(Path("/sys"), root)]
         owner = service["user"]
@@ -113,6 +111,9 @@ class Compose:
             steps.append(f"mkdir -p {root}{made} && chown {owner} {root}{made} && chmod 700 {root}{made}")
         for place, options in (entry.split(":") for entry in service.get("tmpfs", ())):
             steps.append(f"mkdir -p {root}{place} && mount -t tmpfs -o {options} none {root}{place}")
+        # After the scratch folders, which would hide them: a checkout may lie below /tmp.
+        for path in (ROOT, Path(sys.base_prefix), Path(sys.prefix)):
+            steps += [] if path.parts[1] in ("usr", "etc") else _bound(path, root, is_read_only=True)
         for path in self.sockets:
             steps += _bound(path, root)
         for volume in service.get("volumes", ()):
@@ -191,8 +192,9 @@ class Compose:
 
 def _bound(path: Path, root: Path, *, is_read_only: bool = False) -> list[str]:
     """Return the steps that show a folder of this machine at its own place below another root."""
-    steps = [f"mkdir -p {root}{path}", f"mount --rbind {path} {root}{path}"]
-    return [*steps, f"mount -o remount,bind,ro {root}{path}"] if is_read_only else steps
+    source, target = shlex.quote(str(path)), shlex.quote(f"{root}{path}")
+    steps = [f"mkdir -p {target}", f"mount --rbind {source} {target}"]
+    return [*steps, f"mount -o remount,bind,ro {target}"] if is_read_only else steps
 
 
 def _image_folders() -> list[str]:

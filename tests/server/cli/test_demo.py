@@ -1,11 +1,29 @@
 """The demo's competition and its reference lines."""
 
 import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from sqlalchemy import select
+
+from lethe.client import api
+from lethe.client.api import LetheClient
 from lethe.competition.file import parse_competition
 from lethe.methods.catalogue import method_ids
+from server.cli import demo
 from server.cli.demo import Stages, _write, competition_file
+from server.competitions import split_leases
+from server.competitions.split_leases import PreparedSplit
+from server.models.account import Role
+from server.models.competition import Split, SplitState
+from tests.support.instance import PASSWORD, Instance, competition_toml
+from tests.support.one_turn_client import OneTurnClient
+
+STARTS = 50
+PREPARED = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
 
 
 def test_demo_has_six_baselines_beside_its_entrants() -> None:
@@ -24,3 +42,55 @@ def test_results_keep_baselines_apart_from_ranked_teams(tmp_path: Path) -> None:
     assert found["leaderboard"] == [{"rank": 1, "team": "ada", "score": 0.05}]
     assert found["baselines"] == [{"rank": None, "team": "scrub", "score": 0.1}]
     assert set(found) == {"runs", "leaderboard", "baselines", "oracle", "stages"}
+
+
+@contextmanager
+def repeated(act: Callable[[], object]) -> Iterator[None]:
+    """Do the act in a thread, again and again. An exception of it is raised at the end."""
+    stopped, errors = threading.Event(), []
+
+    def repeat() -> None:
+        try:
+            while not stopped.wait(0.0005):
+                act()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+    assert not errors
+
+
+def prepare_splits(server: Instance) -> None:
+    """Do what a worker would: take each split that waits, and report it prepared."""
+    with server.database.read() as session:
+        waiting = session.scalars(select(Split.id).where(Split.state == SplitState.PENDING.value)).all()
+    for split_id in waiting:
+        with server.database.write() as session:
+            work = split_leases.claim(session, split_id, lease_s=60)
+            assert work is None or split_leases.finish(session, work, PREPARED)
+
+
+def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler opens what the demo is about to open: its opening date has passed."""
+    monkeypatch.setattr(demo.time, "sleep", lambda seconds: threading.Event().wait(0.001))
+    server.account("olga", Role.ORGANISER)
+    with (
+        OneTurnClient(server.client.app, base_url="http://localhost/api/v1") as http,
+        repeated(server.tick),
+        repeated(lambda: prepare_splits(server)),
+    ):
+        monkeypatch.setattr(api.httpx, "Client", lambda **_: http)
+        organiser = LetheClient("http://localhost")
+        organiser.log_in("olga", PASSWORD)
+        for number in range(STARTS):
+            slug = f"digits-{number}"
+            monkeypatch.setattr(demo, "SLUG", slug)
+            monkeypatch.setattr(demo, "competition_file", lambda slug=slug: competition_toml(slug))
+            demo._prepare(organiser)
+            assert organiser.competition(slug)["state"] == "open"

@@ -73,6 +73,56 @@ def test_life_from_file_to_close(both: Instance) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("verb", "state"),
+    [
+        ("cancel-preparation", S.DRAFT),
+        ("prepare", S.PREPARING),
+        ("open", S.OPEN),
+        ("close", S.CLOSED),
+        ("close", S.PROVISIONAL),
+        ("close", S.FINAL),
+        ("reveal", S.FINAL),
+        ("reveal", S.ARCHIVED),
+        ("archive", S.ARCHIVED),
+    ],
+)
+def test_asking_for_what_is_so_already_succeeds(both: Instance, verb: str, state: S) -> None:
+    organiser = both.account("olga", Role.ORGANISER)
+    before = both.competition(organiser=organiser, state=state)
+    answer = act(both, verb, both.headers(organiser), reason="asked twice")
+    assert answer.is_success, answer.text
+    with both.database.read() as session:
+        competition = session.get_one(type(before), before.id)
+        moves = session.scalars(select(AuditEvent.action).where(AuditEvent.action.startswith("competition."))).all()
+    unchanged = ("state", "opens_at", "closes_at", "closed_at", "revealed_at")
+    assert [getattr(competition, name) for name in unchanged] == [getattr(before, name) for name in unchanged]
+    assert moves == ["competition.created"]
+
+
+def test_organiser_and_scheduler_open_at_the_same_time(both: Instance) -> None:
+    """The scheduler moves it between an organiser's look and their act, as often as they like."""
+    organiser = both.account("olga", Role.ORGANISER)
+    both.competition(organiser=organiser, state=S.READY)
+    olga = both.headers(organiser)
+    assert both.client.get("/api/v1/competitions/digits").json()["state"] == "ready"
+    both.tick()
+    opened = act(both, "open", olga, reason="by hand")
+    assert (opened.status_code, opened.json()["state"]) == (200, "open")
+    with both.database.read() as session:
+        by = session.scalars(select(AuditEvent.actor).where(AuditEvent.action == "competition.opened")).all()
+    assert by == ["system"]
+
+
+def test_nothing_past_its_end_is_opened(server: Instance) -> None:
+    at = now()
+    organiser = server.account("olga", Role.ORGANISER)
+    dates = {"opens_at": at - timedelta(days=2), "closes_at": at - timedelta(days=1)}
+    server.competition(organiser=organiser, state=S.OPEN, **dates)
+    refused = act(server, "open", server.headers(organiser))
+    assert (refused.status_code, "extend it first" in refused.text) == (409, True)
+
+
 def test_opening_and_closing_by_hand_move_the_dates(server: Instance) -> None:
     at = now()
     organiser = server.account("olga", Role.ORGANISER)

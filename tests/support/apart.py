@@ -1,0 +1,59 @@
+"""What keeps a test process apart from the machine that it runs on: its own folder, no network, its own signals."""
+
+import atexit
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+OF_THIS_MACHINE = re.compile(r"127(\.\d+){3}|::1|localhost|")
+NEEDS_NO_ANSWER = re.compile(r"[0-9a-fx.:]*|localhost", re.IGNORECASE)  # an address, in any way of writing it
+
+
+def own_folder() -> None:
+    """Make the folder that this process, and what it starts, keeps its temporary files in; it goes with the process.
+
+    Servers run as `nobody` below it when we are root, and a unix socket's path is short: so neither closed nor deep.
+    pytest's own folders, which outlive a run to be looked at, stay where they were.
+    """
+    common = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="lethe-tests-", dir=common))
+    folder.chmod(0o711)
+    atexit.register(_remove, folder, owner=os.getpid())
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
+def refuse_network() -> None:
+    """Raise RuntimeError where this process asks for a name or a connection beyond this machine.
+
+    What it starts finds a proxy that refuses, and an index that holds nothing.
+    """
+    sys.addaudithook(_refuse)
+    os.environ |= {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https", "all")}
+    os.environ |= {"no_proxy": "127.0.0.1,localhost,::1", "PIP_NO_INDEX": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def may_be_interrupted() -> None:
+    """Let SIGINT end what tests start, also where a shell has started us in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _remove(folder: Path, *, owner: int) -> None:
+    if os.getpid() == owner:  # not a fork of it, which may end sooner
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        host, allowed = arguments[1][0], OF_THIS_MACHINE
+    elif event == "socket.getaddrinfo":
+        host, allowed = arguments[0], NEEDS_NO_ANSWER
+    else:
+        return
+    if isinstance(host, str) and not allowed.fullmatch(host):
+        raise RuntimeError(f"a test asks the network: {event} {host}")

@@ -1,0 +1,35 @@
+"""A test process keeps to its own folder and to this machine, and so does what it starts."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+def test_temporary_files_lie_in_the_process_own_folder() -> None:
+    folder = Path(tempfile.gettempdir())
+    assert folder.name.startswith("lethe-tests-")
+    child = [sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"]
+    assert subprocess.run(child, capture_output=True, text=True, check=True).stdout.strip() == str(folder)
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")])
+def test_no_test_connects_beyond_this_machine(family: socket.AddressFamily, host: str) -> None:
+    with socket.socket(family) as outward, pytest.raises(RuntimeError, match="a test asks the network"):
+        outward.connect((host, 80))
+
+
+def test_no_test_asks_for_a_name() -> None:
+    with pytest.raises(RuntimeError, match=r"a test asks the network: socket.getaddrinfo example\.org"):
+        socket.getaddrinfo("example.org", 80)
+
+
+def test_what_a_test_starts_finds_no_index() -> None:
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--find-links", os.devnull, "left-pad"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No matching distribution" in done.stderr
