@@ -53,7 +53,8 @@ class Constant:
 class MethodInfo:
     """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines.
 
-    presets: constants of the authors' experiments, by name. task: the kind of task that it is for. budget: epochs, counted. measured: the time, empty where nobody measured it.
+    task: the kind of task that it is for. budget: epochs, counted. measured: the time, empty where nobody measured it.
+    presets: the constants of the authors' experiments, by name.
     """
 
     id: str

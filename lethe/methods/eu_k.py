@@ -46,7 +46,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     wanted = [parameter.requires_grad for parameter in net.parameters()]
     for parameter in net.parameters():
         parameter.requires_grad_(id(parameter) in trained)
-    draw_again(tail)
+    draw_layers_again(tail)
     train_tail(net, retain_loader)
     for parameter, wants in zip(net.parameters(), wanted, strict=True):
         parameter.requires_grad_(wants)
@@ -85,7 +85,7 @@ def learning_rate(epoch: int) -> float:
 
 
 @torch.no_grad()
-def draw_again(tail: list[nn.Module]) -> None:
+def draw_layers_again(tail: list[nn.Module]) -> None:
     """Draw the layers from the last one on: weights Kaiming normal, biases 0; normalisation stays."""
     for module in reversed([each for each in tail if isinstance(each, nn.Conv2d | nn.Linear)]):
         nn.init.kaiming_normal_(module.weight)

@@ -57,7 +57,7 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
     state["hooks"] = []
     for weight in target_weights(net):
         mask = draw_again(weight)
-        scale = torch.where(mask, 1.0, SLOW)
+        scale = torch.where(mask, 1.0, SLOW).float()
         state["hooks"].append(weight.register_hook(scale.mul))
     net.zero_grad()
 

@@ -13,17 +13,23 @@ from torch import Tensor, nn
 from lethe.methods.catalogue import Value
 
 Settings = dict[str, Value | str]
+AT_START = "at the start"
+VALIDATED = "validated"
 
 
 @dataclass
 class Recipe:
-    """A run of a method. draws: what takes the place of the file's functions of these names."""
+    """A run of a method. draws: what takes the place of the file's functions of these names.
+
+    AT_START in their place: the function draws as if nothing had been drawn before; VALIDATED: a pass over the
+    validation set follows it.
+    """
 
     method: str
     constants: Settings
     split: str = "random"
     sizes: dict[str, int] = field(default_factory=dict)
-    draws: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    draws: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,6 @@ class Stored:
     @property
     def split(self) -> str:
         return str(self.constants.get("split") or ("class" if "class" in self.setting else "random"))
-
-    def beside(self, ending: str) -> dict[str, np.ndarray]:
-        path = self.folder / f"{self.setting}_{ending}.npz"
-        return dict(np.load(path)) if path.exists() else {}
 
 
 def stored_settings(folder: Path) -> list[Stored]:
@@ -112,6 +114,7 @@ def shuffled_everything(seed: int) -> Callable[..., Any]:
     def loader(retain: Any, forget: Any) -> Any:
         joined = torch.utils.data.ConcatDataset([retain.dataset, forget.dataset])
         generator = torch.Generator().manual_seed(seed)
+        torch.empty((), dtype=torch.int64).random_(generator=generator)  # a DataLoader draws its workers' seed first
         order = REAL_RANDPERM(len(joined), generator=generator).tolist()
         return torch.utils.data.DataLoader(torch.utils.data.Subset(joined, order), batch_size=retain.batch_size)
 
@@ -146,8 +149,8 @@ def fcs(stored: Stored) -> Recipe:
     made = stored.constants
     if "changed" in made:  # the notebook's text before and after
         texts = dict(made["changed"])
-        batch = int(texts["retain_bs = 256"].split("=")[1])
-        rate = float(texts["lr=0.001*retain_bs/64"].partition("=")[2].partition("*")[0])
+        batch = int(texts.get("retain_bs = 256", "= 256").split("=")[1])
+        rate = float(texts.get("lr=0.001*retain_bs/64", "lr=0.001*").partition("=")[2].partition("*")[0])
         contrast = float(texts.get("lr=3e-4", "lr=3e-4").partition("=")[2])
         return Recipe("fcs", {"preset": "winner", "RETAIN_BATCH": batch, "CONTRAST_BATCH": batch, "LR": rate,
                               "CONTRAST_LR": contrast}, stored.split)  # fmt: skip
@@ -224,7 +227,7 @@ def rni(stored: Stored) -> Recipe:
         "RATIO": made["ratio"],
         "NOISE": made["noise"],
     }
-    return Recipe("rni", constants, stored.split, draws={"pick": lambda _names, _n: next(picks), "train": "validated"})
+    return Recipe("rni", constants, stored.split, draws={"pick": lambda _names, _n: next(picks), "train": VALIDATED})
 
 
 def srl(stored: Stored) -> Recipe:
@@ -308,9 +311,9 @@ def bad_teacher(stored: Stored) -> Recipe:
     made = stored.constants
     constants: Settings = {"preset": "bad-teaching", "LR": made["lr"], "EPOCHS": made["epochs"], "SHARE": made["share"],
                            "T": made["KL_temperature"], "BATCH_SIZE": made["batch_size"]}  # fmt: skip
-    teacher = dict(np.load(stored.folder / "bad_teacher.npz"))
 
     def load(net: nn.Module) -> None:
+        teacher = dict(np.load(stored.folder / "bad_teacher.npz"))
         net.load_state_dict({name: torch.tensor(value) for name, value in teacher.items()})
 
     return Recipe("bad_teacher", constants, stored.split, draws={"reinitialise": load})
@@ -348,9 +351,7 @@ def unsir(stored: Stored) -> Recipe:
         "IMPAIR_LR": made["lr"],
         "LR": made["lr"],
     }
-    start = stored.beside("noise").get("start")
-    draws = {} if start is None else {"first_noise": lambda *_: torch.tensor(start, requires_grad=True)}
-    return Recipe("unsir", constants, "class", {"retain": made["batch"]}, draws)
+    return Recipe("unsir", constants, "class", {"retain": made["batch"]}, {"first_noise": AT_START})
 
 
 def duck(stored: Stored) -> Recipe:

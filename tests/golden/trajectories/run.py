@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from lethe.methods.rendering import render
 from tests.golden.trajectories.frame import Frame
-from tests.golden.trajectories.recipes import Recipe
+from tests.golden.trajectories.recipes import AT_START, VALIDATED, Recipe
 from tests.golden.trajectories.trace import Trace
 
 SEED = 1234
@@ -39,7 +39,11 @@ def replace(module: ModuleType, recipe: Recipe, loaders: tuple[DataLoader[Any], 
     for name, drawn in recipe.draws.items():
         if not hasattr(module, name):
             raise AttributeError(f"{recipe.method} has no function {name!r}")
-        setattr(module, name, after_each(getattr(module, name), loaders[2]) if drawn == "validated" else drawn)
+        function = getattr(module, name)
+        if drawn == VALIDATED:
+            setattr(module, name, after_each(function, loaders[2]))
+        else:
+            setattr(module, name, at_start(function, torch.get_rng_state()) if drawn == AT_START else drawn)
     if hasattr(module, "DataLoader"):
         module.DataLoader = in_stored_order  # type: ignore[attr-defined]
 
@@ -50,6 +54,17 @@ def after_each(function: Any, loader: DataLoader[Any]) -> Any:
     def called(*arguments: Any) -> None:
         function(*arguments)
         iter(loader)
+
+    return called
+
+
+def at_start(function: Any, state: torch.Tensor) -> Any:
+    """Return the function, drawing as from this state of the generator."""
+
+    def called(*arguments: Any) -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(state)
+            return function(*arguments)
 
     return called
 

@@ -69,7 +69,7 @@ def test_used_budget_runs_nothing_more(split, quick, tmp_path):
 
 def test_grid_ends_when_all_was_tried(split, quick, tmp_path):
     study = tune(question(split, search="grid"), split, tmp_path / "s.json", budget_s=1e9)
-    assert len(study.trials) == len({tuple(settings.values()) for settings in study_settings(study)}) == 8
+    assert len(study.trials) == len({tuple(settings.values()) for settings in study_settings(study)}) == 16
 
 
 def test_failed_trial_is_kept_and_never_the_best(split, quick, tmp_path):
