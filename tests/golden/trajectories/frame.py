@@ -18,6 +18,7 @@ class Net(nn.Module):
 
     def __init__(self, n_channels: int, widths: tuple[int, int], n_features: int, n_classes: int) -> None:
         super().__init__()
+        self.sizes = (n_channels, widths, n_features, n_classes)
         self.conv1 = nn.Conv2d(n_channels, widths[0], 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(widths[0])
         self.conv2 = nn.Conv2d(widths[0], widths[1], 3, padding=1, bias=False)
@@ -25,6 +26,10 @@ class Net(nn.Module):
         self.pool = nn.MaxPool2d(2)
         self.relu = nn.ReLU()
         self.fc = nn.Linear(n_features, n_classes)
+
+    def another(self) -> "Net":
+        """Return a network of the same sizes with weights drawn now."""
+        return Net(*self.sizes)
 
     def forward(self, images: Tensor) -> Tensor:
         hidden = self.pool(self.relu(self.bn1(self.conv1(images))))
@@ -46,10 +51,14 @@ class Examples(Dataset[dict[str, Any]]):
 
 
 class Frame:
-    """`frame.npz` of a folder of trajectories."""
+    """The network's weights, the images and their splits, by the names that `frame.npz` has."""
 
-    def __init__(self, path: Path) -> None:
-        self.arrays: dict[str, np.ndarray] = dict(np.load(path))
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.arrays = arrays
+
+    @classmethod
+    def read(cls, path: Path) -> "Frame":
+        return cls(dict(np.load(path)))
 
     def network(self) -> Net:
         """Return the network with its original weights, in float64."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lethe.methods.catalogue import Value
+from tests.golden.trajectories.frame import Net
 
 Settings = dict[str, Value | str]
 AT_START = "at the start"
@@ -34,9 +34,9 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Stored:
-    """A trajectory as it is stored. folder: of the method; info: its entry in `settings.json`."""
+    """What is stored of a program's run. method: its folder's name; info: its entry in `settings.json`."""
 
-    folder: Path
+    method: str
     setting: str
     info: Mapping[str, Any]
 
@@ -52,12 +52,12 @@ class Stored:
 def stored_settings(folder: Path) -> list[Stored]:
     """Return the trajectories of a method's folder."""
     described = json.loads((folder / "settings.json").read_text("utf-8"))
-    return [Stored(folder, setting, info) for setting, info in described.items()]
+    return [Stored(folder.name, setting, info) for setting, info in described.items()]
 
 
 def recipe(stored: Stored) -> Recipe:
     """Return how Lethe runs a stored setting. Raises KeyError for a method that no recipe is known for."""
-    return RECIPES[stored.folder.name](stored)
+    return RECIPES[stored.method](stored)
 
 
 def scrub(stored: Stored) -> Recipe:
@@ -312,11 +312,14 @@ def bad_teacher(stored: Stored) -> Recipe:
     constants: Settings = {"preset": "bad-teaching", "LR": made["lr"], "EPOCHS": made["epochs"], "SHARE": made["share"],
                            "T": made["KL_temperature"], "BATCH_SIZE": made["batch_size"]}  # fmt: skip
 
-    def load(net: nn.Module) -> None:
-        teacher = dict(np.load(stored.folder / "bad_teacher.npz"))
-        net.load_state_dict({name: torch.tensor(value) for name, value in teacher.items()})
+    return Recipe("bad_teacher", constants, stored.split, draws={"reinitialise": draw_teacher})
 
-    return Recipe("bad_teacher", constants, stored.split, draws={"reinitialise": load})
+
+def draw_teacher(net: Net) -> None:
+    """Give the network the weights of the bad teacher, which was made with a seed of its own."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(77)
+        net.load_state_dict(net.another().state_dict())
 
 
 def amnesiac_relabel(stored: Stored) -> Recipe:
