@@ -67,6 +67,10 @@ def test_every_row_tells_its_share_of_the_oracle() -> None:
     assert rows[0].share_of_oracle == pytest.approx(0.25)
 
 
+def test_a_share_of_the_oracle_may_exceed_one() -> None:
+    assert rank([entry("a", 0.3)], oracle=0.2)[0].share_of_oracle == pytest.approx(1.5)
+
+
 def test_an_oracle_of_zero_gives_no_share() -> None:
     assert rank([entry("a", 0.05)], oracle=0.0)[0].share_of_oracle is None
 

@@ -36,6 +36,16 @@ def test_the_fraction_is_the_ratio_of_the_scores(retrained):
     assert found.excess < 0.0
 
 
+def test_a_fraction_above_one_stays_and_has_the_interval_of_paired_replicates(retrained):
+    ours, oracle = scored(draw(2), retrained), scored(draw(1, shift=1.0), retrained)
+    found = calibrate(ours, oracle)
+    assert found.fraction == ours.headline / oracle.headline > 1.0
+    spread = np.std(ours.replicates.headline - found.fraction * oracle.replicates.headline, ddof=1)
+    reach = 1.959963984540054 * ours.replicates.factor * spread / oracle.headline
+    assert (found.interval[1] - found.interval[0]) / 2 == pytest.approx(reach) or found.interval[0] == 0.0
+    assert found.interval[1] == pytest.approx(found.fraction + reach)
+
+
 def test_copies_of_the_retrained_models_are_flagged_as_leaked(retrained):
     copied = ModelOutputs(np.random.default_rng(3).permutation(retrained.confidences, axis=0))
     assert calibrate(scored(copied, retrained), scored(draw(2), retrained)).leaked
