@@ -16,7 +16,8 @@ Budget: NOISED_EPOCHS + EPOCHS epochs over the retain set.
 Measured: the time of 9.86 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper says that the selected layers get noise; the program adds it to six of nine picked tensors, to
-    none before the first epoch and to none twice. Where there are fewer tensors than LAYERS all are picked.
+    none before the first epoch and to none twice, and takes layers for normalisation by their names (BY_NAME). Where
+    there are fewer tensors than LAYERS all are picked.
 Needs: nothing
 """
 
@@ -34,7 +35,9 @@ EPOCHS = 4  # lethe: tune EPOCHS = int(1, 6)
 LAYERS = 9  # lethe: tune LAYERS = int(1, 20)
 RATIO = 0.7  # lethe: tune RATIO = uniform(0, 1)
 NOISE = 0.04  # lethe: tune NOISE = uniform(0, 0.2)
+BY_NAME = False  # True: normalisation is what has "bn" in its name, which leaves out a ResNet's downsampling
 SCHEDULE = "erase repair"
+PRESETS = {"deep-unlearn": {"BY_NAME": True}}
 REPAIR_EPOCHS, REPAIR_LR = EPOCHS, LR
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
@@ -49,18 +52,26 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
 
 def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
     weight_layers(net)[-1].reset_parameters()
-    norms = {id(each) for module in net.modules() if isinstance(module, NORM_LAYERS) for each in module.parameters()}
     parameters = dict(net.named_parameters())
-    candidates = [name for name, parameter in parameters.items() if id(parameter) not in norms]
+    norms = normalisation(net, parameters)
+    candidates = [name for name in parameters if name not in norms]
     earlier: set[str] = set()
     for epoch in range(NOISED_EPOCHS):
         picked = pick(candidates, LAYERS)
         if epoch > 0:
             add_noise(parameters, pick(picked, int(RATIO * LAYERS)), earlier)
         earlier.update(picked)
-        trained = [each for name, each in parameters.items() if name in picked or id(each) in norms]
+        trained = [each for name, each in parameters.items() if name in picked or name in norms]
         train(net, retain_loader, sgd(trained), [LR])
         net.zero_grad()
+
+
+def normalisation(net: nn.Module, parameters: dict[str, nn.Parameter]) -> set[str]:
+    """Return the names of the parameters of normalisation layers, or with BY_NAME those that have "bn" in them."""
+    if BY_NAME:
+        return {name for name in parameters if "bn" in name}
+    inside = {id(each) for module in net.modules() if isinstance(module, NORM_LAYERS) for each in module.parameters()}
+    return {name for name, parameter in parameters.items() if id(parameter) in inside}
 
 
 def pick(names: list[str], n: int) -> list[str]:

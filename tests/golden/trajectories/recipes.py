@@ -221,6 +221,7 @@ def rni(stored: Stored) -> Recipe:
     made = stored.constants
     picks = iter(made["picks"])
     constants: Settings = {
+        "preset": "deep-unlearn",
         "LR": made["lr"],
         "LAST_FACTOR": made["fine"][-1] / made["fine"][0],
         "LAYERS": made["layer_select"],
