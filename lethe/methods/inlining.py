@@ -28,7 +28,11 @@ def inline(source: str) -> str:
     """
     tree = parse(source)
     nodes = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    taken = [(_module(node.module or ""), node.names) for node in nodes if _is_shared(node)]
+    taken = [
+        (_module(node.module or ""), node.names)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and _is_shared(node)
+    ]
     if not taken:
         return source
     parts = [part for module, names in taken for part in module.closure(alias.name for alias in names)]
