@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods, method_info, method_source, method_tree
+from scripts.method_conformance import differences, table
 from scripts.method_cost import outdated_sources
 from scripts.method_results import results
 from scripts.wrapped import wrapped
@@ -21,7 +22,9 @@ def pages() -> dict[str, str]:
     """Return the text of every page by its file's name."""
     methods, for_text = all_methods(IMAGES), all_methods("causal-lm")
     every = (*methods, *for_text)
-    made = {"README.md": overview(methods, for_text)} | {f"{method.id}.md": page(method) for method in every}
+    made = {"README.md": overview(methods, for_text), "conformance.md": table()} | {
+        f"{method.id}.md": page(method) for method in every
+    }
     return {name: wrapped(text) for name, text in made.items()}
 
 
@@ -35,12 +38,14 @@ def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) 
         [
             "# Methods",
             "",
-            "Each file of `lethe/methods` named here is by itself a valid submission. `lethe methods show ID --code`",
-            "prints it, `lethe methods submit ID -c COMPETITION --set LR=0.01` submits it with another constant, and",
-            "`lethe methods run ID --split DIR` runs it on a prepared split.",
+            "Each method is written as one file that is a valid submission; functions that methods share are put",
+            "into it. `lethe methods show ID --code` prints it, `lethe methods submit ID -c COMPETITION --set LR=0.01`",
+            "submits it with another constant, and `lethe methods run ID --split DIR` runs it on a prepared split.",
+            "`--set preset=NAME` takes the constants of an experiment of the authors.",
             "",
             "Methods with the phases erase and repair can be combined: [stitching](stitching.md).",
-            "`lethe methods tune ID` searches a method's constants. [Time and memory](cost.md) shows the cost of all.",
+            "`lethe methods tune ID` searches a method's constants. [Time and memory](cost.md) shows the cost of all,",
+            "[conformance](conformance.md) how they compare with their authors' programs.",
             "",
             "| id | what it does | needs beside the retain set | phases |",
             "|---|---|---|---|",
@@ -87,6 +92,7 @@ def page(method: MethodInfo) -> str:
             "",
             *(f"- **{name}**: {text}" for name, text in facts),
             "",
+            *differences(method),
             *results(method),
             *constants(method),
         ]

@@ -60,6 +60,29 @@ RULES = {
         ("server/leaderboard/service.py", "server/leaderboard/ladder.py", "server/leaderboard/ranking.py"),
         ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/competitions/test_finals.py"),
     ),
+    "methods": Rule(
+        (
+            *(f"lethe/methods/{name}.py" for name in ("common", "cf_k", "duck", "eu_k", "fcs", "fisher", "kde", "msg")),
+            *(f"lethe/methods/{name}.py" for name in ("neggradplus", "prmq", "rni", "salun", "scrub", "srl", "unsir")),
+        ),
+        ("tests/golden/trajectories", "tests/lethe/methods"),
+    ),
+    "resampling": Rule(
+        ("lethe/metrics/resampling.py", "lethe/metrics/epsilon/resampling.py", "lethe/metrics/epsilon/calibration.py"),
+        (
+            "tests/lethe/metrics/test_resampling.py",
+            "tests/lethe/metrics/epsilon/test_resampling.py",
+            "tests/lethe/metrics/epsilon/test_calibration.py",
+        ),
+    ),
+    "method ranking": Rule(
+        ("lethe/metrics/ranking_groups.py", "lethe/metrics/pareto.py", "server/leaderboard/ranking.py"),
+        (
+            "tests/lethe/metrics/test_ranking_groups.py",
+            "tests/lethe/metrics/test_pareto.py",
+            "tests/server/leaderboard/test_ranking.py",
+        ),
+    ),
     "attacks": Rule(
         ("lethe/metrics/scoring/epsilon.py", "lethe/metrics/scoring/rates.py", "lethe/metrics/scoring/score.py"),
         ("tests/lethe/metrics/scoring",),

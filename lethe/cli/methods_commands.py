@@ -220,6 +220,7 @@ def _print_method(method: "MethodInfo") -> None:
             ("budget, counted", method.budget),
             ("measured", method.measured or None),
             ("differences", method.differences),
+            ("presets", ", ".join(method.presets) or None),
             ("needs", ", ".join(method.needs) or "nothing"),
             ("deterministic", "yes" if method.deterministic else "no"),
         )

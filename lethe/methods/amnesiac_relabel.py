@@ -17,13 +17,13 @@ Differences: the text of the MIAU paper, after Graves et al. 2021, describes the
 Needs: forget images, forget labels
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import mixed, step, uniform_draws
 
 LR = 1e-4  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 3  # lethe: tune EPOCHS = int(1, 6)
@@ -34,12 +34,11 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     optimizer = torch.optim.Adam(net.parameters(), lr=LR)
     net.train()
     device = next(net.parameters()).device
-    offsets = torch.rand(len(forget_loader.dataset), device=device)
+    offsets = uniform_draws(len(forget_loader.dataset), device)
     for _ in range(EPOCHS):
         for images, labels, is_forget, index in mixed(net, retain_loader, forget_loader, batch_size=BATCH_SIZE):
             logits = net(images)
-            # a retain example's index may exceed the forget set: it takes the first offset, which is not used
-            wrong = wrong_labels(labels, offsets[index * is_forget], logits.shape[1])
+            wrong = wrong_labels(labels, offsets[index], logits.shape[1])
             step(optimizer, functional.cross_entropy(logits, torch.where(is_forget, wrong, labels)))
     net.eval()
 
@@ -47,31 +46,3 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
 def wrong_labels(labels: Tensor, offsets: Tensor, n_classes: int) -> Tensor:
     """Return for each label one of the other classes, which of them by its offset in [0, 1)."""
     return (labels + 1 + (offsets * (n_classes - 1)).long()) % n_classes
-
-
-def mixed(
-    net: nn.Module, retain_loader: Any, forget_loader: Any, *, share: float = 1.0, batch_size: int | None = None
-) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Yield (images, labels, is_forget, index) of `share` of the retain set and the forget set, shuffled together."""
-    device = next(net.parameters()).device
-    size = batch_size or retain_loader.batch_size
-    chosen = torch.randperm(len(retain_loader.dataset))[: round(share * len(retain_loader.dataset))].tolist()
-    examples = [(retain_loader.dataset, index, False) for index in chosen]
-    examples += [(forget_loader.dataset, index, True) for index in range(len(forget_loader.dataset))]
-    for part in torch.randperm(len(examples)).split(size):
-        if len(part) == 1 and net.training and any(isinstance(module, _BatchNorm) for module in net.modules()):
-            continue  # BatchNorm cannot train on a batch of one
-        picked = [examples[position] for position in part.tolist()]
-        samples = [dataset[index] for dataset, index, _ in picked]
-        yield (
-            torch.stack([sample["image"] for sample in samples]).to(device),
-            torch.tensor([int(sample["label"]) for sample in samples], device=device),
-            torch.tensor([is_forget for *_, is_forget in picked], device=device),
-            torch.tensor([index for _, index, _ in picked], device=device),
-        )
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()

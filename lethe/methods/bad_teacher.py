@@ -18,19 +18,20 @@ Differences: the texts write a KL divergence; the programs average it over examp
 Needs: forget images, second network
 """
 
-import copy
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import frozen_copy, mixed, step
 
 LR = 1e-4  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 1  # lethe: tune EPOCHS = int(1, 6)
 SHARE = 0.3  # lethe: tune SHARE = uniform(0, 1)
+BATCH_SIZE = 0  # 0: the loader's own
 T = 1.0  # lethe: tune T = uniform(0.5, 5)
+PRESETS = {"bad-teaching": {"LR": 1e-4, "EPOCHS": 1, "SHARE": 0.3, "T": 1.0, "BATCH_SIZE": 256}}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
@@ -40,7 +41,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     optimizer = torch.optim.Adam(net.parameters(), lr=LR)
     net.train()
     for _ in range(EPOCHS):
-        for images, _, is_forget, _ in mixed(net, retain_loader, forget_loader, share=SHARE):
+        for images, _, is_forget, _ in mixed(net, retain_loader, forget_loader, share=SHARE, batch_size=BATCH_SIZE):
             step(optimizer, two_teacher_loss(net(images), good(images), bad(images), is_forget))
     net.eval()
 
@@ -50,39 +51,6 @@ def two_teacher_loss(student: Tensor, good: Tensor, bad: Tensor, is_forget: Tens
     teacher = torch.where(is_forget.bool()[:, None], bad, good)
     target = (teacher / T).log_softmax(1)
     return functional.kl_div((student / T).log_softmax(1), target, reduction="none", log_target=True).mean()
-
-
-def mixed(
-    net: nn.Module, retain_loader: Any, forget_loader: Any, *, share: float = 1.0, batch_size: int | None = None
-) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Yield (images, labels, is_forget, index) of `share` of the retain set and the forget set, shuffled together."""
-    device = next(net.parameters()).device
-    size = batch_size or retain_loader.batch_size
-    chosen = torch.randperm(len(retain_loader.dataset))[: round(share * len(retain_loader.dataset))].tolist()
-    examples = [(retain_loader.dataset, index, False) for index in chosen]
-    examples += [(forget_loader.dataset, index, True) for index in range(len(forget_loader.dataset))]
-    for part in torch.randperm(len(examples)).split(size):
-        if len(part) == 1 and net.training and any(isinstance(module, _BatchNorm) for module in net.modules()):
-            continue  # BatchNorm cannot train on a batch of one
-        picked = [examples[position] for position in part.tolist()]
-        samples = [dataset[index] for dataset, index, _ in picked]
-        yield (
-            torch.stack([sample["image"] for sample in samples]).to(device),
-            torch.tensor([int(sample["label"]) for sample in samples], device=device),
-            torch.tensor([is_forget for *_, is_forget in picked], device=device),
-            torch.tensor([index for _, index, _ in picked], device=device),
-        )
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def frozen_copy(net: nn.Module) -> nn.Module:
-    """Return the network as it is, for its outputs only."""
-    return copy.deepcopy(net).eval().requires_grad_(False)
 
 
 def reinitialise(net: nn.Module) -> None:

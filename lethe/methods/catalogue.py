@@ -6,7 +6,7 @@ names under the entry point of that kind.
 
 import ast
 import re
-import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lethe.errors import InvalidInput, NotFound
+from lethe.methods.inlining import inline, parse
 
 FOLDER = Path(__file__).parent
 SECTIONS = ("Pseudo-code", "Source", "Budget", "Deterministic", "Differences", "Needs")
@@ -28,7 +29,6 @@ NEEDS = ("forget images", "forget labels", "validation", "convolutions", "second
 RANGE = re.compile(r"# lethe: tune (\w+) = (log|uniform|int|choice)\((.*)\)\s*$")
 
 Value = bool | int | float | str
-_ONE_AT_A_TIME = threading.Lock()  # Python 3.11 cannot build syntax trees in two threads at once
 PHASES = ("prepare", "erase0", "erase", "repair", "finish", "loss_scale")
 
 
@@ -62,6 +62,7 @@ class MethodInfo:
     """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines.
 
     task: the kind of task that it is for. budget: epochs, counted. measured: the time, empty where nobody measured it.
+    presets: the constants of the authors' experiments, by name.
     """
 
     id: str
@@ -76,6 +77,7 @@ class MethodInfo:
     differences: str
     needs: tuple[str, ...]
     constants: tuple[Constant, ...]
+    presets: Mapping[str, Mapping[str, Value]]
     schedule: str | None
     phases: tuple[str, ...]
 
@@ -128,20 +130,14 @@ def method_task(method_id: str) -> str:
 
 @cache
 def method_source(method_id: str) -> str:
-    """Return the text of a method's file. Raises NotFound, naming the nearest ids."""
-    return method_files(method_task(method_id))[method_id].read_text("utf-8")
+    """Return a method as one self-contained file. Raises NotFound, naming the nearest ids."""
+    return inline(method_files(method_task(method_id))[method_id].read_text("utf-8"))
 
 
 @cache
 def method_tree(method_id: str) -> ast.Module:
     """Return the syntax tree of a method's file, to be read only. Raises NotFound, naming the nearest ids."""
     return parse(method_source(method_id))
-
-
-def parse(source: str) -> ast.Module:
-    """Return the syntax tree of Python source. May be called in several threads."""
-    with _ONE_AT_A_TIME:
-        return ast.parse(source)
 
 
 @cache
@@ -164,7 +160,8 @@ def method_info(method_id: str) -> MethodInfo:
         differences=_one_line(sections["Differences"]),
         needs=tuple(need for need in NEEDS if need in sections["Needs"].split(", ")),
         constants=tuple(constants_in(tree, text)),
-        schedule=_schedule(tree),
+        presets=_assigned(tree, "PRESETS") or {},
+        schedule=_assigned(tree, "SCHEDULE"),
         phases=tuple(phase for phase in PHASES if phase in functions),
     )
 
@@ -225,10 +222,11 @@ def _range(name: str, line: str) -> Range | None:
     return Range(kind, tuple(ast.literal_eval(f"({match[3]},)")))
 
 
-def _schedule(tree: ast.Module) -> str | None:
+def _assigned(tree: ast.Module, name: str) -> Any:
+    """Return the literal that a name is assigned at the top of a file, None if it is not there."""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "SCHEDULE":
-            return str(ast.literal_eval(node.value))
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+            return ast.literal_eval(node.value)
     return None
 
 

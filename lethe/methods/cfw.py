@@ -20,14 +20,13 @@ Differences: the paper adds noise to convolution weights and takes a weighted me
 Needs: nothing
 """
 
-import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import annealed, class_counts, train, weight_layers
 
 SIGMA = 0.6  # lethe: tune SIGMA = uniform(0, 1)
 LAST_SIGMA = 0.005  # lethe: tune LAST_SIGMA = uniform(0, 0.1)
@@ -62,15 +61,16 @@ def repair(
     epochs: int,
     lr: float,
 ) -> None:
-    weights = class_weights(class_counts(retain_loader, net))
-    optimizer = sgd(net.parameters(), lr)
-    net.train()
-    for epoch in range(epochs):
+    weights = class_weights(class_counts(retain_loader, net)).to(next(net.parameters()).dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+
+    def weighted(logits: Tensor, labels: Tensor, images: Tensor) -> Tensor:
+        return weighted_loss(logits, labels, weights)
+
+    for epoch, rate in enumerate(annealed(lr, epochs)):
         if epoch == epochs - 1 and state.get("last_noise"):
             add_noise(net, LAST_SIGMA)
-        set_lr(optimizer, cosine(lr, epoch, epochs))
-        for images, labels in batches(retain_loader, net):
-            step(optimizer, weighted_loss(net(images), labels, weights))
+        train(net, retain_loader, optimizer, [rate], weighted)
 
 
 @torch.no_grad()
@@ -83,7 +83,7 @@ def add_noise(net: nn.Module, sigma: float) -> None:
 
 def class_weights(counts: Tensor) -> Tensor:
     """Return the weight of each class, 1 for the largest. counts: [C]."""
-    weights = torch.full_like(counts, OTHERS, dtype=torch.float32)
+    weights = torch.full_like(counts, OTHERS, dtype=torch.float64)
     weights[counts.argmax()] = 1.0
     return weights
 
@@ -97,41 +97,3 @@ def loss_scale(net: nn.Module, retain_loader: Any) -> float:
     """Return the mean factor on a batch's loss, by which an equal learning rate has another effect."""
     counts = class_counts(retain_loader, net)
     return float((class_weights(counts) * counts).sum() / counts.sum())
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
-def cosine(lr: float, done: int, total: int) -> float:
-    """Return the learning rate after `done` of `total` steps of cosine annealing from `lr` to 0."""
-    return lr * (1 + math.cos(math.pi * done / total)) / 2
-
-
-def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
-    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-
-
-def class_counts(loader: Any, net: nn.Module) -> Tensor:
-    """Return how often each label occurs, up to the largest one."""
-    return torch.bincount(torch.cat([labels for _, labels in batches(loader, net)]))

@@ -17,14 +17,12 @@ Differences: Triantafillou et al. could not reproduce the entry and leave it out
 Needs: convolutions
 """
 
-import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import nn
+
+from lethe.methods.common import annealed, train
 
 LR = 1e-3  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 3  # lethe: tune EPOCHS = int(1, 6)
@@ -60,43 +58,5 @@ def repair(
     epochs: int,
     lr: float,
 ) -> None:
-    finetune(net, retain_loader, epochs, lr)
-
-
-def finetune(net: nn.Module, loader: Any, epochs: int, lr: float) -> None:
-    """Train on cross-entropy, the learning rate annealed by a cosine over the epochs."""
-    optimizer = sgd(net.parameters(), lr)
-    net.train()
-    for epoch in range(epochs):
-        set_lr(optimizer, cosine(lr, epoch, epochs))
-        for images, labels in batches(loader, net):
-            step(optimizer, functional.cross_entropy(net(images), labels))
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
-def cosine(lr: float, done: int, total: int) -> float:
-    """Return the learning rate after `done` of `total` steps of cosine annealing from `lr` to 0."""
-    return lr * (1 + math.cos(math.pi * done / total)) / 2
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    train(net, retain_loader, optimizer, annealed(lr, epochs))

@@ -5,30 +5,38 @@ then gets Gaussian noise whose variance is ALPHA over that information, with cap
 used are blurred; no training step follows.
 
 Pseudo-code:
-    F = mean over SAMPLES retain examples of sum over classes c of p(c | x) * grad(ce(net(x), c))^2
+    F = mean over batches of retain examples of sum over classes c of mean p(c | x) * grad(mean ce(net(x), c))^2
     v = min(1 / (F + 1e-8), 1000), at most 100 where a tensor's first size is C
-    matrices: v averaged over the inputs; vectors: v * 10; w = w + sqrt(ALPHA * v) * N(0, 1)
+    matrices: v averaged over the inputs; vectors, and with TENFOLD the classifier: v * 10
+    w = w + sqrt(ALPHA * v) * N(0, 1)
 
 Source: Golatkar et al. 2020; program of Foster et al. 2024 and of Fan et al. 2024: ALPHA 3e-6.
-Budget: C * SAMPLES backward passes of one example each. Over the whole retain set, as published, that is about C
+Budget: C * SAMPLES / BATCH_SIZE backward passes. Over the whole retain set, as published, that is about C
     epochs and slower than retraining; SAMPLES bounds it.
 Measured: the time of 13.79 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: Cadet et al. write "the fourth root of the Fisher information"; the programs take the standard deviation
-    sqrt(ALPHA / F), as here. The programs use all retain examples.
+    sqrt(ALPHA / F), as here. The programs use all retain examples;
+    Fan et al. take batches of 32 for one example and ten times the variance in the classifier.
 Needs: nothing
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
+
+from lethe.methods.common import batches
 
 ALPHA = 3e-6  # lethe: tune ALPHA = log(1e-9, 1e-3)
 SAMPLES = 100  # lethe: tune SAMPLES = int(20, 1000)
+BATCH_SIZE = 1  # lethe: tune BATCH_SIZE = int(1, 64)
+TENFOLD = False  # lethe: tune TENFOLD = choice(False, True)
+PRESETS = {
+    "selective-synaptic-dampening": {"ALPHA": 1e-6, "BATCH_SIZE": 1},
+    "salun": {"ALPHA": 3e-6, "BATCH_SIZE": 32, "TENFOLD": True},
+}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
@@ -43,34 +51,25 @@ def fisher_information(net: nn.Module, loader: Any, n_samples: int) -> tuple[lis
     """Return the diagonal over random examples of the loader, one tensor a parameter, and the number of classes."""
     parameters = list(net.parameters())
     total, n_done, n_classes = [torch.zeros_like(parameter) for parameter in parameters], 0, 0
-    for images, _ in batches(DataLoader(loader.dataset, batch_size=1, shuffle=True), net):
+    for images, _ in batches(DataLoader(loader.dataset, batch_size=BATCH_SIZE, shuffle=True), net):
         logits = net(images)
         n_classes = logits.shape[1]
-        log_probabilities = logits.log_softmax(1)[0]
-        for chosen in log_probabilities:
+        for chosen, weight in zip(logits.log_softmax(1).mean(0), logits.softmax(1).mean(0).detach(), strict=True):
             gradients = torch.autograd.grad(-chosen, parameters, retain_graph=True, allow_unused=True)
             for summed, gradient in zip(total, gradients, strict=True):
                 if gradient is not None:
-                    summed.add_(chosen.detach().exp() * gradient.square())
+                    summed.add_(weight * gradient.square())
         n_done += 1
-        if n_done == n_samples:
+        if n_done * BATCH_SIZE >= n_samples:
             break
     return [summed / max(n_done, 1) for summed in total], n_classes
 
 
 def noise_variance(information: Tensor, n_classes: int) -> Tensor:
     """Return the variance of the noise on a tensor of weights, of its shape."""
-    ceiling = 1e2 if information.shape[:1] == (n_classes,) else 1e3
-    variance = ALPHA * (1 / (information + 1e-8)).clamp(max=ceiling)
+    is_classifier = information.shape[:1] == (n_classes,)
+    variance = ALPHA * (1 / (information + 1e-8)).clamp(max=1e2 if is_classifier else 1e3)
     if information.dim() > 1:
-        return variance.mean(dim=1, keepdim=True).expand_as(information)
+        variance = variance.mean(dim=1, keepdim=True).expand_as(information)
+        return variance * 10 if TENFOLD and is_classifier else variance
     return variance * 10
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)

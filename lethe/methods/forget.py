@@ -17,14 +17,13 @@ Differences: section 5 says noisy retain examples, appendix A.4 says the forget 
 Needs: second network
 """
 
-import copy
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import batches, frozen_copy, step, weight_layers
 
 LR = 0.01  # lethe: tune LR = log(1e-5, 1e-1)
 CYCLES = 3  # lethe: tune CYCLES = int(1, 6)
@@ -64,37 +63,9 @@ def repair(
     epochs: int,
     lr: float,
 ) -> None:
-    optimizer = sgd(net.parameters(), lr)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     net.train()
     for _ in range(epochs):
         for images, _ in batches(retain_loader, net):
             noisy = images + NOISE * images.std() * torch.randn_like(images)
             step(optimizer, functional.mse_loss(net(noisy), state["teacher"](noisy)))
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
-    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-
-
-def frozen_copy(net: nn.Module) -> nn.Module:
-    """Return the network as it is, for its outputs only."""
-    return copy.deepcopy(net).eval().requires_grad_(False)

@@ -16,17 +16,18 @@ Differences: the papers have no ceiling. Without one the weights of a deep netwo
 Needs: forget images, forget labels
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import batches, step
 
 LR = 0.01  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 10  # lethe: tune EPOCHS = int(1, 20)
-CEILING = 100.0  # nats, mean of a batch
+CEILING = 100.0  # nats, mean of a batch; 0: none
+PRESETS = {"salun": {"LR": 0.01, "EPOCHS": 10, "CEILING": 0.0}}
 SCHEDULE = "erase"
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
@@ -38,30 +39,11 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
 
 
 def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
-    optimizer = sgd(net.parameters(), LR)
+    optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     net.train()
     for _ in range(EPOCHS):
         for images, labels in batches(forget_loader, net):
             loss = functional.cross_entropy(net(images), labels)
-            if not loss < CEILING:
+            if CEILING and not loss < CEILING:
                 return
             step(optimizer, -loss)
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)

@@ -19,14 +19,15 @@ Differences: WoodFisher's own recursion applies the current inverse to each new 
 Needs: forget images, forget labels
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
+
+from lethe.methods.common import batches
 
 ALPHA = 1.0  # lethe: tune ALPHA = log(0.01, 100)
 SAMPLES = 100  # lethe: tune SAMPLES = int(10, 1000)
@@ -88,12 +89,3 @@ def mean_gradient(net: nn.Module, loader: Any) -> list[Tensor]:
                 summed.add_(gradient)
         n_examples += len(labels)
     return [summed / max(n_examples, 1) for summed in total]
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)

@@ -18,15 +18,13 @@ Differences: the paper says symmetric KL divergence; the program adds KL(teacher
 Needs: validation, second network
 """
 
-import copy
-import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import annealed, batches, frozen_copy, step, train, weight_layers
 
 WARM_UP_LR = 9e-4  # lethe: tune WARM_UP_LR = log(1e-5, 1e-1)
 WARM_UP_EPOCHS = 3  # lethe: tune WARM_UP_EPOCHS = int(1, 6)
@@ -56,7 +54,7 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
     first = next((layer for layer in layers if isinstance(layer, nn.Conv2d)), layers[0])
     first.reset_parameters()
     layers[-1].reset_parameters()
-    optimizer = sgd(net.parameters(), WARM_UP_LR)
+    optimizer = torch.optim.SGD(net.parameters(), lr=WARM_UP_LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     net.train()
     for _ in range(WARM_UP_EPOCHS):
         for images, _ in batches(val_loader, net):
@@ -72,14 +70,14 @@ def repair(
     epochs: int,
     lr: float,
 ) -> None:
-    optimizer = sgd(net.parameters(), lr)
-    net.train()
-    for epoch in range(epochs):
-        set_lr(optimizer, cosine(lr, epoch, epochs))
-        for images, labels in batches(retain_loader, net):
-            logits, original = net(images), state["teacher"](images)
-            distilled = soft_cross_entropy(logits, original) + soft_kl(logits, original)
-            step(optimizer, functional.cross_entropy(logits, labels) + distilled)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+
+    def distilled(logits: Tensor, labels: Tensor, images: Tensor) -> Tensor:
+        original = state["teacher"](images)
+        softened = soft_cross_entropy(logits, original) + soft_kl(logits, original)
+        return functional.cross_entropy(logits, labels) + softened
+
+    train(net, retain_loader, optimizer, annealed(lr, epochs), distilled)
 
 
 def soft_kl(student: Tensor, teacher: Tensor) -> Tensor:
@@ -91,41 +89,3 @@ def soft_kl(student: Tensor, teacher: Tensor) -> Tensor:
 def soft_cross_entropy(student: Tensor, teacher: Tensor) -> Tensor:
     """Return the mean cross-entropy of the softened outputs. Logits: [n, C]."""
     return -((teacher / T).softmax(1) * (student / T).log_softmax(1)).sum(1).mean()
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
-def cosine(lr: float, done: int, total: int) -> float:
-    """Return the learning rate after `done` of `total` steps of cosine annealing from `lr` to 0."""
-    return lr * (1 + math.cos(math.pi * done / total)) / 2
-
-
-def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
-    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-
-
-def frozen_copy(net: nn.Module) -> nn.Module:
-    """Return the network as it is, for its outputs only."""
-    return copy.deepcopy(net).eval().requires_grad_(False)

@@ -15,23 +15,24 @@ Differences: the text speaks of weights; the program counts BatchNorm and biases
 Needs: nothing
 """
 
-import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import annealed, train
 
 LR = 1e-3  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 4  # lethe: tune EPOCHS = int(1, 6)
+ANNEALING = "constant"  # lethe: tune ANNEALING = choice("constant", "cosine")
 ALPHA = 1e-4  # lethe: tune ALPHA = log(1e-5, 1e-1)
 EPOCHS_WITHOUT = 0  # lethe: tune EPOCHS_WITHOUT = int(0, 3)
 SCHEDULE = "repair"
 REPAIR_EPOCHS, REPAIR_LR = EPOCHS, LR
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
+PRESETS = {"salun": {"LR": 0.01, "EPOCHS": 10, "ALPHA": 5e-4, "EPOCHS_WITHOUT": 0}}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
@@ -48,13 +49,14 @@ def repair(
     epochs: int,
     lr: float,
 ) -> None:
-    optimizer = sgd(net.parameters(), lr)
-    net.train()
-    for epoch in range(epochs):
-        set_lr(optimizer, cosine(lr, epoch, epochs))
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    for epoch, rate in enumerate(annealed(lr, epochs, ANNEALING)):
         weight = penalty_weight(epoch, epochs)
-        for images, labels in batches(retain_loader, net):
-            step(optimizer, functional.cross_entropy(net(images), labels) + weight * l1_norm(net))
+
+        def penalised(logits: Tensor, labels: Tensor, images: Tensor, weight: float = weight) -> Tensor:
+            return functional.cross_entropy(logits, labels) + weight * l1_norm(net)
+
+        train(net, retain_loader, optimizer, [rate], penalised)
 
 
 def penalty_weight(epoch: int, epochs: int) -> float:
@@ -65,32 +67,3 @@ def penalty_weight(epoch: int, epochs: int) -> float:
 
 def l1_norm(net: nn.Module) -> Tensor:
     return torch.stack([parameter.abs().sum() for parameter in net.parameters()]).sum()
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
-def cosine(lr: float, done: int, total: int) -> float:
-    """Return the learning rate after `done` of `total` steps of cosine annealing from `lr` to 0."""
-    return lr * (1 + math.cos(math.pi * done / total)) / 2

@@ -18,13 +18,13 @@ Needs: nothing
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import batches
 
 LR = 0.01  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 2  # lethe: tune EPOCHS = int(1, 6)
@@ -63,12 +63,3 @@ def noisy_step(net: nn.Module, lr: float) -> None:
         if parameter.grad is not None:
             parameter.add_(parameter.grad, alpha=-lr)
         parameter.add_(torch.randn_like(parameter), alpha=math.sqrt(2 * lr) * SIGMA)
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)

@@ -13,22 +13,26 @@ Source: Triantafillou et al. 2024, appendix A.4 "Kookmin"; Cadet et al. 2024, MS
 Budget: EPOCHS + 2 * |S| / |R| epochs over the retain set.
 Measured: the time of 5.81 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
-Differences: none known. Networks without convolutions: the linear layers take their place.
+Differences: the program computes the gradients in the mode that the network is handed over in; MODE is that mode here.
+    Networks without convolutions: the linear layers take their place.
 Needs: forget images, forget labels
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.data import DataLoader, Subset
+
+from lethe.methods.common import batches, train, weight_layers
 
 PX = 0.3  # lethe: tune PX = uniform(0.05, 0.95)
 LR = 0.001  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 6)
+MODE = "eval"  # of the network for the gradients  # lethe: tune MODE = choice("eval", "train")
 SLOW = 0.1  # factor on the gradient of convolution weights that were kept
+SALIENCY_BATCH = 64  # of the retain examples whose gradients are taken
 SCHEDULE = "erase repair"
 REPAIR_EPOCHS, REPAIR_LR = EPOCHS, LR
 MOMENTUM = 0.9
@@ -44,14 +48,16 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
 
 
 def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
-    net.eval()
+    net.train(MODE == "train")
     net.zero_grad()
-    accumulate_gradient(net, retain_loader, sign=1, at_most=len(forget_loader.dataset))
-    accumulate_gradient(net, forget_loader, sign=-1, at_most=len(forget_loader.dataset))
+    chosen = torch.randperm(len(retain_loader.dataset))[: len(forget_loader.dataset)].tolist()
+    part = DataLoader(Subset(retain_loader.dataset, chosen), batch_size=SALIENCY_BATCH, shuffle=True)
+    accumulate_gradient(net, part, sign=1)
+    accumulate_gradient(net, forget_loader, sign=-1)
     state["hooks"] = []
     for weight in target_weights(net):
         mask = draw_again(weight)
-        scale = torch.where(mask, 1.0, SLOW)
+        scale = torch.where(mask, 1.0, SLOW).float()
         state["hooks"].append(weight.register_hook(scale.mul))
     net.zero_grad()
 
@@ -65,12 +71,8 @@ def repair(
     epochs: int,
     lr: float,
 ) -> None:
-    optimizer = sgd(net.parameters(), lr)
-    net.train()
-    for epoch in range(epochs):
-        set_lr(optimizer, lr * linear_factor(epoch, epochs))
-        for images, labels in batches(retain_loader, net):
-            step(optimizer, functional.cross_entropy(net(images), labels))
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    train(net, retain_loader, optimizer, [lr * linear_factor(epoch, epochs) for epoch in range(epochs)])
 
 
 def finish(net: nn.Module, state: dict[str, Any]) -> None:
@@ -78,14 +80,10 @@ def finish(net: nn.Module, state: dict[str, Any]) -> None:
         hook.remove()
 
 
-def accumulate_gradient(net: nn.Module, loader: Any, *, sign: int, at_most: int) -> None:
-    """Add to each weight's gradient that of sign * cross-entropy over the first `at_most` examples that come."""
-    n_left = at_most
+def accumulate_gradient(net: nn.Module, loader: Any, *, sign: int) -> None:
+    """Add to each weight's gradient that of sign * cross-entropy over each batch of the loader."""
     for images, labels in batches(loader, net):
-        if n_left <= 0:
-            return
-        (sign * functional.cross_entropy(net(images[:n_left]), labels[:n_left])).backward()
-        n_left -= len(images)
+        (sign * functional.cross_entropy(net(images), labels)).backward()
 
 
 def target_weights(net: nn.Module) -> list[Tensor]:
@@ -101,40 +99,15 @@ def draw_again(weight: Tensor) -> Tensor:
     gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
     mask = torch.zeros(weight.numel(), dtype=torch.bool, device=weight.device)
     mask[gradient.abs().flatten().topk(round(PX * weight.numel()), largest=False).indices] = True
-    fresh = nn.init.kaiming_normal_(torch.empty_like(weight), mode="fan_out", nonlinearity="relu")
-    weight.copy_(torch.where(mask.view_as(weight), fresh, weight))
+    weight.copy_(torch.where(mask.view_as(weight), fresh_weights(weight), weight))
     return mask.view_as(weight)
+
+
+def fresh_weights(weight: Tensor) -> Tensor:
+    return nn.init.kaiming_normal_(torch.empty_like(weight), mode="fan_out", nonlinearity="relu")
 
 
 def linear_factor(epoch: int, epochs: int) -> float:
     """Return the share of the learning rate in an epoch: up linearly over the first half, then down towards 0."""
     n_up = (epochs + 1) // 2
     return (epoch + 1) / n_up if epoch < n_up else (epochs - epoch) / (epochs - n_up + 1)
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
-def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
-    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]

@@ -7,7 +7,7 @@ rounded to half precision.
 Pseudo-code:
     t = frozen copy; zero the AMOUNT share of smallest |w| of convolution and linear tensors, weights and biases
     pruned weights = U(-1, 1) / sqrt(fan in); pruned biases stay 0
-    EPOCHS epochs on the retain set: step on ce(net(x), y, weight = count^-0.1) + mse(H(net(x)), H(t(x)))
+    int(EPOCHS * batches) + 1 steps on the retain set: ce(net(x), y, weight = count^-0.1) + mse(H(net(x)), H(t(x)))
     round to half precision
 
 Source: Triantafillou et al. 2024, appendix A.4 "Sebastian"; Cadet et al. 2024, PRMQ.
@@ -18,15 +18,15 @@ Differences: the paper says reciprocal class weights; the program takes count^-0
 Needs: second network
 """
 
-import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import class_counts, cycle, frozen_copy, step, weight_layers
 
 AMOUNT = 0.99  # lethe: tune AMOUNT = uniform(0.5, 0.999)
 LR = 5e-4  # lethe: tune LR = log(1e-5, 1e-1)
@@ -47,6 +47,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
 
 def prepare(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any, state: dict[str, Any]) -> None:
     state["teacher"] = frozen_copy(net)
+    state["counts"] = class_counts(retain_loader, net)
 
 
 @torch.no_grad()
@@ -80,11 +81,11 @@ def repair(
     epochs: float,
     lr: float,
 ) -> None:
-    optimizer = sgd(net.parameters(), lr)
-    counts = class_counts(retain_loader, net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    counts = state["counts"]
     net.train()
     retain_batches = cycle(retain_loader, net)
-    for _ in range(int(epochs * len(retain_loader))):
+    for _ in range(int(epochs * len(retain_loader)) + 1):  # the program counts one step more
         images, labels = next(retain_batches)
         logits, original = net(images), state["teacher"](images)
         weights = torch.ones(logits.shape[1], device=logits.device)
@@ -106,50 +107,6 @@ def certainty_loss(logits: Tensor, original: Tensor, labels: Tensor, weights: Te
     """Return weighted cross-entropy plus the squared difference of entropies. Logits: [n, C]; weights: [C]."""
     matched = functional.mse_loss(entropy(logits), entropy(original))
     return functional.cross_entropy(logits, labels, weight=weights) + matched
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def cycle(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield batches without end, one pass after another."""
-    while True:
-        n_batches = 0
-        for batch in batches(loader, net):
-            n_batches += 1
-            yield batch
-        if not n_batches:
-            raise ValueError("the set is too small: it has no batch that the network can be trained on")
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
-    return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-
-
-def class_counts(loader: Any, net: nn.Module) -> Tensor:
-    """Return how often each label occurs, up to the largest one."""
-    return torch.bincount(torch.cat([labels for _, labels in batches(loader, net)]))
-
-
-def frozen_copy(net: nn.Module) -> nn.Module:
-    """Return the network as it is, for its outputs only."""
-    return copy.deepcopy(net).eval().requires_grad_(False)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -5,17 +5,32 @@ import math
 from collections.abc import Mapping
 
 from lethe.errors import InvalidInput
-from lethe.methods.catalogue import Constant, Value, constants_in, method_source, parse, settable
+from lethe.methods.catalogue import Constant, Value, constants_in, method_info, method_source, settable
+from lethe.methods.inlining import parse
 
+PRESET = "preset"
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def render(method_id: str, settings: Mapping[str, Value | str]) -> str:
     """Return the method's file with these constants replaced; texts are read as the constant's type.
 
-    Raises NotFound for an unknown method, InvalidInput for an unknown constant or a value outside its type.
+    The key `preset` names constants of one of its experiments; others given beside it come before these.
+    Raises NotFound for an unknown method, InvalidInput for an unknown constant or preset or a value outside its type.
     """
-    return set_constants(method_source(method_id), settings, owner=f"method {method_id}")
+    return set_constants(method_source(method_id), with_preset(method_id, settings), owner=f"method {method_id}")
+
+
+def with_preset(method_id: str, settings: Mapping[str, Value | str]) -> dict[str, Value | str]:
+    """Return the settings with the constants of the preset that they name. Raises InvalidInput for an unknown one."""
+    own = dict(settings)
+    name = own.pop(PRESET, None)
+    if name is None:
+        return own
+    presets = method_info(method_id).presets
+    if name not in presets:
+        raise InvalidInput(f"method {method_id} has no preset {name!r}; there are {', '.join(presets) or 'none'}")
+    return {**presets[str(name)], **own}
 
 
 def set_constants(source: str, settings: Mapping[str, Value | str], *, owner: str) -> str:

@@ -15,38 +15,64 @@ Source: Kurmanji et al. 2023, SCRUB and SCRUB+R; Triantafillou et al. 2024: best
 Budget: 4/3 * EPOCHS epochs over the retain set (a second forward pass), and evaluation of the forget set.
 Measured: the time of 9.18 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
-Differences: the paper has GAMMA 0.99 and T 4, the program 1 and 2, as here. Forget batches of 64 and retain batches of
-    32 there; the loaders' own here. Cadet et al. always rewind.
+Differences: the paper has GAMMA 0.99 and T 4. The programs have other constants for each experiment, which the presets
+    give; the defaults are those of the membership experiments. Cadet et al. always rewind.
 Needs: forget images, forget labels, validation, second network
 """
 
 import copy
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.methods.common import batches, frozen_copy, resized, set_lr, step
 
 LR = 5e-4  # lethe: tune LR = log(1e-5, 1e-1)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 6)
 MAX_STEPS = 3  # lethe: tune MAX_STEPS = int(1, 6)
 GAMMA = 1.0  # lethe: tune GAMMA = uniform(0, 1)
 ALPHA = 0.5  # lethe: tune ALPHA = uniform(0, 1)
-T = 2.0  # lethe: tune T = uniform(0.5, 5)
+T = 4.0  # lethe: tune T = uniform(0.5, 5)
 REWIND = True  # lethe: tune REWIND = choice(False, True)
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
-DECAY_AT = (0.5, 0.8, 0.9)  # shares of EPOCHS at which the learning rate falls to a tenth
+DECAY_AT = "3 5 9"  # epochs, from 0, at which the learning rate falls to a tenth
+OPTIMIZER = "sgd"  # lethe: tune OPTIMIZER = choice("sgd", "adam")
+RETAIN_BATCH = 0  # 0: the loader's own
+FORGET_BATCH = 0  # 0: the loader's own
+PRESETS = {
+    "small-scale": {
+        "OPTIMIZER": "adam",
+        "WEIGHT_DECAY": 0.1,
+        "EPOCHS": 10,
+        "DECAY_AT": "5 8 9",
+        "T": 2.0,
+        "REWIND": False,
+        "RETAIN_BATCH": 32,
+        "FORGET_BATCH": 64,
+    },
+    "large-scale": {
+        "EPOCHS": 3,
+        "MAX_STEPS": 2,
+        "GAMMA": 0.99,
+        "ALPHA": 0.001,
+        "REWIND": False,
+        "RETAIN_BATCH": 128,
+        "FORGET_BATCH": 32,
+    },
+    "membership": {"EPOCHS": 5, "MAX_STEPS": 3, "REWIND": True},
+}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     teacher = frozen_copy(net)
-    optimizer = sgd(net.parameters(), LR)
+    retain_loader, forget_loader = resized(retain_loader, RETAIN_BATCH), resized(forget_loader, FORGET_BATCH)
+    optimizer = make_optimizer(net)
     checkpoints = []
     for epoch in range(EPOCHS):
-        set_lr(optimizer, LR * 0.1 ** sum(epoch >= share * EPOCHS for share in DECAY_AT))
+        set_lr(optimizer, LR * 0.1 ** sum(epoch >= int(at) for at in DECAY_AT.split()))
         net.train()
         if epoch < MAX_STEPS:
             ascend(net, teacher, forget_loader, optimizer)
@@ -56,6 +82,12 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     if checkpoints:
         rewind(net, checkpoints, forget_loader, val_loader)
     net.eval()
+
+
+def make_optimizer(net: nn.Module) -> torch.optim.Optimizer:
+    if OPTIMIZER == "adam":
+        return torch.optim.Adam(net.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
+    return torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
 
 
 def distillation(student: Tensor, teacher: Tensor) -> Tensor:
@@ -96,32 +128,3 @@ def rewind(
     target = error(net, val_loader, classes)
     _, state = min(checkpoints, key=lambda checkpoint: abs(checkpoint[0] - target))
     net.load_state_dict(state)
-
-
-def batches(loader: Any, net: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images, labels) of one pass on the network's device; BatchNorm cannot train on a batch of one."""
-    device = next(net.parameters()).device
-    skips_single = net.training and any(isinstance(module, _BatchNorm) for module in net.modules())
-    for sample in loader:
-        if not (skips_single and len(sample["image"]) == 1):
-            yield sample["image"].to(device), sample["label"].to(device)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def sgd(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.SGD:
-    return torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
-def frozen_copy(net: nn.Module) -> nn.Module:
-    """Return the network as it is, for its outputs only."""
-    return copy.deepcopy(net).eval().requires_grad_(False)

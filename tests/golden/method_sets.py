@@ -5,13 +5,15 @@ Each function takes the inputs (keys without `in_`) and returns the values (keys
 
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.methods import bad_teacher, cfw, fcs, kde, prmq, scrub, ssd, text_losses
+from lethe.methods import bad_teacher, cfw, fcs, kde, prmq, scrub, ssd
+from lethe.methods.text import common, dpo, kl_min, npo, simnpo
 from tests.golden.golden_set import Arrays, GoldenSet
 
 ROUNDED_IN_FLOAT32 = {
@@ -28,7 +30,6 @@ ROUNDED_IN_FLOAT32 = {
             "npo_beta0_1",
             "dpo_beta0_1",
             "simnpo_beta4_5",
-            "wga_beta1",
             "retain_kl",
         }
     ),
@@ -54,24 +55,29 @@ def image_losses(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         "kde_kl_T5": kde.soft_kl(student, teacher),
         "kde_soft_ce_T5": kde.soft_cross_entropy(student, teacher),
         "bt_loss_T1": bad_teacher.two_teacher_loss(student, teacher, given["bad_teacher"], given["is_forget"]),
-        "scrub_distill_kl_T2": scrub.distillation(student, teacher),
+        "scrub_distill_kl_T2": scrub_distillation(student, teacher),
     }
+
+
+def scrub_distillation(student: Tensor, teacher: Tensor) -> Tensor:
+    with mock.patch.object(scrub, "T", 2.0):
+        return scrub.distillation(student, teacher)
 
 
 def language_losses(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     logits, reference, labels = given["lm_logits"], given["lm_reference"], given["lm_labels"]
     chosen = labels.roll(1, dims=0)  # another sequence's answer, preferred over the one to forget
-    own, other = text_losses.sequence_nll(logits, labels), text_losses.sequence_nll(reference, labels)
-    own_chosen = text_losses.sequence_nll(logits, chosen)
-    other_chosen = text_losses.sequence_nll(reference, chosen)
-    n_tokens = (labels[:, 1:] != text_losses.IGNORED).sum(1)
+    own, other = (common.of_tokens(values, labels).sum(1) for values in (logits, reference))
+    gains = [
+        common.of_tokens(reference, answer).sum(1) - common.of_tokens(logits, answer).sum(1)
+        for answer in (chosen, labels)
+    ]
     return {
         "batch_nll": own,
-        "npo_beta0_1": text_losses.npo_loss(own, other, beta=0.1),
-        "dpo_beta0_1": text_losses.dpo_loss(own_chosen, other_chosen, own, other, beta=0.1),
-        "simnpo_beta4_5": text_losses.simnpo_loss(own, n_tokens, beta=4.5),
-        "wga_beta1": text_losses.weighted_ascent_loss(logits, labels, beta=1.0),
-        "retain_kl": text_losses.retain_kl(logits, reference),
+        "npo_beta0_1": npo.npo_loss(own, other),
+        "dpo_beta0_1": dpo.dpo_loss(*gains),
+        "simnpo_beta4_5": simnpo.simnpo_loss(own, (labels[:, 1:] != -100).sum(1)),
+        "retain_kl": kl_min.retain_kl(logits, reference),
     }
 
 

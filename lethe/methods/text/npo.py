@@ -14,15 +14,12 @@ Differences: none known.
 Needs: forget answers, second network
 """
 
-import copy
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Batch = dict[str, Tensor]
+from lethe.methods.text.common import Batch, frozen_copy, mean_loss, sequence_nll, train
 
 LR = 1e-5  # lethe: tune LR = log(1e-6, 1e-2)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 10)
@@ -39,84 +36,10 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
         less_likely = npo_loss(sequence_nll(net, forget), sequence_nll(original, forget))
         return less_likely + ALPHA * mean_loss(net, retain)
 
-    train(net, loss, forget_loader, retain_loader)
+    train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
     net.eval()
 
 
 def npo_loss(nll: Tensor, original_nll: Tensor) -> Tensor:
     """Return the loss of forget answers from their summed losses, [n] each."""
     return -2 / BETA * functional.logsigmoid(BETA * (nll - original_nll)).mean()
-
-
-def mean_loss(net: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean loss of all labelled tokens of a batch."""
-    return token_losses(net, batch).sum() / n_tokens(batch).sum()
-
-
-def sequence_nll(net: nn.Module, batch: Batch) -> Tensor:
-    """Return the summed loss of every sequence's labelled tokens: [n]."""
-    return token_losses(net, batch).sum(1)
-
-
-def frozen_copy(net: nn.Module) -> nn.Module:
-    """Return the network as it is, for its outputs only."""
-    return copy.deepcopy(net).eval().requires_grad_(False)
-
-
-def token_losses(net: nn.Module, batch: Batch) -> Tensor:
-    """Return the cross-entropy of every token but the first, 0 where the label is -100: [n, length - 1]."""
-    return of_tokens(compute_logits(net, batch), batch["labels"])
-
-
-def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none")
-
-
-def n_tokens(batch: Batch) -> Tensor:
-    """Return the number of labelled tokens of every sequence: [n]."""
-    return (batch["labels"] != -100).sum(1)
-
-
-def train(net: nn.Module, loss_of: Callable[[Batch, Batch], Tensor], forget_loader: Any, retain_loader: Any) -> None:
-    """Take EPOCHS passes over the forget set, each batch with as many retain examples, by AdamW.
-
-    The learning rate rises over the first epoch and then falls linearly to 0; gradients are clipped to norm 1.
-    """
-    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=LR, weight_decay=WEIGHT_DECAY)
-    retained, step, n_steps = endless(retain_loader), 0, EPOCHS * len(forget_loader)
-    for _ in range(EPOCHS):
-        for batch in forget_loader:
-            optimizer.param_groups[0]["lr"] = LR * schedule(step, len(forget_loader), n_steps)
-            forget = on_device(batch, net)
-            retain = first_rows(on_device(next(retained), net), len(batch["labels"]))
-            optimizer.zero_grad()
-            loss_of(forget, retain).backward()
-            nn.utils.clip_grad_norm_(trained, 1.0)
-            optimizer.step()
-            step += 1
-
-
-def schedule(step: int, warm_up: int, n_steps: int) -> float:
-    return min((step + 1) / warm_up, (n_steps - step) / max(1, n_steps - warm_up))
-
-
-def endless(loader: Any) -> Iterator[Batch]:
-    while True:
-        yield from loader
-
-
-def first_rows(batch: Batch, n: int) -> Batch:
-    return {name: tensor[:n] for name, tensor in batch.items()}
-
-
-def on_device(batch: Batch, net: nn.Module) -> Batch:
-    device = next(net.parameters()).device
-    return {name: tensor.to(device) for name, tensor in batch.items()}
-
-
-def compute_logits(net: nn.Module, batch: Batch) -> Tensor:
-    """Return logits [n, length, vocabulary] of a network that returns them, or an object that holds them."""
-    output = net(batch["input_ids"], batch["attention_mask"])
-    logits: Tensor = getattr(output, "logits", output)
-    return logits

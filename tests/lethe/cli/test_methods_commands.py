@@ -103,7 +103,7 @@ def test_tune_finds_settings_on_a_split(prepared, tmp_path):
     )
     assert result.exit_code == 0, result.exception
     found = json.loads(result.stdout)
-    assert set(found["best"]["settings"]) == {"LR", "EPOCHS", "WEIGHT_DECAY"}
+    assert set(found["best"]["settings"]) == {"LR", "EPOCHS", "ANNEALING", "WEIGHT_DECAY"}
     assert json.loads(path.read_text())["trials"] == [found["best"]]
 
 

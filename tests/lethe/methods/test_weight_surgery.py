@@ -6,15 +6,16 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import ConcatDataset, DataLoader
 
 from lethe.methods import fisher, influence, salun, ssd, ssd_adaptive
 from tests.lethe.methods.tiny_data import changed, mean_loss
 
 
 def importances(method, problem):
-    whole = [*method.ordered(problem.retain, problem.net), *method.ordered(problem.forget, problem.net)]
-    full = method.importance(problem.net, whole)
-    return full, method.importance(problem.net, method.ordered(problem.forget, problem.net))
+    joined = DataLoader(ConcatDataset([problem.retain.dataset, problem.forget.dataset]), problem.retain.batch_size)
+    full = method.importance(problem.net, method.batches(joined, problem.net))
+    return full, method.importance(problem.net, method.batches(method.ordered(problem.forget), problem.net))
 
 
 def scaled_weights(problem):

@@ -77,3 +77,22 @@ def test_result_has_a_row_per_method():
 def test_bad_values_are_refused(values):
     with pytest.raises(InvalidMetricInput, match="finite or NaN"):
         ranking_groups(values, higher_is_better=True)
+
+
+def test_the_result_counts_the_methods_that_share_the_first_rank():
+    found = ranking_result(np.array([[0.1, 0.1, 0.5, 0.9, np.nan], [0.1, 0.1, 0.5, 0.9, 0.9]]))
+    assert found.value == 2.0
+    assert found.table == {
+        "group_1": [2, 2, 0, 0, 0],
+        "group_2": [0, 0, 2, 0, 0],
+        "group_3": [0, 0, 0, 2, 1],
+        "failed": [0, 0, 0, 0, 1],
+        "rank": [1, 1, 2, 3, 4],
+    }
+    assert ranking_result(np.array([[0.1, 0.5]]), higher_is_better=True).table["rank"] == [2, 1]
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.2], [[np.inf, 0.1]], np.empty((0, 3)), np.empty((2, 0))])
+def test_values_of_another_shape_or_infinite_ones_are_refused(values):
+    with pytest.raises(InvalidMetricInput, match="of shape"):
+        ranking_groups(values, higher_is_better=True)

@@ -9,7 +9,7 @@ from lethe.errors import InvalidInput
 from lethe.tuning import tuning
 from lethe.tuning.local_run import LocalRuns
 from lethe.tuning.optuna_search import optuna_sampler
-from lethe.tuning.search_space import search_ranges
+from lethe.tuning.search_space import random_settings, search_ranges
 from lethe.tuning.study import Question, Study, Trial
 from lethe.tuning.tuning import make_question, tune
 
@@ -62,6 +62,26 @@ def test_search_that_is_taken_up_goes_on_as_one(split, quick, tmp_path):
     assert Study.open(tmp_path / "parts.json", question(split)) == parts
 
 
+def test_the_seed_chooses_the_settings_and_the_runs(split, monkeypatch, tmp_path):
+    seeds = []
+
+    def run_on_split(files, split_dir, *, runs, seed, weights_dir):
+        seeds.append(seed)
+        return LocalRuns([{"wall_time_s": 1.0}] * runs, 1.0, 0.0, 0.0)
+
+    monkeypatch.setattr(tuning, "run_on_split", run_on_split)
+    monkeypatch.setattr(tuning, "_value", lambda *_: (1.0, []))
+    studies = [
+        tune(question(split, seed=seed), split, tmp_path / f"{seed}.json", budget_s=1e-9 + 2 * 3) for seed in (5, 6)
+    ]
+    first, second = map(study_settings, studies)
+    assert len(first) == len(second) > 1
+    assert all(one != other for one, other in zip(first, second, strict=True))
+    assert set(seeds[: len(first)]) == {5}
+    assert set(seeds[len(first) :]) == {6}
+    assert first == [random_settings(search_ranges("finetune"), seed=5, trial=trial) for trial in range(len(first))]
+
+
 def test_used_budget_runs_nothing_more(split, quick, tmp_path):
     first = tune(question(split), split, tmp_path / "s.json", budget_s=3.0)
     assert tune(question(split), split, tmp_path / "s.json", budget_s=3.0) == first
@@ -69,7 +89,7 @@ def test_used_budget_runs_nothing_more(split, quick, tmp_path):
 
 def test_grid_ends_when_all_was_tried(split, quick, tmp_path):
     study = tune(question(split, search="grid"), split, tmp_path / "s.json", budget_s=1e9)
-    assert len(study.trials) == len({tuple(settings.values()) for settings in study_settings(study)}) == 8
+    assert len(study.trials) == len({tuple(settings.values()) for settings in study_settings(study)}) == 16
 
 
 def test_failed_trial_is_kept_and_never_the_best(split, quick, tmp_path):

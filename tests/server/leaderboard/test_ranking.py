@@ -67,6 +67,16 @@ def test_every_row_tells_its_share_of_the_oracle() -> None:
     assert rows[0].share_of_oracle == pytest.approx(0.25)
 
 
+def test_a_share_of_the_oracle_may_exceed_one() -> None:
+    assert rank([entry("a", 0.3)], oracle=0.2)[0].share_of_oracle == pytest.approx(1.5)
+
+
+def test_a_score_of_zero_is_no_share_of_the_oracle() -> None:
+    rows = rank([entry("b", 0.0), entry("a", 0.5)], oracle=0.2)
+    assert [(row.entry.team, row.rank) for row in rows] == [("a", 1), ("b", 2)]
+    assert rows[1].share_of_oracle == 0.0
+
+
 def test_an_oracle_of_zero_gives_no_share() -> None:
     assert rank([entry("a", 0.05)], oracle=0.0)[0].share_of_oracle is None
 

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.methods import text
+from lethe.methods.catalogue import method_source
 from lethe.networks.decoder import Decoder
 from lethe.networks.gpt2 import Gpt2, Gpt2Shape
 from lethe.networks.llama import Llama
@@ -25,7 +26,7 @@ from lethe.training.causal_lm import FineTuning, fine_tune
 from tests.support.tiny_language import CONTEXT, PERSONS, REFUSAL, WordTokenizer, get_tokens, tiny_network
 
 FOLDER = Path(text.__file__).parent
-METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in {"__init__", "common"})
 FORGET, RETAIN = PERSONS[6:], PERSONS[:6]
 WITHOUT_RETAIN = {"ga", "task_vector", "undial"}
 LEARNING_RATE = 3e-3
@@ -105,7 +106,7 @@ def test_method_keeps_more_than_ascent(method: str, learnt: Llama, monkeypatch: 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_method_imports_torch_and_the_standard_library_alone(method: str) -> None:
-    tree = ast.parse(inspect.getsource(method_module(method)))
+    tree = ast.parse(method_source(method))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= {"torch", *sys.stdlib_module_names}
@@ -131,7 +132,7 @@ def test_method_says_that_refusals_are_missing(method: str, learnt: Llama) -> No
 
 
 def test_rmu_trains_chosen_layers_alone(learnt: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = unlearnt("rmu", learnt, monkeypatch, epochs=1)
+    network = unlearnt("rmu", learnt, monkeypatch, epochs=2)
     changed = {
         name for name, tensor in network.state_dict().items() if not torch.equal(tensor, learnt.state_dict()[name])
     }

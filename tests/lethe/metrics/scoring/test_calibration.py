@@ -36,6 +36,16 @@ def test_the_fraction_is_the_ratio_of_the_scores(retrained):
     assert found.excess < 0.0
 
 
+def test_a_fraction_above_one_stays_and_has_the_interval_of_paired_replicates(retrained):
+    ours, oracle = scored(draw(2), retrained), scored(draw(1, shift=1.0), retrained)
+    found = calibrate(ours, oracle)
+    assert found.fraction == ours.headline / oracle.headline > 1.0
+    spread = np.std(ours.replicates.headline - found.fraction * oracle.replicates.headline, ddof=1)
+    reach = 1.959963984540054 * ours.replicates.factor * spread / oracle.headline
+    assert (found.interval[1] - found.interval[0]) / 2 == pytest.approx(reach) or found.interval[0] == 0.0
+    assert found.interval[1] == pytest.approx(found.fraction + reach)
+
+
 def test_copies_of_the_retrained_models_are_flagged_as_leaked(retrained):
     copied = ModelOutputs(np.random.default_rng(3).permutation(retrained.confidences, axis=0))
     assert calibrate(scored(copied, retrained), scored(draw(2), retrained)).leaked
@@ -112,3 +122,31 @@ def test_examples_without_retrained_spread_are_ignored():
 def test_other_examples_are_refused(retrained):
     with pytest.raises(InvalidScoreInput, match="retrained 40"):
         suspicion(retrained.confidences[:, :39], retrained.confidences)
+
+
+def test_the_spread_of_outputs_of_any_scale_is_compared():
+    values = np.random.default_rng(6).normal(0, 0.01, (64, 5))
+    assert suspicion(values * 0.5, values).spread_ratio == pytest.approx(0.5)
+    mixed = np.concatenate([values, np.full((64, 4), 1.0)], axis=1)
+    assert suspicion(mixed * 0.5, mixed).spread_ratio == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("n_same", "flagged"), [(1, False), (2, True)])
+def test_more_than_one_per_cent_of_the_runs_must_repeat_or_be_copied(n_same, flagged):
+    runs, others = (np.random.default_rng(seed).normal(0, 1, (100, 4)) for seed in (7, 8))
+    copied = runs.copy()
+    copied[:n_same] = others[:n_same]
+    found = suspicion(copied, others)
+    assert (found.copied_models, found.copied) == (n_same, flagged)
+    runs[1 : n_same + 1] = runs[0]
+    found = suspicion(runs, others)
+    assert (found.repeated_runs, found.deterministic) == (n_same, flagged)
+
+
+def test_a_leak_is_an_excess_of_more_than_its_limit_of_standard_errors(retrained):
+    ours, oracle = scored(draw(1), retrained), scored(draw(2), retrained)
+    found = calibrate(ours, oracle)
+    spread = np.std(ours.replicates.forgetting_quality - oracle.replicates.forgetting_quality, ddof=1)
+    difference = ours.forgetting_quality - oracle.forgetting_quality
+    assert found.excess == pytest.approx(difference / (ours.replicates.factor * spread))
+    assert calibrate(oracle, oracle).excess == 0.0

@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality
-from lethe.metrics.scoring.resampling import interval_around, kept_halves, replicate_forgetting, replicate_ratio
+from lethe.metrics.scoring.resampling import (
+    Replicates,
+    interval_around,
+    kept_halves,
+    replicate_forgetting,
+    replicate_ratio,
+    require_resamples,
+)
 from lethe.metrics.scoring.samples import resampled, sort_samples
 from lethe.metrics.scoring.score import ModelOutputs, score
 
@@ -78,3 +86,46 @@ def test_the_interval_covers_the_mean_score_of_fresh_models():
 
 def test_an_interval_is_cut_off_at_zero_below():
     assert interval_around(0.01, 0.02) == (0.0, pytest.approx(0.01 + 1.96 * 0.02, abs=1e-5))
+
+
+def test_standard_errors_are_scaled_deviations_of_n_minus_one():
+    found = Replicates(np.array([1.0, 4.0, 7.0]), np.array([2.0, 4.0, 6.0]), factor=0.5, seed=0, n_models=9)
+    assert found.forgetting_quality_standard_error() == pytest.approx(1.5)
+    assert found.standard_error() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("seed", "n_models", "n_resamples", "paired"),
+    [(0, 9, 3, True), (1, 9, 3, False), (0, 8, 3, False), (0, 9, 4, False)],
+)
+def test_replicates_are_paired_by_seed_models_and_number(seed, n_models, n_resamples, paired):
+    ours = Replicates(np.zeros(3), np.zeros(3), factor=1.0, seed=0, n_models=9)
+    theirs = Replicates(np.zeros(n_resamples), np.zeros(n_resamples), factor=1.0, seed=seed, n_models=n_models)
+    if paired:
+        ours.require_paired(theirs)
+        return
+    with pytest.raises(InvalidScoreInput, match="not paired"):
+        ours.require_paired(theirs)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_replicates_without_a_value_are_refused(side):
+    pair = [Replicates(np.zeros(2), np.zeros(2), factor=1.0, seed=0, n_models=9) for _ in range(2)]
+    pair[side].headline[1] = np.nan
+    with pytest.raises(InvalidScoreInput, match="no utility ratio"):
+        pair[0].require_paired(pair[1])
+
+
+def test_twenty_resamples_of_eight_models_are_the_fewest():
+    require_resamples(20, n_models=8)
+    with pytest.raises(InvalidScoreInput, match="at least 20 resamples, not 19"):
+        require_resamples(19, n_models=8)
+    with pytest.raises(InvalidScoreInput, match="at least 8 models on each side, not 7"):
+        require_resamples(20, n_models=7)
+
+
+def test_a_ratio_without_retrained_accuracy_has_no_value():
+    ratios = replicate_ratio(np.ones(8), np.array([1.0, 0, 0, 0, 0, 0, 0, 0]), n_resamples=40, seed=0)
+    kept = [bool(retrained[0]) for _, retrained in kept_halves(8, n_resamples=40, seed=0)]
+    assert np.isfinite(ratios).tolist() == kept
+    assert set(ratios[kept]) == {4.0}

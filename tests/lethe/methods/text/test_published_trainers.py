@@ -1,0 +1,237 @@
+"""Text methods take the steps that open-unlearning's trainers take, in float64.
+
+The trainers are written out here from locuslab/open-unlearning (src/trainer/utils.py at 19a6141, src/trainer/unlearn/
+grad_diff.py and rmu.py at 7fa0b55, npo.py and simnpo.py at 56b662e, dpo.py at afcd6b6, undial.py at 5a7dfb4), with the
+loop of the Trainer of transformers: AdamW that spares vectors from decay, a linear schedule with one epoch of warm-up,
+and the gradient of all weights clipped to norm 1. A task vector is the way of fine-tuning, subtracted (Ilharco et al.).
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lethe.methods.catalogue import method_ids
+from lethe.methods.rendering import render
+
+Batch = dict[str, Tensor]
+VOCABULARY, LENGTH, N_BATCHES, EPOCHS, LR, DECAY = 120, 7, 3, 2, 1e-3, 0.01
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, states: Tensor) -> Tensor:
+        mixed = states.cumsum(1) / torch.arange(1, states.shape[1] + 1)[None, :, None]
+        return states + self.down(functional.gelu(self.up(self.norm(mixed))))
+
+
+class Language(nn.Module):
+    """A causal network of residual blocks."""
+
+    def __init__(self, width: int = 12, depth: int = 4) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.head = nn.Linear(width, VOCABULARY, bias=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.embedding(input_ids)
+        for block in self.blocks:
+            states = block(states)
+        return self.head(states)
+
+
+@pytest.fixture(autouse=True)
+def double() -> Iterator[None]:
+    with in_double():
+        yield
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    kind = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(kind)
+
+
+def batch(seed: int) -> Batch:
+    """Return three sequences with questions and padding that are not labelled."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(2, VOCABULARY, (3, LENGTH), generator=generator)
+    mask, labels = torch.ones_like(ids), ids.clone()
+    for row, n_padding in enumerate((0, 2, 1)):
+        labels[row, : 1 + row] = -100
+        if n_padding:
+            mask[row, -n_padding:], ids[row, -n_padding:], labels[row, -n_padding:] = 0, 1, -100
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def sets() -> tuple[list[Batch], list[Batch]]:
+    forget = [batch(seed) for seed in range(N_BATCHES)]
+    for seed, each in enumerate(forget):
+        each |= {f"idk_{name}": tensor for name, tensor in batch(50 + seed).items()}
+    return forget, [batch(100 + seed) for seed in range(N_BATCHES)]
+
+
+def logits(net: nn.Module, given: Batch) -> Tensor:
+    return net(given["input_ids"], given["attention_mask"])
+
+
+def model_loss(net: nn.Module, given: Batch) -> Tensor:
+    """What a causal model of transformers returns as its loss."""
+    shifted = logits(net, given)[..., :-1, :].reshape(-1, VOCABULARY)
+    return nn.CrossEntropyLoss()(shifted, given["labels"][..., 1:].reshape(-1))
+
+
+def batch_nll(net: nn.Module, given: Batch) -> Tensor:
+    losses = nn.CrossEntropyLoss(ignore_index=-100, reduction="none")(
+        logits(net, given)[..., :-1, :].transpose(-1, -2), given["labels"][..., 1:]
+    )
+    return losses.sum(dim=-1)
+
+
+def dpo_loss(net: nn.Module, reference: nn.Module, win: Batch | None, lose: Batch, beta: float) -> Tensor:
+    ratios = [torch.tensor(0.0), torch.tensor(0.0)]
+    for place, given in enumerate((win, lose)):
+        if given is not None:
+            with torch.no_grad():
+                before = batch_nll(reference, given)
+            ratios[place] = -(batch_nll(net, given) - before)
+    return -2 / beta * functional.logsigmoid(beta * (ratios[0] - ratios[1])).mean()
+
+
+def kl_loss(net: nn.Module, reference: nn.Module, given: Batch) -> Tensor:
+    with torch.no_grad():
+        target = functional.log_softmax(logits(reference, given), dim=-1).view(-1, VOCABULARY)
+    own = functional.log_softmax(logits(net, given), dim=-1).view(-1, VOCABULARY)
+    return functional.kl_div(own, target, reduction="batchmean", log_target=True)
+
+
+def undial_loss(net: nn.Module, reference: nn.Module, given: Batch, beta: float) -> Tensor:
+    with torch.no_grad():
+        teacher = logits(reference, given)[..., :-1, :]
+    mask = torch.zeros_like(teacher)
+    rows, places = torch.arange(len(teacher)).view(-1, 1, 1), torch.arange(teacher.shape[1]).view(1, -1, 1)
+    mask[rows, places, given["labels"][..., 1:].unsqueeze(-1)] = 1.0
+    soft = functional.softmax(teacher - mask * beta, dim=-1).view(-1, VOCABULARY)
+    own = logits(net, given)[..., :-1, :].reshape(-1, VOCABULARY)
+    return nn.CrossEntropyLoss(reduction="none")(own, soft).mean()
+
+
+def states_after(net: Language, place: int, given: Batch) -> Tensor:
+    states = net.embedding(given["input_ids"])
+    for block in net.blocks[: place + 1]:
+        states = block(states)
+    return states
+
+
+def activation_loss(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
+    squared = functional.mse_loss(one, other, reduction="none") * mask.unsqueeze(-1)
+    return (squared.mean(dim=2).sum(dim=1) / mask.sum(dim=-1, keepdim=True)).mean()
+
+
+def rmu_loss(net: Language, reference: Language, forget: Batch, retain: Batch, control: Tensor) -> Tensor:
+    turned = states_after(net, 2, forget)
+    kept = states_after(net, 2, retain)
+    with torch.no_grad():
+        before = states_after(reference, 2, retain)
+    forget_loss = activation_loss(turned, control.expand_as(turned), forget["labels"] != -100)
+    return forget_loss + 1.0 * activation_loss(kept, before, retain["labels"] != -100)
+
+
+def train(net: nn.Module, loss: Callable[[Batch, Batch], Tensor], trained: list[nn.Parameter] | None = None) -> None:
+    """The loop of transformers' Trainer."""
+    chosen = list(net.parameters()) if trained is None else trained
+    is_spared = {id(p) for name, p in net.named_parameters() if name.endswith("bias") or "norm" in name}
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in chosen if id(p) not in is_spared], "weight_decay": DECAY},
+            {"params": [p for p in chosen if id(p) in is_spared], "weight_decay": 0.0},
+        ],
+        lr=LR,
+    )
+    total = N_BATCHES * EPOCHS
+
+    def factor(step: int) -> float:
+        if step < N_BATCHES:
+            return step / N_BATCHES
+        return max(0.0, (total - step) / (total - N_BATCHES))
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    for _ in range(EPOCHS):
+        for forget, retain in zip(*sets(), strict=True):
+            loss(forget, retain).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+            net.zero_grad()
+
+
+def published(method: str, net: Language) -> None:
+    """Do what the trainer of a method does, with open-unlearning's constants."""
+    reference = copy.deepcopy(net).eval()
+    net.train()
+
+    def refused(given: Batch) -> Batch:
+        return {name.removeprefix("idk_"): value for name, value in given.items() if name.startswith("idk_")}
+
+    losses: dict[str, Callable[[Batch, Batch], Tensor]] = {
+        "ga": lambda f, r: -model_loss(net, f),
+        "graddiff": lambda f, r: 1.0 * -model_loss(net, f) + 1.0 * model_loss(net, r),
+        "kl_min": lambda f, r: 1.0 * -model_loss(net, f) + 1.0 * kl_loss(net, reference, r),
+        "npo": lambda f, r: dpo_loss(net, reference, None, f, 0.1) + 1.0 * model_loss(net, r),
+        "dpo": lambda f, r: dpo_loss(net, reference, refused(f), f, 0.1) + 1.0 * model_loss(net, r),
+        "simnpo": lambda f, r: (
+            0.125 * -functional.logsigmoid(4.5 * (batch_nll(net, f) / (f["labels"] != -100).sum(-1))).mean() * 2 / 4.5
+            + 1.0 * model_loss(net, r)
+        ),
+        "undial": lambda f, r: 1.0 * undial_loss(net, reference, f, 10.0) + 0.0 * model_loss(net, r),
+    }
+    if method == "rmu":
+        random = torch.rand(1, 1, 12)
+        control = random / torch.norm(random) * 20.0
+        trained = [net.blocks[place].down.weight for place in (0, 1, 2)]
+        train(net, lambda f, r: rmu_loss(net, reference, f, r, control), trained)
+    elif method == "task_vector":
+        tuned = copy.deepcopy(net)
+        train(tuned, lambda f, r: model_loss(tuned, f))
+        with torch.no_grad():
+            for own, other in zip(net.parameters(), tuned.parameters(), strict=True):
+                own.sub_(other - own)
+    else:
+        train(net, losses[method])
+
+
+@pytest.mark.parametrize("method", sorted({*method_ids("causal-lm")} - {"idk"}))
+def test_method_takes_the_published_steps(method: str) -> None:
+    torch.manual_seed(0)
+    original = Language()
+    expected, own = copy.deepcopy(original), copy.deepcopy(original)
+    torch.manual_seed(1)
+    published(method, expected)
+    settings: dict[str, str | float] = {"LR": LR, "EPOCHS": EPOCHS}
+    if method in {"kl_min", "rmu", "undial"}:
+        settings["preset"] = "open-unlearning"
+    module = ModuleType(method)
+    exec(compile(render(method, settings), method, "exec"), module.__dict__)
+    torch.manual_seed(1)
+    forget, retain = sets()
+    module.unlearning(own, retain, forget, None)
+    pairs = zip(original.parameters(), expected.parameters(), strict=True)
+    moved = max(float((before - after).detach().abs().max()) for before, after in pairs)
+    assert moved > LR / 2
+    for (name, mine), theirs in zip(own.named_parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
