@@ -22,7 +22,7 @@ PARTIAL = re.compile(r"retrained without (\d+) ?%")
 
 def setups(views: Sequence[CellView]) -> Iterator[tuple[CellView, CellView]]:
     """Yield pairs of cells that differ in the setup alone: reuse-n-1, reuse-n-n."""
-    for a, b in _equal_but_for(views, "metric"):
+    for a, b in _equal_but_for(views, "scoring"):
         for one, each in ((a, b), (b, a)):
             if _setup(one) == "reuse-n-1" and _setup(each) == "reuse-n-n":
                 yield one, each
@@ -30,7 +30,7 @@ def setups(views: Sequence[CellView]) -> Iterator[tuple[CellView, CellView]]:
 
 def _equal_but_for(views: Sequence[CellView], section: str) -> Iterator[tuple[CellView, CellView]]:
     """Yield pairs of cells whose settings are equal but for one section."""
-    sections = {"dataset", "network", "training", "splits", "metric", "n_models"} - {section}
+    sections = {"dataset", "network", "training", "splits", "scoring", "n_models"} - {section}
     keys = [json.dumps(view.settings(*sections), sort_keys=True) for view in views]
     for (a, key_a), (b, key_b) in combinations(zip(views, keys, strict=True), 2):
         if key_a == key_b and a.settings(section) != b.settings(section):
@@ -38,7 +38,7 @@ def _equal_but_for(views: Sequence[CellView], section: str) -> Iterator[tuple[Ce
 
 
 def _setup(view: CellView) -> Any:
-    return (view.settings("metric")["metric"] or {}).get("setup")
+    return (view.settings("scoring")["scoring"] or {}).get("setup")
 
 
 def _same_order(views: Sequence[CellView]) -> Found:

@@ -130,7 +130,7 @@ def cell_settings(given: Mapping[str, Any], cell: Cell, file: BenchmarkFile) -> 
     settings["training"] = with_recipe(settings["training"], cell.recipe)
     settings["n_models"] = file.n_models
     setup = "reuse-n-1" if (cell.seeds or file.seeds) == 1 else "reuse-n-n"
-    settings["metric"] = settings.get("metric", {}) | {"setup": setup}
+    settings["scoring"] = settings.pop("metric", {}) | settings.get("scoring", {}) | {"setup": setup}
     settings["submissions"] = {"modes": ["function"]}
     settings["limits"] = settings.get("limits", {}) | {
         "run_wall_time_s": file.run_wall_time_s,

@@ -154,7 +154,7 @@ def _cell(plan: Plan, cell: CellPlan, folder: BenchmarkFolder) -> Json:
 
 def cell_results(key: str, competition: CompetitionFile, *, failure: str, split: Json, rows: Json) -> Json:
     """Return a cell's results. failure: why it cannot be prepared, or nothing. rows: by method or reference."""
-    settings = {"dataset", "network", "training", "splits", "metric", "n_models"}
+    settings = {"dataset", "network", "training", "splits", "scoring", "n_models"}
     return {
         "key": key,
         "failure": failure,

@@ -52,6 +52,7 @@ class CellView:
     def settings(self, *names: str) -> dict[str, Any]:
         """Return these sections of the cell's competition."""
         found = self.content["cells"][self.name]["settings"]
+        found = {"scoring": found.get("metric"), **found}  # its name in results of version 0.2
         return {name: found.get(name) for name in names}
 
     def table(self, name: str, metric: str) -> dict[str, Any]:
@@ -66,7 +67,7 @@ class CellView:
 
     def epsilon_cap(self) -> float:
         """Return the epsilon of an example that an attack tells apart without error."""
-        return float((self.settings("metric")["metric"] or {}).get("epsilon_cap", EPSILON_CAP))
+        return float((self.settings("scoring")["scoring"] or {}).get("epsilon_cap", EPSILON_CAP))
 
     def value(self, name: str | None, metric: str) -> float | None:
         """Return a metric of a method or reference, None where it has none."""

@@ -169,3 +169,13 @@ def test_a_text_cell_is_estimated_from_its_files(write_benchmark, tmp_path):
     (tmp_path / "towns.toml").write_text(towns_toml(root, epochs=400))
     many = estimate(read_plan(path)).cells[1]
     assert few.training_s < many.training_s < 100 * few.training_s
+
+
+def test_a_competition_file_with_the_former_name_of_scoring_is_taken(write_benchmark):
+    path = write_benchmark()
+    plan = read_plan(path)
+    source = path.parent / "tiny_competition.toml"
+    source.write_text(source.read_text() + "\n[metric]\ndelta = 0.25\n")
+    former = read_plan(path)
+    assert former.cells[0].competition.scoring.delta == 0.25
+    assert former.cells[0].competition.scoring.setup == plan.cells[0].competition.scoring.setup

@@ -11,7 +11,7 @@ from worker.preparation.starter_kit.readme import readme
 )
 def test_it_says_which_model_a_run_starts_from(setup: str, original: str) -> None:
     text = readme(
-        competition(metric={"setup": setup}),
+        competition(scoring={"setup": setup}),
         {"run_wall_time_s": 5.0, "sample_models": 8, "libraries": {"torch": "2.14"}},
     )
     assert f"fresh process, with {original} and another seed." in text
