@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.splits.measure import describe_machine, seconds
 from lethe.data.stored_sets import StoredSet
-from lethe.runtime.data_loaders import InMemoryDataset, ShuffledLoader, read_image_set
+from lethe.runtime.data_loaders import InMemoryDataset, ShuffledLoader, image_set, read_safetensors
 
 CASES = (([1, 8, 8], 700), ([1, 28, 28], 6000), ([3, 32, 32], 6000))
 
@@ -22,7 +22,7 @@ def measure(shape: list[int], n_images: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "set.safetensors"
         StoredSet(images, numbers % 10, numbers, numbers // 10).write(path)
-        dataset = InMemoryDataset(read_image_set(path), {"input_scale": 1 / 64, "input_shift": -2.0})
+        dataset = InMemoryDataset(image_set(read_safetensors(path)), {"input_scale": 1 / 64, "input_shift": -2.0})
     inputs, labels = dataset.inputs(slice(None)), dataset.stored.labels
 
     def direct() -> None:

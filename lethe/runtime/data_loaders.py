@@ -278,11 +278,6 @@ def make_loaders(data: GuestData | Path, *, style: Style = "dict", batch_size: i
     return Loaders(retain=retain, forget=forget, validation=validation, class_counts=dict(data.class_counts))
 
 
-def read_image_set(path: Path) -> ImageSet:
-    """Return the set stored at `path`."""
-    return image_set(read_safetensors(path))
-
-
 def image_set(tensors: Mapping[str, Tensor]) -> ImageSet:
     required = {name: tensors[name] for name in ("images", "labels", "ids", "persons")}
     return ImageSet(**required, ages=tensors.get("ages"))
