@@ -139,7 +139,7 @@ class Sandbox:
     def _run(self, request: RunRequest, code: str, original: str, should_stop: Callable[[], bool] | None) -> RunResult:
         process = self._process_for(request, code, original)
         reader = self._reader(request)
-        alone = request.notebook is not None or bool(original)
+        alone = request.notebook is not None or bool(request.entry_point.program) or bool(original)
         keeps = self._spec.policy.isolation is Isolation.SHARD and not alone
         try:
             observed = process.run(reader, seed=request.seed, number=request.run, keeps=keeps, should_stop=should_stop)
@@ -171,9 +171,14 @@ class Sandbox:
             "seed": request.seed,
             "checkpoints": request.notebook.checkpoints if request.notebook else 0,
             "map_cuda": request.map_cuda,
+            "program": entry.program,
+            "is_sample": request.kind == "sample",
         }
         self._runs += 1
-        return start_process(link, message, policy=self._spec.policy, group=self._new_group())
+        policy = self._spec.policy
+        if request.wall_time_s is not None:
+            policy = replace(policy, wall_time_s=request.wall_time_s)
+        return start_process(link, message, policy=policy, group=self._new_group())
 
     def _new_group(self) -> RunGroup | None:
         if not self._roots.version:
@@ -244,7 +249,8 @@ class Sandbox:
             self._link = None
 
     def _code_name(self, request: RunRequest) -> str:
-        if request.notebook is not None and self._spec.backend == "plain":
+        is_notebook = request.notebook is not None or request.entry_point.program == "saves"
+        if is_notebook and self._spec.backend == "plain":
             raise InvalidRequest("a notebook needs its own /kaggle, which the back-end 'plain' cannot give")
         code = request.code_dir.resolve()
         if self._spec.stage_dir not in code.parents or not code.is_dir():
