@@ -12,18 +12,21 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from benchmarks.kaggle.data import write_split
-from benchmarks.kaggle.honest import NoHonestModel, honest_model
+from benchmarks.kaggle.honest import HonestRuns, NoHonestModel
 from benchmarks.kaggle.honest_run import SEED
 from benchmarks.kaggle.programs import programs
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.local_check import stage_files
 from lethe.runtime.sent_names import warnings_in
 from lethe.submission.package import load_package
-from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
+from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.kaggle_layout import notebook_mounts
@@ -54,7 +57,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="a program's name, or how it begins")
     arguments = parser.parse_args()
     verdicts: dict[str, Verdict] = {}
-    with tempfile.TemporaryDirectory(prefix="lethe-faithful-") as name:
+    with tempfile.TemporaryDirectory(prefix="lethe-faithful-") as name, ExitStack() as ends:
         folder = Path(name)
         folder.chmod(0o755)
         keep = arguments.keep or folder / "kept"
@@ -62,8 +65,8 @@ def main() -> int:
             if arguments.only and not any(path.stem.startswith(start) for start in arguments.only):
                 continue
             if not verdicts:
-                bench = Bench(folder)
-            verdicts[path.stem] = found = bench.compare(path, keep.resolve() / path.stem)
+                bench = ends.enter_context(Bench(folder, keep.resolve()))
+            verdicts[path.stem] = found = bench.compare(path)
             print(f"{found['verdict']:9} {path.stem}  {found['reason'][:160]}", flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps(verdicts, indent=1), encoding="utf-8")
@@ -92,22 +95,34 @@ def _notebooks(given: Path | None, folder: Path) -> Iterator[Path]:
 class Bench:
     """A small split, its folders, and a sandbox on it, which a refused program may leave behind."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, keep: Path) -> None:
+        self._keep = keep
         split = write_split(folder / "split")
         mounts = notebook_mounts(split, folder / "layout", key="k", input_folder=INPUT_FOLDER)
         self._layout = Path(mounts[0].source)
         self._stage = folder / "stage"
         self._stage.mkdir()
-        spec = SandboxSpec(
+        self._spec = SandboxSpec(
             data_dir=split, stage_dir=self._stage, policy=replace(POLICY, mounts=mounts), production=False
         )
-        self._sandbox: Sandbox = Launcher(spec).start()
 
-    def compare(self, notebook: Path, keep: Path) -> Verdict:
+    def __enter__(self) -> Self:
+        self._ends = ExitStack()
+        self._honest = self._ends.enter_context(HonestRuns(self._layout, self._keep))
+        self._sandbox = self._ends.enter_context(Launcher(self._spec).start())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    def compare(self, notebook: Path) -> Verdict:
         """Run a notebook both ways, and return whether its first models are equal."""
+        keep = self._keep / notebook.stem
         honest, lethe = keep / "honest-0.safetensors", keep / "lethe-0.safetensors"
         try:
-            honest_model(notebook, layout=self._layout, into=honest)
+            self._honest.run(notebook, honest)
         except NoHonestModel as error:
             return {"verdict": "refused", "reason": f"by itself it makes no model: {error}"}
         try:

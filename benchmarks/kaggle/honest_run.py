@@ -1,18 +1,30 @@
 """A notebook in one process, cell by cell in IPython itself, with Kaggle's folders around it and nothing of Lethe's.
 
-It runs the notebook and takes the first member of its archive. What Lethe sets before a program begins is set here as
-well: the seed, the number of threads, that "cuda" means the CPU, and how older code loads files.
+It runs each notebook in a fork of its own and takes the first member of its archive. What Lethe sets before a program
+begins is set here as well: the seed, the number of threads, that "cuda" means the CPU, and how older code loads files.
 
-python -m benchmarks.kaggle.honest_run NOTEBOOK RESULT
+It is started by `benchmarks.kaggle.honest`.
 """
 
 import json
+import os
 import re
+import shutil
+import signal
 import sys
+import tempfile
+import time
+import traceback
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
+import matplotlib.pyplot as plt  # noqa: F401 - loaded once for all
+import pandas as pd  # noqa: F401
+import sklearn.model_selection  # noqa: F401
 import torch
+import torch._dynamo
+import torchvision  # noqa: F401
 from IPython.core.interactiveshell import InteractiveShell
 from safetensors.torch import save_file
 from traitlets.config import Config
@@ -24,17 +36,55 @@ from sandbox.guest import kaggle_cuda
 from sandbox.guest.notebook.programs import install_programs
 
 SEED = 7
+TIMEOUT_S = 900
 FOLDERS = (Path("/kaggle/tmp"), Path("/kaggle/working"))
 
 
 def main() -> None:
-    """Run the notebook named on the command line."""
-    notebook, into = map(Path, sys.argv[1:])
-    shell = _shell()
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            shell.run_cell("".join(cell["source"])).raise_error()
-    _write(_first_model(), into)
+    """Run a notebook for each line of standard input, [NOTEBOOK, RESULT], and answer with what went wrong."""
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    for line in requests:
+        notebook, into = map(Path, json.loads(line))
+        with tempfile.TemporaryFile() as log:
+            child = os.fork()
+            if child == 0:
+                for descriptor in (1, 2):
+                    os.dup2(log.fileno(), descriptor)
+                _run(notebook, into)
+            status = _wait(child)
+            log.seek(0)
+            said = log.read().decode(errors="replace")[-600:] or f"it ended with {status}"
+        answers.write(json.dumps(said if status else "") + "\n")
+        answers.flush()
+        for folder in FOLDERS:
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _wait(child: int) -> int:
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
+
+
+def _run(notebook: Path, into: Path) -> NoReturn:
+    try:
+        shell = _shell()
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                shell.run_cell("".join(cell["source"])).raise_error()
+        _write(_first_model(), into)
+    except BaseException:
+        traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(1)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 class Shell(InteractiveShell):
@@ -54,6 +104,7 @@ def _shell() -> InteractiveShell:
     config = Config()
     config.HistoryManager.enabled = False
     sys.path.insert(0, str(Path.cwd()))
+    sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123
     return Shell.instance(config=config, user_module=sys.modules["__main__"])
 
 

@@ -2,7 +2,8 @@
 
 A program that only defines its function is run statement by statement. Of such a program a statement is skipped that
 fails because something is not here: the network, a file, a module, a GPU. What the statement would have set or changed
-is taken out of the namespace, and whoever reads it gets an error that names the statement and its cause.
+is taken out of the namespace, with the files that it began to write, and whoever reads it gets an error that names the
+statement and its cause.
 """
 
 import __future__
@@ -10,6 +11,7 @@ import __future__
 import ast
 import asyncio
 import inspect
+import os
 import subprocess
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +23,7 @@ import torch
 
 CELL_FILES = "cell-*.py"
 _GPU_WORDS = ("cuda", "gpu", "accelerator", "nvidia")
-_NOT_HERE = (OSError, ImportError, subprocess.CalledProcessError)
+_NOT_HERE = (OSError, ImportError, EOFError, subprocess.CalledProcessError)  # EOFError: a download that left nothing
 _NO_DATA = "Dataset not found"  # torchvision's, of a data set that could not be downloaded
 _SHARED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, torch.device, torch.dtype)
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
@@ -96,11 +98,14 @@ class Cells:
         for node in ast.parse(source, str(path)).body:
             flags |= _future(node)
             code = compile(ast.Module([node], []), str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | flags, True)
+            before = _files()
             try:
                 execute(code, self.namespace)
                 self.missing = {name: why for name, why in self.missing.items() if name not in self.namespace}
             except Exception as error:
                 self._skip(node, path, error)
+                for name in _files().items() - before.items():
+                    os.unlink(name[0])  # noqa: PTH108 - a text is enough
 
     def _skip(self, node: ast.stmt, path: Path, error: Exception) -> None:
         """Take what the statement would have set out of the namespace. Raises the error if it is the program's own."""
@@ -132,6 +137,13 @@ def execute(code: types.CodeType, namespace: dict[str, Any]) -> None:
     running = eval(code, namespace)  # noqa: S307 - a participant's own code, in its own sandbox
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(running)
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    """Return the files below the current folder, each with when it was written and its size."""
+    names = [os.path.join(folder, name) for folder, _folders, names in os.walk(".") for name in names]  # noqa: PTH118
+    stats = ((name, os.stat(name)) for name in names if os.path.isfile(name))  # noqa: PTH113, PTH116
+    return {name: (found.st_mtime_ns, found.st_size) for name, found in stats}
 
 
 def insists_on_gpu(error: BaseException) -> bool:

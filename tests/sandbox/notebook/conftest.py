@@ -54,6 +54,7 @@ class Ended:
 class Notebooks:
     sandbox: Sandbox
     stage: Path
+    split: Path
     count: int = 0
     models: dict[int, bytes] = field(default_factory=dict)
 
@@ -75,6 +76,7 @@ class Notebooks:
         run: int = 0,
         seed: int = 7,
         program: Literal["saves", "defines"] = "saves",
+        style: Literal["dict", "tuple"] = "dict",
         compare: bool = False,
         kind: Literal["sample", "hidden"] = "sample",
         original: Path | None = None,
@@ -83,7 +85,7 @@ class Notebooks:
         models: dict[int, bytes] = {}
         request = RunRequest(
             code_dir=self._staged(HEADER, *cells),
-            entry_point=EntryPoint(file="notebook.py", program=program),
+            entry_point=EntryPoint(file="notebook.py", program=program, style=style),
             run=run,
             seed=seed,
             kind=kind,
@@ -110,4 +112,4 @@ def notebooks(split: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     mounts = notebook_mounts(split, tmp_path_factory.mktemp("layout"), key="k", input_folder=FOLDER)
     spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=replace(POLICY, mounts=mounts))
     with Launcher(spec).start() as sandbox:
-        yield Notebooks(sandbox, stage)
+        yield Notebooks(sandbox, stage, split)
