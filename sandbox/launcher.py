@@ -15,13 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import Link, StartRequest
 from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
-from sandbox.frame_reader import FrameReader, FrameState, find_problem
+from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.host_controls import BACKENDS, controls_for
 from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
 from sandbox.libraries import installed_libraries
@@ -212,7 +213,11 @@ class Sandbox:
             problem=problem,
             claim=reader.fault() if reader.state is FrameState.FAULT else None,
         )
-        verdict = judge(facts, self._context(request, has_claim=facts.claim is not None))
+        context = self._context(request, has_claim=facts.claim is not None)
+        if problem is not None and problem.kind == "half-precision":
+            original = (self._spec.data_dir / ORIGINAL_MODEL).read_bytes()
+            context = replace(context, overflowing=half_precision_overflows(original, self._layout))
+        verdict = judge(facts, context)
         return RunResult(
             weights=weights if verdict.outcome == "weights" else None,
             facts=facts,

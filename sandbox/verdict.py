@@ -88,12 +88,16 @@ class Context:
     sent_as: str = ""  # the upload's name, by which its author knows a lone file
     open_log: bool = False  # a run on the public sample: whatever it says may be shown
     libraries: tuple[str, ...] = ()  # what a run can import
+    overflowing: frozenset[str] = frozenset()  # the original model's tensors that half precision cannot hold
 
 
 ONCE = (
     "Each run ends with the first model, so it would be another one than in the notebook. Write each model once, when "
     "it is finished, beginning with the lowest number; or let the whole notebook run once, with a line "
     "`# lethe: mode = notebook`."
+)
+ORGANISERS_OVERFLOW = (
+    " The competition's original model itself holds numbers that half precision cannot; tell the organiser."
 )
 MESSAGES = {
     "timeout": "The run was stopped after {wall_time_s:g} s, the wall time of one run. Do fewer epochs or steps.",
@@ -231,7 +235,10 @@ def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
     if problem is None:
         return Verdict(outcome="weights", fault=Fault.NONE)
     error_class = _BY_PROBLEM[problem.kind]
-    return _failed(error_class, context, detail=f" The first is in {problem.tensor!r}.")
+    detail = f" The first is in {problem.tensor!r}."
+    if problem.kind == "half-precision" and context.overflowing:
+        detail += ORGANISERS_OVERFLOW
+    return _failed(error_class, context, detail=detail)
 
 
 def _of_exit(facts: ExitFacts) -> str:

@@ -1,6 +1,7 @@
 """A small split in Kaggle's form: drawn faces of 32 x 32, bytes as inputs, a ResNet-18 with 10 classes."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +22,17 @@ NETWORK = {
 SIZES = {"retain": 64, "forget": 32, "validation": 32}
 
 
-def write_split(folder: Path) -> Path:
-    """Write a split's visible folder, and return it."""
+def write_split(folder: Path, sizes: Mapping[str, int] = SIZES) -> Path:
+    """Write a split's visible folder, and return it. sizes: how many pictures each set has."""
     folder.mkdir(parents=True)
     (folder / "network.json").write_text(json.dumps(NETWORK), encoding="utf-8")
     torch.manual_seed(0)
     state = {name: value.contiguous() for name, value in builders.build(NETWORK).state_dict().items()}
     save_file(state, folder / "original_model.safetensors")
-    faces = open_faces({"persons": 40, "images_per_person": 6})
+    faces = open_faces({"persons": 10 + sum(sizes.values()) // 4, "images_per_person": 6})
     order = np.random.default_rng(0).permutation(len(faces.labels))
     first = 0
-    for name, size in SIZES.items():
+    for name, size in sizes.items():
         chosen = np.sort(order[first : first + size])
         first += size
         tensors = {

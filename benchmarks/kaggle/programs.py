@@ -105,7 +105,7 @@ VARIATIONS: Mapping[str, Mapping[str, str]] = {
     # the notebook's own loaders
     **{f"batch_{size}": {"data": PLAIN["data"].replace("get_dataset(32)", f"get_dataset({size})")} for size in (8, 16, 64)},
     "normalising_dataset": {"data": PLAIN["data"].replace("image.to(torch.float32)", "image.to(torch.float32) / 255 - 0.5")},
-    "flips": {"data": PLAIN["data"].replace("        return self.examples[i]\n", "        e = dict(self.examples[i])\n        e['image'] = torchvision.transforms.v2.functional.horizontal_flip(e['image']) if torch.rand(1) < 0.5 else e['image']\n        return e\n")},
+    "flips": {"data": PLAIN["data"].replace("        return self.examples[i]\n", "        e = dict(self.examples[i])\n        e['image'] = torchvision.transforms.functional.hflip(e['image']) if torch.rand(1) < 0.5 else e['image']\n        return e\n")},
     "pil_images": {"data": PLAIN["data"].replace("torchvision.io.read_image(f'{ROOT}/images/{a}/{b}.png')", "torch.from_numpy(np.array(Image.open(f'{ROOT}/images/{a}/{b}.png').convert('RGB'))).permute(2, 0, 1)").replace("def load", "from PIL import Image\ndef load", 1)},
     "pil_to_tensor": {"data": PLAIN["data"].replace("torchvision.io.read_image(f'{ROOT}/images/{a}/{b}.png')", "torchvision.transforms.ToTensor()(Image.open(os.path.join(ROOT, 'images', a, b + '.png')))").replace("def load", "from PIL import Image\ndef load", 1)},
     "lazy_dataset": {"data": PLAIN["data"].replace("[load_example(row) for _, row in pd.read_csv(f'{ROOT}/{split}.csv').iterrows()]", "pd.read_csv(f'{ROOT}/{split}.csv')").replace("return self.examples[i]", "return load_example(self.examples.iloc[i])")},
