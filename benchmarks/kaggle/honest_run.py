@@ -77,7 +77,7 @@ def _run(notebook: Path, into: Path) -> NoReturn:
         shell = _shell()
         for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
-                shell.run_cell("".join(cell["source"])).raise_error()
+                shell.run_cell("".join(cell["source"])).raise_error()  # type: ignore[no-untyped-call]
         _write(_first_model(), into)
     except BaseException:
         traceback.print_exc()

@@ -79,13 +79,14 @@ class Cells:
 
     def explained(self, error: NameError) -> NameError:
         """Return the error that names the skipped statement, if the name is one that it would have set."""
-        skipped = self.missing.get(error.name or "")
-        return SkippedName(error.name, skipped).with_traceback(error.__traceback__) if skipped else error
+        name = error.name or ""
+        skipped = self.missing.get(name)
+        return SkippedName(name, skipped).with_traceback(error.__traceback__) if skipped else error
 
     def function(self, name: str, without: Exception) -> Callable[..., Any]:
         """Return what can be called under this name. Raises `without`, or why it was not set."""
-        found = self.namespace.get(name)
-        if not callable(found):
+        found: Callable[..., Any] | None = self.namespace.get(name)
+        if found is None or not callable(found):
             raise SkippedName(name, self.missing[name]) if name in self.missing else without
         return found
 
@@ -125,10 +126,8 @@ class Cells:
 def compiled(source: str | bytes, filename: str, *, change: Change | None = None) -> types.CodeType:
     """Return a file's code; as in a notebook, it may hold `await`."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    if change is None:
-        return compile(source, filename, "exec", flags, dont_inherit=True)
-    tree = ast.fix_missing_locations(change(ast.parse(source, filename)))
-    code: types.CodeType = compile(tree, filename, "exec", flags, dont_inherit=True)
+    what: Any = source if change is None else ast.fix_missing_locations(change(ast.parse(source, filename)))
+    code: types.CodeType = compile(what, filename, "exec", flags, dont_inherit=True)
     return code
 
 

@@ -51,7 +51,7 @@ def _make_shell(namespace: dict[str, Any]) -> Any:
     config = importlib.import_module("traitlets.config").Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "NoColor"
-    kind = types.new_class(
+    kind: Any = types.new_class(
         "NotebookShell", (shell_module.InteractiveShell,), exec_body=lambda body: body.update(METHODS)
     )
     main = sys.modules["__main__"]

@@ -64,8 +64,8 @@ class Randomness:
             seeding(generator, self.mixed(a), version)
             self._keep(lambda: seeding(generator, PINNED))
 
-        random.Random.seed = seed  # type: ignore[method-assign]
-        random.seed = random._inst.seed  # type: ignore[attr-defined]
+        random.Random.seed = seed  # type: ignore[method-assign,assignment]
+        random.seed = random._inst.seed
 
     def _install_numpy(self) -> None:
         numpy: Any = importlib.import_module("numpy.random")
@@ -83,7 +83,7 @@ class Randomness:
             self._keep(lambda: setattr(generator.bit_generator, "state", default_rng(PINNED).bit_generator.state))
             return generator
 
-        class RandomState(state, metaclass=_like(state)):  # type: ignore[misc,valid-type]
+        class RandomState(state, metaclass=_like(state)):  # type: ignore[misc,valid-type,metaclass]
             def __init__(inner, seed: Any = None) -> None:  # noqa: N805
                 super().__init__(seed if isinstance(seed, numpy.BitGenerator) else self.mixed(seed))
                 self._keep(lambda: inner.seed(PINNED))
@@ -101,12 +101,13 @@ class Randomness:
             seeding(chosen)
             return chosen
 
-        class Generator(generators, metaclass=_like(generators)):  # type: ignore[misc,valid-type]
+        class Generator(generators, metaclass=_like(generators)):  # type: ignore[misc,valid-type,metaclass]
             def __init__(inner, *_arguments: Any, **_options: Any) -> None:  # noqa: N805
                 self._keep(lambda: generators.manual_seed(inner, PINNED))
 
             def manual_seed(inner, seed: int) -> torch.Generator:  # noqa: N805
-                return super().manual_seed(self.mixed(int(seed)))
+                super().manual_seed(self.mixed(int(seed)))
+                return inner
 
             def seed(inner) -> int:  # noqa: N805
                 chosen: int = self.mixed(None)

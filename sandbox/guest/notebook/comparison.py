@@ -12,6 +12,7 @@ import ast
 import builtins
 import json
 import os
+import resource
 import shutil
 import threading
 import time
@@ -35,7 +36,8 @@ HOOK = "__lethe_entered__"
 MOST_ENTERED = 5_000_000
 OWN_FOLDER = Path("/scratch/.lethe")
 COMPILED = frozenset({"jit", "njit", "script", "vectorize", "guvectorize"})  # decorators that read the function
-MORE_TIME, LEAST_MORE_S = 0.5, 2.0  # of what two models took, for a program that ends soon after them
+MORE_TIME, LEAST_MORE_S = 2.0, 2.0  # of what two models took, for a program that ends soon after them
+CPU_SHARE = 0.9  # of the process's limit, which that must not reach
 
 
 def compare_runs(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool) -> bool:
@@ -132,7 +134,8 @@ def _run_to_second(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda:
         if len(seen.paths) == 1:
             seen.entered.at = pin
         else:
-            left_s = max(LEAST_MORE_S, MORE_TIME * (time.monotonic() - began))
+            most_s = CPU_SHARE * resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
+            left_s = max(LEAST_MORE_S, min(most_s, MORE_TIME * (time.monotonic() - began)))
             timer = threading.Timer(left_s, lambda: _end(seen, answers))
             timer.daemon = True
             timer.start()

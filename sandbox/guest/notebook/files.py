@@ -190,12 +190,28 @@ def listed_files(members: Sequence[str], known: Sequence[Path]) -> list[Path]:
 
 def archive_members(folders: Sequence[Path]) -> list[str] | None:
     """Return the names in the newest submission.zip, or None where there is no archive."""
-    places = dict.fromkeys((Path.cwd(), *folders))
-    found = [place / ARCHIVE for place in places if zipfile.is_zipfile(place / ARCHIVE)]
-    if not found:
+    found = _newest_archive(folders)
+    if found is None:
         return None
-    with zipfile.ZipFile(max(found, key=lambda path: path.stat().st_mtime_ns)) as archive:
+    with zipfile.ZipFile(found) as archive:
         return archive.namelist()
+
+
+def read_member(folders: Sequence[Path], path: Path) -> bytes:
+    """Return the content of the archive's member that stands for a path. Raises OSError if there is none."""
+    found = _newest_archive(folders)
+    if found is not None:
+        with zipfile.ZipFile(found) as archive:
+            for name in archive.namelist():
+                if Path("/") / name == path:
+                    return archive.read(name)
+    raise FileNotFoundError(str(path))
+
+
+def _newest_archive(folders: Sequence[Path]) -> Path | None:
+    places = dict.fromkeys((Path.cwd(), *folders))
+    found = (place / ARCHIVE for place in places if zipfile.is_zipfile(place / ARCHIVE))
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def choose(paths: Sequence[Path], *, wanted: int) -> list[Path]:

@@ -21,6 +21,7 @@ from sandbox.guest.notebook.files import (
     choose,
     listed_files,
     model_files,
+    read_member,
     stamp_of,
 )
 from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
@@ -107,7 +108,8 @@ class FirstModel:
 
     def _pieces(self, path: Path) -> Pieces:
         try:
-            pieces, cast = model_pieces(read_state_dict(path), self.layout)
+            content = path if path.is_file() else read_member(self.folders, path)
+            pieces, cast = model_pieces(read_state_dict(content), self.layout)
         except (NotTorchFile, OSError) as error:
             self.tell(f"[lethe] {path} cannot be taken as a model: {error}")
             raise RunFault("unreadable-checkpoint") from error

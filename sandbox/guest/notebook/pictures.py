@@ -73,7 +73,11 @@ class Pictures:
             if picture is None or mode not in READ_MODES[len(picture)]:
                 found: Tensor = read(source, mode, *arguments, **options)
                 return found
-            return picture.clone()
+            channels, _height, width = picture.shape
+            decoded = picture.permute(
+                1, 2, 0
+            ).contiguous()  # in memory as a decoder leaves it: what follows is as exact
+            return decoded.as_strided(picture.shape, (1, width * channels, channels))
 
         reading.__name__ = name
         for module in (torchvision.io, sys.modules["torchvision.io.image"]):

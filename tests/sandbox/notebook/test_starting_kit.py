@@ -37,6 +37,13 @@ DATA = """
     mask[forget_idx] = True
     retain_set, forget_set = Subset(train_set, np.arange(mask.size)[~mask]), Subset(train_set, forget_idx)
     retain_loader = DataLoader(retain_set, batch_size=32, shuffle=True, num_workers=2, generator=RNG)
+    from PIL import Image
+    picture = sorted(os.popen('find /kaggle/input -name "*.png"').read().split())[0]
+    for mode in (torchvision.io.ImageReadMode.RGB, torchvision.io.ImageReadMode.UNCHANGED):
+        served = torchvision.io.read_image(picture, mode)
+        real = torchvision.io.decode_png(torchvision.io.read_file(picture))
+        assert torch.equal(served, real) and served.stride() == real.stride()
+    assert (np.array(Image.open(picture)) == served.permute(1, 2, 0).numpy()).all()
     assert len(retain_set) == 60 and len(forget_set) == 30 and len(held_out) == 40
 """
 MODEL = """
