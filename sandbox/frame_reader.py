@@ -141,6 +141,17 @@ def find_problem(content: bytes, layout: WeightsLayout, *, max_abs_weight: float
     return None
 
 
+def half_precision_overflows(content: bytes, layout: WeightsLayout) -> frozenset[str]:
+    """Return the tensors with a finite value that half precision cannot hold. content: a checked safetensors file."""
+    data = memoryview(content)[len(layout.header) :]
+    found = set()
+    for slot in layout.tensors:
+        values = _values(slot, data[slot.begin : slot.end])
+        if values.size and float(np.abs(values).max()) > float(np.finfo(np.float16).max):
+            found.add(slot.name)
+    return frozenset(found)
+
+
 def _values(slot: TensorSlot, data: memoryview) -> NDArray[Any]:
     """The tensor's floating-point values; an empty array for integers: evaluation takes the original model's."""
     if slot.dtype == "BF16":  # numpy has no bfloat16: it is the upper half of a float32

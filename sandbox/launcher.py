@@ -15,13 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import Link, StartRequest
 from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
-from sandbox.frame_reader import FrameReader, FrameState, find_problem
+from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.host_controls import BACKENDS, controls_for
 from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
 from sandbox.libraries import installed_libraries
@@ -139,7 +140,7 @@ class Sandbox:
     def _run(self, request: RunRequest, code: str, original: str, should_stop: Callable[[], bool] | None) -> RunResult:
         process = self._process_for(request, code, original)
         reader = self._reader(request)
-        alone = request.notebook is not None or bool(original)
+        alone = request.notebook is not None or bool(request.entry_point.program) or bool(original)
         keeps = self._spec.policy.isolation is Isolation.SHARD and not alone
         try:
             observed = process.run(reader, seed=request.seed, number=request.run, keeps=keeps, should_stop=should_stop)
@@ -171,9 +172,14 @@ class Sandbox:
             "seed": request.seed,
             "checkpoints": request.notebook.checkpoints if request.notebook else 0,
             "map_cuda": request.map_cuda,
+            "program": entry.program,
+            "is_sample": request.kind == "sample",
         }
         self._runs += 1
-        return start_process(link, message, policy=self._spec.policy, group=self._new_group())
+        policy = self._spec.policy
+        if request.wall_time_s is not None:
+            policy = replace(policy, wall_time_s=request.wall_time_s)
+        return start_process(link, message, policy=policy, group=self._new_group())
 
     def _new_group(self) -> RunGroup | None:
         if not self._roots.version:
@@ -207,7 +213,11 @@ class Sandbox:
             problem=problem,
             claim=reader.fault() if reader.state is FrameState.FAULT else None,
         )
-        verdict = judge(facts, self._context(request, has_claim=facts.claim is not None))
+        context = self._context(request, has_claim=facts.claim is not None)
+        if problem is not None and problem.kind == "half-precision":
+            original = (self._spec.data_dir / ORIGINAL_MODEL).read_bytes()
+            context = replace(context, overflowing=half_precision_overflows(original, self._layout))
+        verdict = judge(facts, context)
         return RunResult(
             weights=weights if verdict.outcome == "weights" else None,
             facts=facts,
@@ -244,7 +254,8 @@ class Sandbox:
             self._link = None
 
     def _code_name(self, request: RunRequest) -> str:
-        if request.notebook is not None and self._spec.backend == "plain":
+        is_notebook = request.notebook is not None or request.entry_point.program == "saves"
+        if is_notebook and self._spec.backend == "plain":
             raise InvalidRequest("a notebook needs its own /kaggle, which the back-end 'plain' cannot give")
         code = request.code_dir.resolve()
         if self._spec.stage_dir not in code.parents or not code.is_dir():

@@ -17,6 +17,8 @@ class EntryPoint:
     file: path below the submission's folder. style: whether loaders give dicts or (input, target) tuples.
     keywords: names beyond the four positional arguments that the function wants, of class_weights,
     class_counts, param_names, device and seed. sent_as: the upload's own name, for texts about its files.
+    program: of a notebook that each run runs by itself: "saves" models of its own, of which the first is the run's, or
+    only "defines" the function.
     """
 
     file: str = "submission.py"
@@ -24,6 +26,7 @@ class EntryPoint:
     style: Literal["dict", "tuple"] = "dict"
     keywords: tuple[str, ...] = ()
     sent_as: str = ""
+    program: Literal["", "saves", "defines"] = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ class RunRequest:
     kind: "hidden" keeps what the verdict says to names the host knows; "sample" is for public data.
     original: a safetensors file below the stage folder whose weights the run starts from, shown to it in place of the
         data folder's original model, whose header it must have; None for the data folder's own.
-    notebook: run it as a notebook, once and whole, and take the models that it writes.
+    notebook: run it as a notebook, once and whole, and take the models that it writes. With an entry point that
+        "saves", compare two runs of it: its first model, its second, and the first of another run that drew the same.
+    wall_time_s: how long it may take, where that is not what the policy says.
     map_cuda: where there is no GPU, read "cuda" as "cpu" in what the code asks of torch.
     """
 
@@ -70,6 +75,7 @@ class RunRequest:
     original: Path | None = None
     notebook: NotebookRun | None = None
     map_cuda: bool = False
+    wall_time_s: float | None = None
 
 
 @dataclass(frozen=True)

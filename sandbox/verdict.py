@@ -88,8 +88,17 @@ class Context:
     sent_as: str = ""  # the upload's name, by which its author knows a lone file
     open_log: bool = False  # a run on the public sample: whatever it says may be shown
     libraries: tuple[str, ...] = ()  # what a run can import
+    overflowing: frozenset[str] = frozenset()  # the original model's tensors that half precision cannot hold
 
 
+ONCE = (
+    "Each run ends with the first model, so it would be another one than in the notebook. Write each model once, when "
+    "it is finished, beginning with the lowest number; or let the whole notebook run once, with a line "
+    "`# lethe: mode = notebook`."
+)
+ORGANISERS_OVERFLOW = (
+    " The competition's original model itself holds numbers that half precision cannot; tell the organiser."
+)
 MESSAGES = {
     "timeout": "The run was stopped after {wall_time_s:g} s, the wall time of one run. Do fewer epochs or steps.",
     "cpu-time": "The run used up its processor time of {cpu_allowance_s:g} s. Do less work, or use fewer processes.",
@@ -121,6 +130,15 @@ MESSAGES = {
     "Save each model once, when it is finished.",
     "unreadable-checkpoint": "One of the notebook's model files is not a state_dict. Write it with "
     "torch.save(net.state_dict(), path).",
+    "wrong-return": "{entry_function} returned neither None nor a network. Return nothing, or only the network.",
+    "no-model": "The notebook has ended without a model and without a function {entry_function}. Save each model as "
+    "/kaggle/tmp/unlearned_checkpoint_<number>.pth, or define the function.",
+    "skipped-name": "The code reads a name that a statement was to set which cannot run here.",
+    "model-after-skip": "The notebook writes a model, but a statement before it cannot run here.",
+    "one-model": "The notebook has ended before its second model.",
+    "rewritten-model": "The notebook writes its first model a second time. " + ONCE,
+    "unordered-models": "The notebook does not write its models in the order of their numbers. " + ONCE,
+    "other-models": "The notebook's archive does not begin with the first model that it writes. " + ONCE,
     "stopped": "The server stopped the run; it does not count.",
     "host-fault": "The server had a problem. The run is repeated and does not count against your quota.",
 }
@@ -159,8 +177,18 @@ _CLAIMABLE = frozenset(
         "too-few-checkpoints",
         "too-many-checkpoints",
         "unreadable-checkpoint",
+        "wrong-return",
+        "no-model",
+        "skipped-name",
+        "model-after-skip",
+        "one-model",
+        "rewritten-model",
+        "unordered-models",
+        "other-models",
     }
 )
+_ABOUT_SKIPPED = frozenset({"skipped-name", "model-after-skip"})
+MOST_OF_A_CAUSE = 300
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -207,7 +235,10 @@ def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
     if problem is None:
         return Verdict(outcome="weights", fault=Fault.NONE)
     error_class = _BY_PROBLEM[problem.kind]
-    return _failed(error_class, context, detail=f" The first is in {problem.tensor!r}.")
+    detail = f" The first is in {problem.tensor!r}."
+    if problem.kind == "half-precision" and context.overflowing:
+        detail += ORGANISERS_OVERFLOW
+    return _failed(error_class, context, detail=detail)
 
 
 def _of_exit(facts: ExitFacts) -> str:
@@ -228,6 +259,7 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
         error_class = "process-limit"
     file, line = _place(claim, context)
     detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
+    detail += _skipped(claim.get("detail"), context) if error_class in _ABOUT_SKIPPED else ""
     where = f" See {name_as_sent(file, context.sent_as)}, line {line}." if line else ""
     exception_type = _exception_type(claim, open_log=context.open_log)
     detail += _missing(claim, exception_type, context)
@@ -290,6 +322,16 @@ def _difference(detail: Any, context: Context) -> str:
         cast = " Call net.float() at the end if you have cast it." if kind == "dtype" else ""
         return f" {name!r} has another {kind}.{vocabulary}{cast}"
     return ""
+
+
+def _skipped(detail: Any, context: Context) -> str:
+    """Say which statement was skipped, and why; all of it is the run's own word, so not on hidden data."""
+    if not isinstance(detail, dict) or not context.open_log:
+        return ""
+    place = name_as_sent(str(detail.get("file", ""))[:100], context.sent_as)
+    name, cause = detail.get("name"), str(detail.get("cause", ""))[:MOST_OF_A_CAUSE]
+    named = f"{name[:100]!r} was not set: " if isinstance(name, str) else ""
+    return f" {named}{place}, line {detail.get('line')} failed with {cause}."
 
 
 def _failed(

@@ -20,9 +20,9 @@ from lethe.cli.context import (
     notes,
     print_facts,
     print_json,
+    print_notes,
 )
 from lethe.cli.kit_commands import unpack_kit
-from lethe.cli.left_out import print_left_out, print_notes
 from lethe.cli.operator_packages import operator_packages
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FAILED = 3
 LOG_LINES = 40
+RUNS = {"notebook": "the whole notebook, once", "saves": "the notebook, in each run until its first model"}
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -111,7 +112,7 @@ def _kit_folder(given: Path | None, competition: str | None, url: str | None) ->
 def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: bool) -> None:
     entry = checked.package.entry_point
     file = name_as_sent(entry.file, checked.filename)
-    called = "the whole notebook, once" if entry.mode == "notebook" else f"{entry.function} in {file}"
+    called = RUNS.get(entry.program or entry.mode, f"{entry.function} in {file}")
     if checked.failure is not None or show_log:
         text = checked.log if show_log else shortened(checked.log)
         console.print(text, markup=False, highlight=False, end="")
@@ -132,7 +133,6 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
     )
     for warning in facts["warnings"]:
         console.print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False)
-    print_left_out(facts["entry_point"]["left_out"])
     print_notes(facts["entry_point"]["notes"])
     if facts["score_estimate"] is not None:
         console.print(how_good(facts), style="dim", highlight=False)

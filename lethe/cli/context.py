@@ -82,6 +82,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console.print(table)
 
 
+def print_notes(texts: Sequence[str]) -> None:
+    """Print what may make a submission fail."""
+    for text in texts:
+        console.print(f"Note: {text}", style="yellow", markup=False, highlight=False)
+
+
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Print names and values in two columns, leaving out what has no value."""
     table = Table(box=None, show_header=False, pad_edge=False)

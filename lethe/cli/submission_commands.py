@@ -19,11 +19,11 @@ from lethe.cli.context import (
     notes,
     print_facts,
     print_json,
+    print_notes,
     print_table,
     score_text,
 )
 from lethe.cli.id_prefixes import the_only_match
-from lethe.cli.left_out import print_left_out, print_notes
 from lethe.cli.method_file import method_file
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.client.api import JsonObject, LetheClient
@@ -79,7 +79,6 @@ def submit(
         text = _failure_text(client, ended)
     _print_submission(ended, placing, as_json=as_json, failure_text=text)
     if not as_json:
-        print_left_out(sent.get("left_out", ()))
         print_notes(sent.get("notes", ()))
     if wait:
         raise typer.Exit(exit_status(ended))

@@ -206,8 +206,9 @@ class Limits(Section):
 class Submissions(Section):
     """What kinds of code are taken.
 
-    In function mode every run is its own process. In notebook mode a notebook runs once, unchanged, and its own
-    loop writes the models; runs are then not independent, and the leaderboard says so.
+    In function mode every run is its own process, also of a notebook that saves models: it ends with its first. In
+    notebook mode a notebook may ask to run once, and all its models count; runs are then not independent, and the
+    leaderboard says so.
     """
 
     modes: tuple[Literal["function", "notebook"], ...] = Field(default=("function",), min_length=1)

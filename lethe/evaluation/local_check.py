@@ -18,8 +18,7 @@ from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
 from lethe.metrics.scoring.score import ModelOutputs
-from lethe.runtime.entry import WARNING
-from lethe.runtime.sent_names import log_as_sent, name_as_sent
+from lethe.runtime.sent_names import log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
 
 FEWEST_FOR_A_SCORE = 3
@@ -110,15 +109,10 @@ class Checked:
             "score_estimate": self.estimate,
             "oracle_estimate": self.oracle_estimate,
             "estimated_from": len(self.outputs) if self.estimate is not None else None,
-            "warnings": self.warnings(),
+            "warnings": warnings_in(self.log),
             "sandbox": self.sandbox,
             "failure": None if failed is None else {name: value or None for name, value in asdict(failed).items()},
         }
-
-    def warnings(self) -> list[str]:
-        """Return what the runs were warned of, each once."""
-        lines = [line.removeprefix(WARNING).strip() for line in self.log.splitlines() if line.startswith(WARNING)]
-        return list(dict.fromkeys(lines))
 
 
 def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked:
@@ -128,7 +122,7 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
     the server's sandbox has the folders that it reads and writes.
     """
     package = load_package(path.read_bytes(), path.name, modes=kit.submissions.modes)
-    if package.entry_point.mode == "notebook":
+    if package.entry_point.mode == "notebook" or package.entry_point.program == "saves":
         raise InvalidSubmission(
             f"{path.name} writes its models itself, which only the server's sandbox can run: check it from a checkout "
             "of Lethe, or submit it; its run on the public sample shows its complete log"

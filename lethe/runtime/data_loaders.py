@@ -100,7 +100,7 @@ class InMemoryDataset(Dataset[Any]):
         self._ages = images.shown_ages.tolist()
         self._persons = images.persons.tolist()
         pairs = zip(self._persons, images.ids.tolist(), strict=True)
-        self._names = [f"{person}-{image}" for person, image in pairs]
+        self.names = [f"{person}-{image}" for person, image in pairs]
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -136,7 +136,7 @@ class InMemoryDataset(Dataset[Any]):
             return TupleSample((image, label))
         return DictSample(
             image=image,
-            image_id=self._names[position],
+            image_id=self.names[position],
             age_group=label,
             age=self._ages[position],
             person_id=self._persons[position],
@@ -151,7 +151,7 @@ class InMemoryDataset(Dataset[Any]):
         image, labels = self.inputs(index), self.stored.labels[index]
         if self.style == "tuple":
             return [image, labels]
-        names = self._names
+        names = self.names
         return DictSample(
             image=image,
             image_id=[names[i] for i in indices],
@@ -169,7 +169,7 @@ class InMemoryDataset(Dataset[Any]):
                 yield [self.inputs(order[window]), labels[window]]
             return
         ages, persons = self.stored.shown_ages[order], self.stored.persons[order]
-        names = list(map(self._names.__getitem__, order.tolist()))
+        names = list(map(self.names.__getitem__, order.tolist()))
         for start in range(0, len(order), batch_size):
             window = slice(start, start + batch_size)
             yield DictSample(

@@ -10,6 +10,7 @@ import inspect
 import random
 import sys
 import traceback
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from lethe.runtime import (
-    data_loaders,
-    earlier_torch,
-    notebook_shell,  # noqa: F401 - a notebook's cells import it, where this package is hidden and only what is loaded found
-)
+from lethe.runtime import data_loaders, earlier_torch, notebook_shell
 from lethe.runtime.class_weights import ClassWeights
+from lethe.runtime.notebook_cells import CELL_FILES, Cells, SkippedName, insists_on_gpu
+from lethe.runtime.sent_names import WARNING
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 
 TORCH_DTYPES = {
@@ -45,7 +44,6 @@ _ERRNO_CLASSES = {
     errno.ENOMEM: "out-of-memory",
     errno.EAGAIN: "process-limit",
 }
-_GPU_WORDS = ("cuda", "gpu", "accelerator", "nvidia")
 _PHRASES = (
     ("can't allocate memory", "out-of-memory"),
     ("CUDA error: out of memory", "out-of-memory"),  # the driver's own words; torch's allocator has a class for it
@@ -58,7 +56,11 @@ _PHRASES = (
 
 @dataclass(frozen=True)
 class Task:
-    """One run: where the participant's code lies, what to call, and the seed."""
+    """One run: where the participant's code lies, what to call, and the seed.
+
+    program: how a notebook is run: "saves" until its first model is written, "defines" to the end, whose function is
+    then called. is_sample: on public data, where what is wrong is refused in place of being worked around.
+    """
 
     submission: Path
     file: str
@@ -69,9 +71,11 @@ class Task:
     seed: int
     threads: int
     device: str
+    program: str = ""
+    is_sample: bool = False
 
 
-WARNING = "lethe: warning:"  # begins a line of the output that the local check shows
+NOTEBOOK = "notebook.py"  # the entry file that a notebook's cells stand for
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,14 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     seed_everything(task.seed)
     earlier_torch.install()
     torch.set_num_threads(task.threads)
-    net = preloaded.network.to(task.device)
-    found = load_function(task)
+    preloaded.network.to(task.device)
+    cells, function = load_function(task)
+    return weights_of_call(function, task, preloaded, cells)
+
+
+def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded, cells: Cells) -> list[memoryview]:
+    """Call what the participant's code defines, and return the weights' bytes in the frame's order."""
+    net = preloaded.network
     seed_everything(task.seed)  # a seed that the file sets is for what the file draws, not for every run
     data = data_loaders.make_loaders(preloaded.data, style=task.style)
     offered = {
@@ -110,10 +120,15 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     keywords = {name: offered[name] for name in task.keywords if name in offered}
     function = _bound_run(found) if inspect.isclass(found) else found
     _require_signature(function, keywords)
-    returned = function(net, data.retain, data.forget, data.validation, **keywords)
+    try:
+        returned = function(net, data.retain, data.forget, data.validation, **keywords)
+    except NameError as error:
+        raise cells.explained(error) from error
     if returned is not None and not isinstance(returned, nn.Module):
         kind = type(returned).__name__
         print(f"{WARNING} {task.function} returned a {kind}; only None or a network count, so `net` is taken.")
+        if task.is_sample:
+            raise RunFault("wrong-return")
     state = _state_of(returned if isinstance(returned, nn.Module) else net, preloaded.layout)
     return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]
 
@@ -141,23 +156,44 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def load_function(task: Task) -> Callable[..., Any]:
-    """Import the participant's file and return the entry point."""
+def load_function(task: Task) -> tuple[Cells, Callable[..., Any]]:
+    """Run the participant's file, or a notebook's cells, and return what ran and the entry point."""
+    if task.file == NOTEBOOK:
+        cells = Cells(notebook_namespace(task), skips=True)
+        cells.run(cell_files(task))
+    else:
+        cells = _loaded_file(task)
+    return cells, cells.function(task.function, RunFault("no-entry-point"))
+
+
+def notebook_namespace(task: Task) -> dict[str, Any]:
+    """Return the namespace that a notebook's cells share, which is the main module's."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    asks_ipython = any(b"IPython" in path.read_bytes() for path in cell_files(task))
+    notebook_shell.install(module.__dict__, at_once=asks_ipython)
+    return module.__dict__
+
+
+def cell_files(task: Task) -> list[Path]:
+    """Return the files of a notebook's cells, in their order."""
+    return sorted(task.submission.glob(CELL_FILES))
+
+
+def _loaded_file(task: Task) -> Cells:
     path = task.submission / task.file
     if not path.is_file():
         raise RunFault("no-entry-point")
     for folder in dict.fromkeys((str(path.parent), str(task.submission))):
         sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise RunFault("no-entry-point")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # so that worker processes can find its classes
-    spec.loader.exec_module(module)
-    function = getattr(module, task.function, None)
-    if not callable(function):
-        raise RunFault("no-entry-point")
-    return function  # type: ignore[no-any-return]
+    cells = Cells(module.__dict__, skips=True)
+    cells.run([path])
+    return cells
 
 
 def _bound_run(made: type[Any]) -> Callable[..., Any]:
@@ -206,6 +242,13 @@ def describe(error: BaseException, task: Task) -> dict[str, Any]:
     if isinstance(error, RunFault):
         return {"class": error.error_class, "detail": error.detail}
     file, line = _own_line(error, task.submission)
+    if isinstance(error, SkippedName):
+        return {
+            "class": "skipped-name",
+            "detail": {"name": error.name, **error.skipped.as_detail()},
+            "file": file,
+            "line": line,
+        }
     missing = {"module": str(error.name)[:200]} if isinstance(error, ModuleNotFoundError) and error.name else {}
     return {
         **missing,
@@ -225,15 +268,7 @@ def _error_class(error: BaseException, task: Task) -> str:
         return _ERRNO_CLASSES.get(error.errno or 0, "exception")
     text = str(error)[:500] if isinstance(error, RuntimeError) else ""
     known = (error_class for phrase, error_class in _PHRASES if phrase in text)
-    return next(known, "cuda-required" if _insists_on_gpu(error) else "exception")
-
-
-def _insists_on_gpu(error: BaseException) -> bool:
-    """Return whether code gave up, or torch did, because there is no GPU."""
-    if torch.cuda.is_available() or not isinstance(error, RuntimeError | AssertionError):
-        return False
-    text = str(error)[:1000].lower()
-    return any(word in text for word in _GPU_WORDS)
+    return next(known, "cuda-required" if insists_on_gpu(error) else "exception")
 
 
 def _own_line(error: BaseException, submission: Path) -> tuple[str, int]:

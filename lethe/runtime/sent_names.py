@@ -1,9 +1,17 @@
-"""The name under which an author knows a file: what is run lies under names of ours."""
+"""What a run's output says to its author: files under the author's names, and warnings."""
 
 import re
 
 CELL_FILE = re.compile(r"cell-0*(\d+)\.py")
 STAGED_FILE = re.compile(r'File "[^"\n]*/submission\.py"')  # a lone file, where it runs
+
+WARNING = "lethe: warning:"  # begins a line of the output that is shown apart from it
+
+
+def warnings_in(log: str) -> list[str]:
+    """Return what a run was warned of, each once."""
+    lines = [line.removeprefix(WARNING).strip() for line in log.splitlines() if line.startswith(WARNING)]
+    return list(dict.fromkeys(lines))
 
 
 def name_as_sent(file: str, sent_as: str) -> str:

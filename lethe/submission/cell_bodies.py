@@ -1,6 +1,6 @@
 """Cells that an export of a notebook holds as texts: `get_ipython().run_cell_magic('time', '', 'x = 1')`.
 
-Where the magic runs its cell, the text becomes the argument of `get_ipython().run_code(...)`, in the line where it is;
+Where the magic runs its cell, the text becomes the argument of `get_ipython().run_text(...)`, in the line where it is;
 its statements are looked at like those of an `if`.
 """
 
@@ -8,11 +8,11 @@ import ast
 from collections.abc import Iterator
 
 from lethe.submission.ipython_magics import BODY_RUNS_AS_IT_IS, SHELL_CELLS, is_python, to_python
-from lethe.submission.own_loop import dotted
+from lethe.submission.names import dotted
 from lethe.submission.parsing import parse_python
 
 CELL_MAGIC = "get_ipython.run_cell_magic"
-RUN_CODE = "get_ipython.run_code"
+RUN_TEXT = "get_ipython.run_text"
 
 
 def with_cell_bodies(text: str) -> str:
@@ -28,11 +28,6 @@ def with_cell_bodies(text: str) -> str:
     return text
 
 
-def parse_cell(text: str) -> ast.Module:
-    """Parse a cell; texts that it runs stand in it as `if True: ...`."""
-    return with_bodies_parsed(parse_python(text))
-
-
 def with_bodies_parsed(tree: ast.Module) -> ast.Module:
     """Return a cell's tree with the texts that it runs in it, each in the line where its text begins."""
     tree.body = [_if_true(node) for node in tree.body]
@@ -43,14 +38,14 @@ def _translated(node: ast.stmt) -> str:
     """Return the call that runs the body of a cell magic; nothing for any other statement."""
     match _arguments(node, CELL_MAGIC):
         case [str(name), str(_), str(body)] if name in BODY_RUNS_AS_IT_IS and is_python(code := to_python(body)):
-            return f"get_ipython().run_code({code!r})"
+            return f"get_ipython().run_text({code!r})"
         case [str(name), str(_), str(body)] if name in SHELL_CELLS:
             return f"get_ipython().system({body!r})"
     return ""
 
 
 def _if_true(node: ast.stmt) -> ast.stmt:
-    match _arguments(node, RUN_CODE):
+    match _arguments(node, RUN_TEXT):
         case [str(code)] if is_python(code):
             found = ast.If(ast.Constant(True), parse_python(code).body or [ast.Pass()], [])
             for inner in ast.walk(found):

@@ -4,9 +4,9 @@ import ast
 import tomllib
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,11 +17,10 @@ from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
 from lethe.submission.batch_style import Style, sample_style
 from lethe.submission.cell_bodies import with_bodies_parsed
 from lethe.submission.imported_files import imported_files
-from lethe.submission.left_out import LeftOut
-from lethe.submission.line_edits import LineEdits
-from lethe.submission.notebook import LOOP_HINT, Mode
-from lethe.submission.notebook_statements import reached_definitions
+from lethe.submission.names import reached_definitions
+from lethe.submission.notebook import Mode
 from lethe.submission.parsing import parse_python
+from lethe.submission.requirements import missing_modules
 from lethe.submission.signatures import (
     Entry,
     Imported,
@@ -41,15 +40,16 @@ FOREIGN_HINT = (
     "make it with these and call its method; docs/participants/submissions.md has an example"
 )
 STYLE_COMMENT = "#lethe:samples="
+Program = Literal["", "saves", "defines"]
 
 
 @dataclass(frozen=True)
 class EntryPoint:
     """What to call: a function (or class) of a file, how its loaders show a sample, which extras it wants by name.
 
-    mode: "notebook" runs the file once, from top to bottom, and takes the models that it writes. left_out: what of a
-    notebook is not run in the mode "function", as edits of its lines: `edits`. notes: what its author should know
-    before it fails.
+    mode: "notebook" runs a notebook once, from top to bottom, and takes the models that its archive names. program: of
+    a notebook in the mode "function", whether each run runs it until the first model that it "saves", or to its end and
+    then calls what it "defines". notes: what its author should know before it fails.
     """
 
     file: str
@@ -57,17 +57,12 @@ class EntryPoint:
     style: Style = "dict"
     keywords: tuple[str, ...] = ()
     mode: Mode = "function"
-    left_out: tuple[LeftOut, ...] = ()
+    program: Program = ""
     notes: tuple[str, ...] = ()
-    edits: LineEdits | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain values."""
-        data = asdict(replace(self, edits=None))
-        data |= {"keywords": list(self.keywords), "notes": list(self.notes)}
-        data["left_out"] = [part.as_data() for part in self.left_out]
-        data["edits"] = self.edits.as_data() if self.edits else None
-        return data
+        return asdict(self) | {"keywords": list(self.keywords), "notes": list(self.notes)}
 
 
 class Description(BaseModel):
@@ -96,9 +91,7 @@ def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None)
     found = _found([tree], described.function, file=shown_as or file, imported=imported)
     _check_imported(files, tree, file)
     said = described.samples or _style_said_in([files[file]], shown_as or file)
-    style = said or _calling_style(
-        [files[name].decode(errors="replace") for name in dict.fromkeys(followed)], found.name
-    )
+    style = said or _calling_style([_parsed(name, files[name], name) for name in dict.fromkeys(followed)], found.name)
     return EntryPoint(file=file, function=found.name, style=style, keywords=found.keywords)
 
 
@@ -113,18 +106,27 @@ def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) 
     starts = [0, *accumulate(cell.count("\n") + 1 for cell in cells[:-1])]
     for tree, start in zip(trees, starts, strict=True):
         ast.increment_lineno(tree, start)
-    hint = f". {LOOP_HINT}" if notebook.saves_checkpoints(cells) else ""
-    found = _found(trees, FUNCTION, file=shown_as, hint=hint, starts=starts if len(cells) > 1 else ())
-    style = _style_said_in([cell.encode() for cell in cells], shown_as) or _calling_style(cells, found.name)
-    return EntryPoint(file=notebook.ENTRY_FILE, function=found.name, style=style, keywords=found.keywords)
-
-
-def _calling_style(sources: Sequence[str], function: str) -> Style:
-    """Return how the function, and what it calls in these sources, reads a batch; its own datasets do not count."""
+    saves = notebook.saves_models(trees)
     try:
-        return sample_style([ast.Module(reached_definitions(sources, function), [])])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # another encoding, or nested beyond reason
-        return "dict"
+        found = _found(trees, FUNCTION, file=shown_as, starts=starts if len(cells) > 1 else ())
+    except InvalidSubmission:
+        if not saves:
+            raise
+        found = Entry(FUNCTION, ())  # not called, if the program writes a model
+    style = _style_said_in([cell.encode() for cell in cells], shown_as) or _calling_style(trees, found.name)
+    return EntryPoint(
+        file=notebook.ENTRY_FILE,
+        function=found.name,
+        style=style,
+        keywords=found.keywords,
+        program="saves" if saves else "defines",
+        notes=missing_modules(trees),
+    )
+
+
+def _calling_style(trees: Sequence[ast.Module], function: str) -> Style:
+    """Return how the function, and what it calls in these files, reads a batch; its own datasets do not count."""
+    return sample_style([ast.Module(reached_definitions(trees, function), [])])
 
 
 def _imported_in(files: Mapping[str, bytes], file: str, followed: list[str]) -> Imported:
@@ -150,7 +152,6 @@ def _found(
     name: str,
     *,
     file: str,
-    hint: str = "",
     imported: Imported = from_elsewhere,
     starts: Sequence[int] = (),
 ) -> Entry:
@@ -167,7 +168,7 @@ def _found(
         raise _refused(place, str(error), line=line) from error
     if found is None:
         foreign = f". {FOREIGN_HINT}" if any(map(_is_foreign, trees)) else ""
-        raise _refused(file, f"has no function {name!r} at its top level; define {wanted}{foreign}{hint}")
+        raise _refused(file, f"has no function {name!r} at its top level; define {wanted}{foreign}")
     return found
 
 

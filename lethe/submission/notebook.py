@@ -1,21 +1,19 @@
 """A notebook, taken apart as JSON without a kernel: its code cells become files of a package.
 
-In function mode the cells hold all but the competition's own loop; in notebook mode all, to be run from top to bottom.
 Each code cell is a file of its own, so that a line in an error is a line of that cell.
 """
 
 import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
-from lethe.submission.cell_bodies import parse_cell, with_cell_bodies
+from lethe.submission.cell_bodies import with_cell_bodies
 from lethe.submission.ipython_magics import is_python, to_python
-from lethe.submission.loop_work import LoopIsNeeded
-from lethe.submission.notebook_slicing import Sliced, without_own_loop
+from lethe.submission.names import dotted
 from lethe.submission.parsing import parse_python
 
 Mode = Literal["function", "notebook"]
@@ -28,22 +26,7 @@ ENTRY_FILE = "notebook.py"
 MODE_COMMENT = re.compile(r"^[ \t]*#[ \t]*lethe:[ \t]*mode[ \t]*=[ \t]*[\"']?(\w+)[\"']?[ \t]*$", re.MULTILINE)
 INPUT_FOLDER = re.compile(r"/kaggle/|\.\./input/")  # the second from /kaggle/working
 SHELL_CALL = re.compile(r"^[^#\n]*\bget_ipython\(\)", re.MULTILINE)
-LOOP_HINT = "Its own loop is run only in competitions that allow the mode notebook"
-
-RUNS_ALL_CELLS = '''"""The notebook's code cells, in their order and in one namespace, which is the main module."""
-
-import sys as _sys
-from pathlib import Path as _Path
-
-from lethe.runtime.notebook_shell import install as _install
-from lethe.runtime.notebook_shell import run_cell as _run_cell
-
-_sys.modules["__main__"] = _sys.modules[__name__]
-__name__ = "__main__"
-_install(globals())
-for _cell in sorted(_Path(__file__).parent.glob("cell-*.py")):
-    _run_cell(_cell.read_bytes(), str(_cell), globals())
-'''
+SAVED = re.compile(r"\btorch\.save\b|unlearned_checkpoint")  # in a file or a command that the notebook runs
 
 
 def code_cells(data: bytes, *, shown_as: str) -> list[str]:
@@ -60,19 +43,9 @@ def code_cells(data: bytes, *, shown_as: str) -> list[str]:
 
 
 def list_files(cells: Sequence[str]) -> dict[str, bytes]:
-    """Return the package's files: one for each cell, and what runs them."""
+    """Return the package's files: one for each cell."""
     width = max(2, len(str(len(cells))))
-    files = {f"cell-{number:0{width}}.py": text.encode() for number, text in enumerate(cells, start=1)}
-    return {ENTRY_FILE: RUNS_ALL_CELLS.encode(), **files}
-
-
-def sliced_for(cells: Sequence[str], function: str, *, shown_as: str) -> Sliced:
-    """Return the cells without the notebook's own loop. Raises InvalidSubmission where it cannot be told apart."""
-    try:
-        return without_own_loop(cells, function)
-    except LoopIsNeeded as error:
-        where = f"{shown_as}, cell {error.place.cell}" if len(cells) > 1 else shown_as
-        raise _refused(where, f"{error}. {LOOP_HINT}", line=error.place.first_line) from error
+    return {f"cell-{number:0{width}}.py": text.encode() for number, text in enumerate(cells, start=1)}
 
 
 def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
@@ -87,35 +60,38 @@ def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
     return None
 
 
-def saves_checkpoints(cells: Sequence[str]) -> bool:
-    """Return whether the code itself writes models, as a notebook with a loop of its own does."""
-    return any(_saves(node) for cell in cells for node in ast.walk(parse_cell(cell)))
+def saves_models(trees: Sequence[ast.Module]) -> bool:
+    """Return whether the code itself writes models: its own calls, or files and commands that it holds as texts."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {"torch.save", *(name for node in nodes for name in _names_of_save(node))}
+    return any(
+        (isinstance(node, ast.Call) and dotted(node.func) in names)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(SAVED.search(node.value)))
+        for node in nodes
+    )
+
+
+def _names_of_save(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (f"{alias.asname}.save" for alias in node.names if alias.name == "torch" and alias.asname)
+    elif isinstance(node, ast.ImportFrom) and node.module == "torch":
+        yield from (alias.asname or alias.name for alias in node.names if alias.name == "save")
 
 
 def cell_of_export(data: bytes) -> str | None:
     """Return a notebook's export as .py as one cell of Python, or None for a file that is no export.
 
-    It is one if it calls get_ipython(), is Python only once its magics are translated, or reads the competition's
-    folder and writes models.
+    It is one if it calls get_ipython(), is Python only once its magics are translated, or names Kaggle's folders.
     """
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
         if not is_python(text):
             text = to_python(text)
             return text if is_python(text) else None
-        is_export = bool(SHELL_CALL.search(text)) or (bool(INPUT_FOLDER.search(text)) and saves_checkpoints([text]))
+        is_export = bool(SHELL_CALL.search(text) or INPUT_FOLDER.search(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return with_cell_bodies(text) if is_export else None
-
-
-def _saves(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        return function.attr == "save" and isinstance(function.value, ast.Name) and function.value.id == "torch"
-    return isinstance(function, ast.Name) and function.id in ("save", "torch_save")
 
 
 def _parsed(data: bytes, shown_as: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ A zip is taken only if every entry is a plain file with a safe relative name and
 """
 
 import io
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +14,9 @@ from typing import Any
 from lethe.submission import notebook
 from lethe.submission.archive import SOURCE_MIB, ArchiveLimits, checked_archive, common_folder, read_chunks, refused
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
-from lethe.submission.gpu_guards import without_gpu_guards
-from lethe.submission.left_out import LeftOut
 from lethe.submission.line_edits import LineEdits
 from lethe.submission.notebook import Mode
-from lethe.submission.notebook_slicing import without_own_loop
+from lethe.submission.parsing import parse_python
 from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
 
 SUFFIXES = (".py", ".ipynb", ".zip")
@@ -55,7 +54,7 @@ def load_package(
 ) -> Package:
     """Return the checked package in `data`. Raises InvalidSubmission naming file, line and what is allowed.
 
-    modes: what may be done with a notebook; where both may, one that saves models by itself is run as it is.
+    modes: what may be done with a notebook; where both may, each run runs it by itself.
     sources_only: check the other files of a zip as well, but keep them empty.
     """
     if not data:
@@ -67,7 +66,7 @@ def load_package(
     if source.cells is not None:
         return _notebook_package(kind, source.cells, filename, modes=modes)
     _check_function_mode(filename, modes=modes)
-    return _without_guards(kind, source.files, shown_as=filename if kind == "py" else None)
+    return _plain_package(kind, source.files, shown_as=filename if kind == "py" else None)
 
 
 def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -> dict[str, bytes]:
@@ -79,14 +78,35 @@ def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -
     is_script = kind == "py" and entry_point.get("file") != notebook.ENTRY_FILE  # not taken for an export then
     source = _Source({SCRIPT: data}) if is_script else _read(data, filename, kind=kind, limits=LIMITS)
     if source.cells is None:
-        return {**source.files, **{name: content for name, (content, _parts) in _guarded(source.files).items()}}
-    if entry_point.get("mode") == "notebook":
-        return notebook.list_files(source.cells)
-    if edits := entry_point.get("edits"):
-        return notebook.list_files(LineEdits.of_data(edits).apply(source.cells))
-    before_edits = "edits" not in entry_point  # were kept; else they are too large
-    sliced = without_own_loop(source.cells, entry_point["function"], is_accepted=before_edits)
-    return notebook.list_files(sliced.cells)
+        return _without_guards(source.files, entry_point)
+    edits = entry_point.get("edits")
+    return notebook.list_files(LineEdits.of_data(edits).apply(source.cells) if edits else source.cells)
+
+
+def as_it_is_run(data: bytes, filename: str, entry_point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry point of a submission that was accepted; of a notebook without stored edits, as it is today.
+
+    Earlier versions cut such a notebook up at each run. Now each run runs it as it is.
+    """
+    found = dict(entry_point)
+    is_notebook = found.get("file") == notebook.ENTRY_FILE and found.get("mode", "function") == "function"
+    if not is_notebook or found.get("edits") or "program" in found:
+        return found
+    cells = _read(data, filename, kind=_kind(filename), limits=LIMITS).cells or []
+    return found | {"program": "saves" if notebook.saves_models([parse_python(cell) for cell in cells]) else "defines"}
+
+
+def _without_guards(files: Mapping[str, bytes], entry_point: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files without the lines that an earlier version left out: they gave up where there is no GPU."""
+    found = dict(files)
+    for part in entry_point.get("left_out", ()):
+        where = re.fullmatch(r"in (.+): .*", part["reason"])
+        name = where[1] if where else entry_point["file"]
+        lines = found[name].split(b"\n")
+        first, last = part["first_line"], part["last_line"]
+        lines[first - 1 : last] = [b""] * (last - first + 1)
+        found[name] = b"\n".join(lines)
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,34 +137,15 @@ def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sourc
     return _Source({SCRIPT: data}) if cell is None else _Source({}, [cell])
 
 
-def _guarded(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, tuple[LeftOut, ...]]]:
-    return {name: without_gpu_guards(content) for name, content in files.items() if name.endswith(".py")}
-
-
-def _without_guards(kind: str, files: dict[str, bytes], *, shown_as: str | None = None) -> Package:
+def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None = None) -> Package:
     entry_point = find_entry_point(files, shown_as=shown_as)
-    found = _guarded(files)
-    left_out = tuple(
-        part if name == entry_point.file else replace(part, reason=f"in {name}: {part.reason}")
-        for name, (_content, parts) in found.items()
-        for part in parts
-    )
-    changed = {name: content for name, (content, _parts) in found.items()}
     notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"))
-    return Package(kind, files | changed, replace(entry_point, left_out=left_out, notes=notes))
+    return Package(kind, files, replace(entry_point, notes=notes))
 
 
 def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Package:
     mode = _mode(cells, filename, modes=modes)
-    entry_point = entry_point_of_notebook(cells, mode=mode, shown_as=filename)
-    if mode == "notebook":
-        return Package(kind, notebook.list_files(cells), entry_point)
-    sliced = notebook.sliced_for(cells, entry_point.function, shown_as=filename)
-    left_out = sliced.left_out if kind == "ipynb" else tuple(replace(part, cell=0) for part in sliced.left_out)
-    entry_point = replace(
-        entry_point, left_out=left_out, notes=sliced.notes, edits=LineEdits.between(cells, sliced.cells)
-    )
-    return Package(kind, notebook.list_files(sliced.cells), entry_point)
+    return Package(kind, notebook.list_files(cells), entry_point_of_notebook(cells, mode=mode, shown_as=filename))
 
 
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:
@@ -158,9 +159,7 @@ def _mode(cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Mode
     asked = notebook.mode_said_in(cells, shown_as=filename)
     if asked is not None and asked not in modes:
         raise refused("file", f"asks for the mode {asked}; this competition allows {', '.join(modes)}", filename)
-    if asked is not None or len(modes) == 1:
-        return asked or modes[0]
-    return "notebook" if notebook.saves_checkpoints(cells) else "function"
+    return asked or ("function" if "function" in modes else "notebook")
 
 
 def read_zip(data: bytes, *, limits: PackageLimits = LIMITS, sources_only: bool = False) -> dict[str, bytes]:

@@ -1,6 +1,8 @@
-"""What a zip's requirements.txt asks for, compared with what a submission finds installed."""
+"""What a submission asks for, by requirements.txt or by its imports, compared with what it finds installed."""
 
-from collections.abc import Iterator
+import ast
+import sys
+from collections.abc import Iterator, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -10,6 +12,18 @@ from lethe.submission.libraries import LIBRARIES
 REQUIREMENTS = "requirements.txt"
 MOST_NOTES = 50
 SHOWN_CHARACTERS = 100
+LIBRARY_OF_MODULE = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "mpl_toolkits": "matplotlib",
+    "pkg_resources": "setuptools",
+    "pylab": "matplotlib",
+    "pytorch_lightning": "pytorch-lightning",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
 
 
 def unmet_requirements(text: str) -> tuple[str, ...]:
@@ -34,3 +48,23 @@ def _notes(text: str) -> Iterator[str]:
             yield f"{REQUIREMENTS}: {shown} is not installed, and a run has no network to install it"
         elif requirement.url or not any(requirement.specifier.contains(version, True) for version in versions):
             yield f"{REQUIREMENTS}: {shown} is asked for, {' or '.join(versions)} is installed"
+
+
+def missing_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
+    """Return a sentence for each module that a notebook imports and that is not installed."""
+    names = sorted({name for tree in trees for node in ast.walk(tree) for name in _imported(node)})
+    written = {str(node.value) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return tuple(
+        f"{name} is imported, which is not installed, and a run has no network to install it"
+        for name in names
+        if name not in sys.stdlib_module_names
+        and canonicalize_name(LIBRARY_OF_MODULE.get(name, name)) not in LIBRARIES
+        and not any(f"{name}.py" in text for text in written)  # a cell's own %%writefile
+    )[:MOST_NOTES]
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.partition(".")[0]

@@ -4,8 +4,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from lethe.submission.own_loop import dotted
-from lethe.submission.statement_reads import names_bound
+from lethe.submission.names import dotted, names_bound
 
 POSITIONAL = 4
 MOST_FOLLOWED = 8  # names, from one that stands for another

@@ -9,8 +9,10 @@ the request, forks the run, waits for its end and tells of it.
 
 import argparse
 import base64
+import contextlib
 import copy
 import gc
+import importlib
 import itertools
 import json
 import multiprocessing
@@ -37,12 +39,18 @@ from lethe.runtime.entry import Preloaded, Task
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 from sandbox.guest import isolate, kaggle_cuda, linux
 from sandbox.guest.harness import run_task
-from sandbox.guest.notebook.entry import run_notebook
+from sandbox.guest.notebook.comparison import compare_runs
+from sandbox.guest.notebook.entry import run_notebook, run_program
 
 gc.freeze()  # nor does any later collection look through them, which would take as long
 gc.enable()
 
 FRAME_FD, GATE_FD = 3, 4
+KAGGLE = "/kaggle"  # where this is mounted, notebooks run
+USUAL_LIBRARIES = (
+    *("pandas", "PIL.Image", "matplotlib.pyplot", "IPython.core.interactiveshell", "IPython.display", "tqdm.notebook"),
+    *("scipy.stats", "sklearn.linear_model", "sklearn.model_selection", "sklearn.metrics", "requests", "tabulate"),
+)
 _MAX_MESSAGE = 1024 * 1024
 _HARNESS_FAILED = 70
 
@@ -57,6 +65,8 @@ def main() -> None:
     _fork_children()
     config = json.loads(control.recv(_MAX_MESSAGE))
     preloaded = preload(Path(config["data"]))
+    if any(mount["target"] == KAGGLE for mount in config["policy"]["mounts"]):
+        _import_usual_libraries()
     gc.collect()
     gc.freeze()  # a run's collections then leave the shared pages alone
     _send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
@@ -68,6 +78,13 @@ def main() -> None:
             _keep(token, config, preloaded, control)
         if os.waitpid(keeper, 0)[1] != 0:
             sys.exit("a run's keeper ended before the run")
+
+
+def _import_usual_libraries() -> None:
+    """Load what nearly every notebook loads, so that its runs need not."""
+    for name in USUAL_LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _fork_children() -> None:
@@ -215,14 +232,24 @@ def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -
         seed=request["seed"],
         threads=policy["threads"],
         device=policy["device"],
+        program=request["program"],
+        is_sample=request["is_sample"],
     )
-    keeps = policy["isolation"] == "shard" and not request["checkpoints"] and not request["original"]
+    has_folders = Path(KAGGLE).is_dir()
+    in_folders = bool(request["checkpoints"]) or (bool(request["program"]) and has_folders)
+    keeps = policy["isolation"] == "shard" and not in_folders and not request["original"]
     if not keeps:
         os.close(GATE_FD)
-    if request["map_cuda"] and not request["checkpoints"]:
+    map_cuda = request["map_cuda"]
+    if map_cuda and not in_folders:
         kaggle_cuda.install()
-    if request["checkpoints"]:
-        sent = run_notebook(task, preloaded, FRAME_FD, checkpoints=request["checkpoints"], map_cuda=request["map_cuda"])
+    if in_folders and request["program"] and request["checkpoints"]:
+        sent = compare_runs(task, preloaded, FRAME_FD, map_cuda=map_cuda)
+    elif in_folders and request["program"]:
+        own = bool(request["original"])
+        sent = run_program(task, preloaded, FRAME_FD, map_cuda=map_cuda, has_own_original=own)
+    elif request["checkpoints"]:
+        sent = run_notebook(task, preloaded, FRAME_FD, checkpoints=request["checkpoints"], map_cuda=map_cuda)
     elif keeps:
         sent = _run_shard(task, preloaded)
     else:

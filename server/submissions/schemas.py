@@ -100,15 +100,6 @@ class FailureOut(BaseModel):
         return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
 
 
-class LeftOutOut(BaseModel):
-    """Lines that are not run in the mode `function`, and why. Cells and lines count from 1; cell 0: a plain file."""
-
-    cell: int = Field(examples=[4])
-    first_line: int = Field(examples=[1])
-    last_line: int = Field(examples=[12])
-    reason: str = Field(examples=["calls unlearning, which each run does by itself"])
-
-
 class SubmissionOut(BaseModel):
     """A submission, as its team sees it."""
 
@@ -120,8 +111,11 @@ class SubmissionOut(BaseModel):
     sha256: str
     size_bytes: int
     mode: str = Field(description="function, or notebook: run once as it is, its runs not independent")
-    left_out: list[LeftOutOut] = Field(description="what of the code is not run")
-    notes: list[str] = Field(description="what may make it fail: requirements that are not installed")
+    program: str = Field(
+        description="of a notebook that each run runs by itself: saves (until its first model) or defines (to its end, "
+        "then its function); else empty"
+    )
+    notes: list[str] = Field(description="what may make it fail: libraries that are not installed")
     message: str
     received_at: datetime
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
@@ -145,7 +139,7 @@ class SubmissionOut(BaseModel):
             sha256=submission.content_sha256,
             size_bytes=submission.size_bytes,
             mode=submission.entry_point.get("mode", "function"),
-            left_out=[LeftOutOut(**part) for part in submission.entry_point.get("left_out", ())],
+            program=submission.entry_point.get("program", ""),
             notes=submission.entry_point.get("notes", []),
             message=submission.message,
             received_at=submission.received_at,

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.runtime.sent_names import warnings_in
 from lethe.submission.traceback_text import last_traceback
 from server.competitions import finals
 from server.competitions import service as competitions
@@ -89,6 +90,7 @@ def submission_page(
     request: Request, session: SessionDep, *, storage: StorageDep, viewer: MemberDep, submission: OwnSubmission
 ) -> Response:
     context = _shown(session, storage, submission)
+    log = submissions.sample_log(session, submission)
     place = find_place(session, submission.competition, viewer)
     return page(
         request,
@@ -98,7 +100,8 @@ def submission_page(
         is_live=submission.stage not in ENDED,
         is_mine=place.team is not None and place.team.id == submission.team_id,
         may_be_chosen=may_be_chosen(session, place, submission),
-        sample_log=submissions.sample_log(session, submission),
+        sample_log=log,
+        run_warnings=warnings_in(log),
         sample_answers=read_sample_answers(session, storage, submission) if has_sample_answers(submission) else None,
         metric_tables=metric_tables(session, submission, is_organiser=place.is_organiser),
         receipts=_receipts(context["view"], is_organiser=place.is_organiser),

@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,8 +49,8 @@ Submit = Callable[..., RunResult]
 MakeOriginal = Callable[[int], Path]
 
 
-def write_split(folder: Path, *, network: dict[str, object] = NETWORK, examples: int = 60) -> Path:
-    """Write a split's visible folder with random images."""
+def write_split(folder: Path, *, network: Mapping[str, Any] = NETWORK, examples: int | Mapping[str, int] = 60) -> Path:
+    """Write a split's visible folder with random images. examples: in each set."""
     folder.mkdir(parents=True)
     (folder / "network.json").write_text(json.dumps(network), encoding="utf-8")
     torch.manual_seed(0)
@@ -57,10 +58,11 @@ def write_split(folder: Path, *, network: dict[str, object] = NETWORK, examples:
     save_file(state, folder / "original_model.safetensors")
     for number, name in enumerate(("retain", "forget", "validation")):
         generator = torch.Generator().manual_seed(number)
-        shape = (examples, *network["input_shape"])  # type: ignore[misc]
+        n = examples if isinstance(examples, int) else examples[name]
+        shape = (n, *network["input_shape"])
         images = torch.randint(0, 17, shape, generator=generator, dtype=torch.uint8)
-        labels = torch.randint(0, 10, (examples,), generator=generator)
-        ids = torch.arange(examples)
+        labels = torch.randint(0, 10, (n,), generator=generator)
+        ids = torch.arange(n)
         tensors = {"images": images, "labels": labels, "ids": ids, "persons": ids // 3}
         save_file(tensors, folder / f"{name}.safetensors")
     return folder

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from lethe.runtime.weights_layout import BadLayout, WeightsLayout, read_layout
-from sandbox.frame_reader import FrameReader, FrameState, find_problem
+from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.guest.frame_format import FAULT_TAG, MAX_FAULT_BYTES, TAG_BYTES, WEIGHTS_TAG, encode_fault
 
 ORIGINAL = save({"weight": torch.ones(2, 3), "bias": torch.zeros(3), "steps": torch.tensor(4)})
@@ -158,3 +158,8 @@ def test_layout_agrees_with_the_safetensors_package() -> None:
 
 def _begin(name: str) -> int:
     return next(slot.begin for slot in LAYOUT.tensors if slot.name == name)
+
+
+def test_tensors_that_half_precision_cannot_hold_are_named() -> None:
+    content = save({"a": torch.tensor([1.0, 65504.0]), "b": torch.tensor([-7e4]), "c": torch.arange(3)})
+    assert half_precision_overflows(content, read_layout(content)) == {"b"}

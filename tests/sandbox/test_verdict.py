@@ -194,3 +194,10 @@ def test_missing_network_is_named_where_it_is_the_cause(name: str, expected: boo
     facts = claim(**{"class": "exception", "mro": [name, "OSError", "Exception"]})
     told = judge(facts, replace(CONTEXT, open_log=True)).message
     assert ("There is no network in here" in told) == expected
+
+
+def test_an_overflow_that_the_original_has_already_is_the_organisers() -> None:
+    facts = ExitFacts(frame=FrameState.WEIGHTS, problem=WeightsProblem(kind="half-precision", tensor="fc.weight"))
+    context = replace(CONTEXT, overflowing=frozenset({"fc.weight"}))
+    assert "original model itself" in judge(facts, context).message
+    assert "original model itself" not in judge(facts, CONTEXT).message

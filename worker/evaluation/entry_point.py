@@ -14,4 +14,5 @@ def entry_point(found: Mapping[str, Any], *, sent_as: str = "") -> EntryPoint:
         style=found["style"],
         keywords=tuple(found["keywords"]),
         sent_as=sent_as,
+        program=found.get("program", ""),
     )

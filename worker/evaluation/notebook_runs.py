@@ -28,6 +28,11 @@ def is_notebook(entry_point: Mapping[str, Any]) -> bool:
     return entry_point.get("mode") == "notebook"
 
 
+def is_program(entry_point: Mapping[str, Any]) -> bool:
+    """Return whether each run runs the notebook by itself."""
+    return bool(entry_point.get("program"))
+
+
 def reads_kaggle_folder(entry_point: Mapping[str, Any]) -> bool:
     """Return whether the submission came as a notebook, whose code may read the competition's folder."""
     return entry_point.get("file") == ENTRY_FILE
@@ -46,21 +51,34 @@ def with_kaggle_folder(
     return replace(policy, mounts=(*policy.mounts, *mounts))
 
 
+def program_policy(policy: RunPolicy, competition: RunRules, *, frame_bytes: int) -> RunPolicy:
+    """Return the policy of one run of a notebook's program: space for its files, memory for that room."""
+    limits = competition.limits
+    scratch_mib = max(limits.scratch_mib, scratch_for_models(frame_bytes))
+    return replace(
+        policy,
+        scratch_mib=scratch_mib,
+        file_size_mib=max(policy.file_size_mib, scratch_mib),
+        memory_mib=limits.memory_mib + scratch_mib,
+    )
+
+
+def scratch_for_models(frame_bytes: int) -> int:
+    """Return how many MiB of scratch a notebook needs at the least."""
+    return MODELS_ON_DISK * (frame_bytes // MIB + 2)
+
+
 def notebook_policy(
     policy: RunPolicy, competition: RunRules, *, frame_bytes: int, retraining_time_s: float, sample: bool
 ) -> RunPolicy:
     """Return the policy of a complete notebook: the time of all runs, space for its files, memory for that room."""
     limits = competition.limits
     one_run_s = run_wall_time_s(limits, retraining_time_s=retraining_time_s)
-    scratch_mib = max(limits.scratch_mib, MODELS_ON_DISK * (frame_bytes // MIB + 2))
     return replace(
-        policy,
+        program_policy(policy, competition, frame_bytes=frame_bytes),
         wall_time_s=min(limits.wall_time_s, one_run_s + SMOKE_SETUP_S) if sample else limits.wall_time_s,
         cpu_time_s=None,  # the limit of one run is none of the whole
-        scratch_mib=scratch_mib,
-        file_size_mib=max(policy.file_size_mib, scratch_mib),
         scratch_inodes=max(policy.scratch_inodes, 4 * competition.n_models + 1024),
-        memory_mib=limits.memory_mib + scratch_mib,
     )
 
 

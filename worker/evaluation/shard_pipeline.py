@@ -23,6 +23,7 @@ from lethe.evaluation.original_models import read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.runtime.sent_names import name_as_sent
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from lethe.submission.package import as_it_is_run
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
@@ -38,12 +39,16 @@ from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, 
 from worker.evaluation.kept_weights import KeptWeights
 from worker.evaluation.notebook_runs import (
     SMOKE_MODELS,
+    SMOKE_SETUP_S,
     NotebookOutputs,
     is_notebook,
+    is_program,
     notebook_policy,
+    program_policy,
     reads_kaggle_folder,
     with_kaggle_folder,
 )
+from worker.evaluation.program_comparison import compare_program, is_compared
 from worker.evaluation.run_original_model import own_original
 from worker.evaluation.run_policy import run_policy
 from worker.evaluation.sample_run_answers import answers_of_run
@@ -132,6 +137,8 @@ def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
 
 
 def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: Heart) -> None:
+    package = context.artefacts.package(shard)
+    shard = replace(shard, entry_point=as_it_is_run(package, shard.filename, shard.entry_point))
     split_dir = context.artefacts.split(shard)
     sample = shard.kind is ShardKind.SMOKE
     data_dir = split_dir / ("sample" if sample else "visible")
@@ -139,7 +146,7 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
     evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
     keeps = shard.competition.keep_weights if shard.kind is ShardKind.RUNS else 0
     done.kept = KeptWeights(keeps, split_dir)
-    with staged(shard, context.artefacts.package(shard), context.stage_dir) as code_dir:
+    with staged(shard, package, context.stage_dir) as code_dir:
         sandbox = context.sandbox(data_dir, policy)
         context.leases.note_controls(shard, {**sandbox.controls, "frames": shard.n_runs})
         key = (data_dir, policy)
@@ -155,6 +162,8 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
                     whole_numbers = read_whole_numbers(original) if original else None
                     result = _run_one(context, sandbox, request, heart=heart, key=key)
                 _take(result, run, done, evaluations=evaluations, whole_numbers=whole_numbers)
+                if sample and is_compared(request):
+                    _compare(context, sandbox, request, result, done, heart=heart, key=key)
                 if sample and result.weights is not None and not heart.stopped:
                     device = context.settings.worker_device
                     done.sample_answers = answers_of_run(split_dir, result.weights, device=device)
@@ -196,6 +205,9 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
             retraining_time_s=shard.retraining_time_s,
             sample=shard.kind is ShardKind.SMOKE,
         )
+    elif is_program(shard.entry_point):
+        frame_bytes = (data_dir / ORIGINAL_MODEL).stat().st_size
+        policy = program_policy(policy, shard.competition, frame_bytes=frame_bytes)
     if reads_kaggle_folder(shard.entry_point):
         cache = context.settings.scratch / "notebook-data"
         policy = with_kaggle_folder(
@@ -204,7 +216,7 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
             cache=cache,
             key=shard.manifest_sha256,
             competition=shard.competition,
-            required=notebook,
+            required=notebook or shard.entry_point.get("program") == "saves",
         )
     return policy
 
@@ -252,6 +264,29 @@ def _run_notebook(
             done.kept.add(run, weights)
 
 
+def _compare(
+    context: RunningContext,
+    sandbox: Sandbox,
+    request: RunRequest,
+    first: RunResult,
+    done: Done,
+    *,
+    heart: Heart,
+    key: tuple[Path, RunPolicy],
+) -> None:
+    """Look at the program's second model, too. Raises RunFailed where the first is not the one that would count."""
+    found = compare_program(
+        lambda longer: _run_one(context, sandbox, longer, heart=heart, key=key),
+        request,
+        first=first,
+        run_limit_s=key[1].wall_time_s,
+        setup_s=SMOKE_SETUP_S,
+    )
+    done.logs.append((request.run, "\n".join(found.notes)))
+    if found.verdict is not None:
+        _raise_fault(found.verdict, request.run)
+
+
 def _run_one(
     context: RunningContext, sandbox: Sandbox, request: RunRequest, *, heart: Heart, key: tuple[Path, RunPolicy]
 ) -> RunResult:
@@ -285,13 +320,16 @@ def _take(
 
 
 def _raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: bool) -> None:
-    verdict = result.verdict
-    if keep_log or verdict.fault is not RunFault.NONE:
+    if keep_log or result.verdict.fault is not RunFault.NONE:
         done.logs.append((run, readable_log(result.log, max_chars=len(result.log))))
+    _raise_fault(result.verdict, run, host_error=result.facts.host_error)
+
+
+def _raise_fault(verdict: Verdict, run: int, *, host_error: str = "") -> None:
     if verdict.fault is RunFault.STOPPED:
         raise Stopped
     if verdict.fault is RunFault.HOST:
-        raise HostFault(f"run {run}: {result.facts.host_error or verdict.message}")
+        raise HostFault(f"run {run}: {host_error or verdict.message}")
     if verdict.fault is RunFault.PARTICIPANT:
         raise RunFailed(run, verdict)
 

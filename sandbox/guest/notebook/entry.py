@@ -1,19 +1,35 @@
-"""Runs a notebook from top to bottom, once, and sends the models that it writes as they appear."""
+"""Runs a notebook as its author wrote it, in Kaggle's folders: in each run until its first model, or once, whole."""
 
 import os
-import sys
-import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 
-from lethe.runtime import earlier_torch, notebook_shell
-from lethe.runtime.entry import Preloaded, Task, seed_everything
+from lethe.runtime import earlier_torch
+from lethe.runtime.entry import (
+    Preloaded,
+    RunFault,
+    Task,
+    cell_files,
+    notebook_namespace,
+    seed_everything,
+    weights_of_call,
+)
+from lethe.runtime.notebook_cells import Cells, Change
+from lethe.runtime.notebook_shell import report
+from lethe.runtime.randomness import Randomness
 from sandbox.guest import kaggle_cuda
-from sandbox.guest.harness import flush_output, report_fault
-from sandbox.guest.notebook.files import CheckpointTaker, EnoughModels, Watch, free_room, hook_torch
+from sandbox.guest.frame_format import WEIGHTS_TAG
+from sandbox.guest.harness import flush_output, report_fault, write_all
+from sandbox.guest.notebook.file_watch import Taker, Watch, hook_torch
+from sandbox.guest.notebook.files import CheckpointTaker, free_room
+from sandbox.guest.notebook.first_model import FirstModel, Pieces
 from sandbox.guest.notebook.inputs import scale_in
+from sandbox.guest.notebook.pictures import INPUT, Pictures
 from sandbox.guest.notebook.programs import install_programs
+from sandbox.guest.notebook.starting_kit import offer_starting_kit
 
 KAGGLE = Path("/kaggle")
 FOLDERS = (KAGGLE / "tmp", KAGGLE / "working")
@@ -21,62 +37,137 @@ ROOM_SHARE = 0.4  # of the scratch, for models that the notebook still sees; an 
 
 
 def run_notebook(task: Task, preloaded: Preloaded, frame_fd: int, *, checkpoints: int, map_cuda: bool) -> bool:
-    """Run the notebook and send its models; write a fault where it cannot be used. Returns whether it could."""
+    """Run the notebook to its end and send its models, or a fault where it cannot be used. Returns whether it could."""
     taker = CheckpointTaker(
         layout=preloaded.layout,
         frame_fd=frame_fd,
         wanted=checkpoints,
         folders=FOLDERS,
         room_bytes=int(ROOM_SHARE * free_room(FOLDERS[0])),
-        tell=_tell,
+        tell=report_plainly,
     )
-    watch = Watch(taker)
     try:
-        _prepare(task, preloaded, taker, watch, map_cuda=map_cuda)
-        at_its_end = _run_cells(task)
-        watch.end()
-        if not at_its_end:
-            _tell(f"[lethe] ended after {checkpoints} models, which is as many as count here")
+        os.environ["LETHE_RUNS"] = str(checkpoints)
+        with prepared(task, preloaded, taker, map_cuda=map_cuda):
+            Cells(notebook_namespace(task)).run(cell_files(task))
         flush_output()
-        taker.finish(at_its_end=at_its_end)
+        taker.finish()
     except BaseException as error:
         report_fault(error, task, frame_fd)
         return False
     return True
 
 
-def _prepare(task: Task, preloaded: Preloaded, taker: CheckpointTaker, watch: Watch, *, map_cuda: bool) -> None:
-    os.chdir(FOLDERS[1])
-    torch.set_num_threads(task.threads)
-    hook_torch(taker, watch)
-    if not scale_in(preloaded.network, preloaded.data.network):
-        _tell("[lethe] the network expects images * input_scale + input_shift of network.json: apply them")
-    if map_cuda:
-        kaggle_cuda.install()
-    earlier_torch.install()
-    os.environ["LETHE_RUNS"] = str(taker.wanted)
-    seed_everything(task.seed)
-    watch.start()
+def run_program(
+    task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool, has_own_original: bool = False
+) -> bool:
+    """Run the program until its first model that counts, and send it; without one, call the program's function.
 
+    has_own_original: the run starts from another model than the one in the folders.
+    """
+    cells = Cells({}, skips=task.program == "defines", tell=report_plainly)
 
-def _run_cells(task: Task) -> bool:
-    """Execute the code cells in their order, in one namespace that is the main module. Return False if cut short."""
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    notebook_shell.install(module.__dict__)
-    install_programs()
-    for path in sorted(task.submission.glob("cell-*.py")):
-        try:
-            notebook_shell.run_cell(path.read_bytes(), str(path), module.__dict__)
-        except EnoughModels:
-            return False
-        except SystemExit as left:
-            if left.code not in (None, 0):
-                raise
-            return True  # exit() ends a notebook
+    def send(_path: Path, pieces: Pieces) -> NoReturn:
+        if cells.skipped:
+            end_with_fault(RunFault("model-after-skip", detail=cells.skipped[0].as_detail()), task, frame_fd)
+        flush_output()
+        write_frame(preloaded, frame_fd, pieces)
+        os._exit(0)  # nothing of what is left to do belongs to this run
+
+    taker = FirstModel(
+        layout=preloaded.layout,
+        folders=FOLDERS,
+        texts=[path.read_bytes() for path in cell_files(task)],
+        on_model=send,
+        on_fault=lambda fault: end_with_fault(fault, task, frame_fd),
+        tell=report_plainly,
+    )
+    try:
+        chance = Randomness(run=task.run, seed=task.seed)
+        run_cells(task, preloaded, taker, cells, chance, map_cuda=map_cuda, has_own_original=has_own_original)
+        function = cells.namespace.get(task.function)
+        taker.at_the_end(has_function=callable(function) or task.function in cells.missing)
+        pieces = weights_of_call(cells.function(task.function, RunFault("no-model")), task, preloaded, cells)
+    except BaseException as error:
+        report_fault(error, task, frame_fd)
+        return False
+    flush_output()
+    write_frame(preloaded, frame_fd, pieces)
     return True
 
 
-def _tell(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def run_cells(
+    task: Task,
+    preloaded: Preloaded,
+    taker: Taker,
+    cells: Cells,
+    chance: Randomness,
+    *,
+    map_cuda: bool,
+    change: Change | None = None,
+    has_own_original: bool = False,
+) -> None:
+    """Run the program's cells to their end, with its seeds mixed."""
+    texts = [path.read_bytes() for path in cell_files(task)]
+    folders = INPUT.glob("*") if has_own_original else ()
+    served = {folder / "original_model.pth": preloaded.data.original_state for folder in folders}
+    with prepared(task, preloaded, taker, map_cuda=map_cuda, chance=chance, served=served):
+        offer_starting_kit(texts, preloaded.data, tell=report_plainly)
+        cells.namespace, cells.change = notebook_namespace(task), change
+        cells.run(cell_files(task))
+
+
+class prepared:  # noqa: N801 - used as a context
+    """A process in which a notebook finds what it does on Kaggle. Its files are watched while the block lasts."""
+
+    def __init__(
+        self,
+        task: Task,
+        preloaded: Preloaded,
+        taker: Taker,
+        *,
+        map_cuda: bool,
+        chance: Randomness | None = None,
+        served: dict[Path, dict[str, torch.Tensor]] | None = None,
+    ) -> None:
+        self._task, self._preloaded, self._map_cuda, self._chance = task, preloaded, map_cuda, chance
+        self._watch = Watch(taker)
+        self._hook: Callable[[], None] = lambda: hook_torch(taker, self._watch, served=served or {})
+
+    def __enter__(self) -> None:
+        os.chdir(FOLDERS[1])
+        torch.set_num_threads(self._task.threads)
+        seed_everything(self._task.seed)
+        self._hook()
+        Pictures(self._preloaded.data).install()
+        is_called = self._task.program == "defines"  # with loaders that scale
+        if not is_called and not scale_in(self._preloaded.network, self._preloaded.data.network):
+            report("the network expects images * input_scale + input_shift of network.json: apply them")
+        if self._chance is not None:
+            self._chance.install()
+        if self._map_cuda:
+            kaggle_cuda.install()
+        earlier_torch.install()
+        install_programs()
+        self._watch.start()
+
+    def __exit__(self, *_error: Any) -> None:
+        self._watch.end()
+
+
+def write_frame(preloaded: Preloaded, frame_fd: int, pieces: Pieces) -> None:
+    """Send one model, which is the run's."""
+    write_all(frame_fd, WEIGHTS_TAG + preloaded.layout.header)
+    for piece in pieces:
+        write_all(frame_fd, piece)
+
+
+def end_with_fault(fault: RunFault, task: Task, frame_fd: int) -> NoReturn:
+    """End the process, which whoever catches exceptions cannot prevent."""
+    report_fault(fault, task, frame_fd)
+    os._exit(1)
+
+
+def report_plainly(text: str) -> None:
+    """Say something in the run's log that begins with who says it already."""
+    report(text.removeprefix("[lethe] "))

@@ -11,6 +11,7 @@ CHECKPOINT_TAG = b"LCF1"
 CHOICE_TAG = b"LCE1"
 NUMBER = struct.Struct("<I")
 MAX_SLOTS = 1 << 20
+FIRST, SECOND, AGAIN = range(3)  # slots of a comparison: two models of one program, and the second's like by another
 
 
 def encode_checkpoint_head(slot: int) -> bytes:

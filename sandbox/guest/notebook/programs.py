@@ -18,5 +18,6 @@ def install_programs() -> None:
     )
     zip_program.chmod(0o755)
     for name in ("python", "python3"):
+        (PROGRAMS / name).unlink(missing_ok=True)
         (PROGRAMS / name).symlink_to(sys.executable)
     os.environ["PATH"] = PATH

@@ -33,26 +33,38 @@ def refused(data: bytes, *, modes: tuple[str, ...] = ("function",)) -> InvalidSu
     return caught.value
 
 
-def test_a_notebook_with_its_own_loop_is_run_as_it_is() -> None:
+def test_a_notebook_that_saves_models_is_run_unchanged_by_each_run() -> None:
     found = package(FUNCTION, LOOP)
     assert found.kind == "ipynb"
-    assert found.entry_point.mode == "notebook"
-    assert found.files["cell-02.py"].decode() == LOOP
+    assert (found.entry_point.mode, found.entry_point.program) == ("function", "saves")
+    assert found.files == {"cell-01.py": FUNCTION.encode(), "cell-02.py": LOOP.encode()}
 
 
-def test_in_function_mode_its_loop_is_not_run() -> None:
-    found = package(FUNCTION, LOOP, modes=("function",))
-    assert found.entry_point.mode == "function"
-    assert found.files["cell-01.py"].decode() == FUNCTION
-    assert found.files["cell-02.py"].strip() == b""
+def test_a_notebook_that_saves_nothing_defines_its_function() -> None:
+    assert (package(FUNCTION).entry_point.mode, package(FUNCTION).entry_point.program) == ("function", "defines")
 
 
-def test_a_notebook_without_a_loop_is_a_function() -> None:
-    assert package(FUNCTION).entry_point.mode == "function"
+def test_a_comment_lets_the_whole_notebook_run_once() -> None:
+    found = package("# lethe: mode = notebook\n" + FUNCTION, LOOP).entry_point
+    assert (found.mode, found.program) == ("notebook", "")
 
 
-def test_a_comment_chooses_the_mode() -> None:
-    assert package("# lethe: mode = function\n" + FUNCTION, LOOP).entry_point.mode == "function"
+@pytest.mark.parametrize(
+    "saving",
+    [
+        "import torch as t\nt.save({}, 'x')",
+        "from torch import save as keep\nkeep({}, 'x')",
+        "get_ipython().run_cell_magic('writefile', 'x.py', 'import torch\\ntorch.save(1, 2)')",
+        "!cp weights.pth /kaggle/tmp/unlearned_checkpoint_0.pth",
+    ],
+)
+def test_however_a_notebook_saves_models_it_is_seen(saving: str) -> None:
+    assert package(FUNCTION, saving).entry_point.program == "saves"
+
+
+def test_modules_that_are_not_installed_are_named() -> None:
+    found = package("import numpy, no_such\nfrom nothing.at_all import x\nfrom sklearn import svm\n" + FUNCTION)
+    assert [note.split()[0] for note in found.entry_point.notes] == ["no_such", "nothing"]
 
 
 def test_a_mode_that_is_not_allowed_is_refused() -> None:
@@ -60,12 +72,9 @@ def test_a_mode_that_is_not_allowed_is_refused() -> None:
     assert "must be function or notebook" in refused(notebook("# lethe: mode = all\n" + FUNCTION)).detail
 
 
-def test_an_inline_loop_is_told_where_it_would_run() -> None:
-    assert "allow the mode notebook" in refused(notebook(LOOP)).detail
-
-
-def test_an_inline_loop_runs_where_notebooks_are_allowed() -> None:
-    assert package(LOOP).entry_point.mode == "notebook"
+def test_an_inline_loop_needs_no_function() -> None:
+    assert package(LOOP, modes=("function",)).entry_point.program == "saves"
+    assert package(LOOP, modes=("notebook",)).entry_point.mode == "notebook"
 
 
 def test_the_style_and_the_extras_are_found_across_cells() -> None:
@@ -78,9 +87,9 @@ def test_the_style_and_the_extras_are_found_across_cells() -> None:
 
 def test_a_kaggle_script_is_taken_as_a_notebook_of_one_cell() -> None:
     code = FUNCTION + LOOP
-    assert load_package(code.encode(), "mine.py", modes=BOTH).entry_point.mode == "notebook"
-    sliced = load_package(code.encode(), "mine.py").files["cell-01.py"].decode()
-    assert "range(512)" not in sliced
+    found = load_package(code.encode(), "mine.py")
+    assert found.entry_point.program == "saves"
+    assert found.files == {"cell-01.py": code.encode()}
 
 
 def test_only_notebooks_are_taken_where_only_they_are_allowed() -> None:
@@ -146,13 +155,6 @@ def test_a_wrong_signature_names_cell_and_line_once() -> None:
     assert error.detail.startswith("mine.ipynb, cell 2, line 2: unlearning takes 1 positional arguments")
 
 
-def test_a_loop_that_sets_values_is_refused_with_cell_and_line() -> None:
-    code = "def unlearning(net, r, f, v):\n    return rate\n"
-    error = refused(notebook(code, "x = 1\nfor i in range(512):\n    rate = i\n    unlearning(1, 2, 3, 4)\n"))
-    assert error.detail.startswith("mine.ipynb, cell 2, line 2: ")
-    assert "'rate'" in error.detail
-
-
 BODY = (
     "lr = 0.5\n!ls\nfor i in range(512):\n    unlearning(net, r, f, v)\n    torch.save(net.state_dict(), f'u{i}.pth')\n"
 )
@@ -166,20 +168,12 @@ get_ipython().run_cell_magic('writefile', 'x.py', 'x = 1')
 """
 
 
-def test_cells_that_an_export_holds_as_texts_are_run_and_sliced() -> None:
-    package = load_package(EXPORT.encode(), "export.py")
-    lines = package.files["cell-01.py"].decode().split("\n")
-    assert lines[1] == "get_ipython().run_code('decay = 3\\n')"
-    assert lines[4] == ""
-    reasons = {part.first_line: part.reason for part in package.entry_point.left_out}
-    assert reasons[5].startswith("calls unlearning")
-    assert reasons[6].startswith("comes after the loop")
-
-
-def test_a_cell_that_an_export_holds_as_a_text_runs_in_the_mode_notebook() -> None:
-    package = load_package(EXPORT.encode(), "export.py", modes=("function", "notebook"))
-    assert package.entry_point.mode == "notebook"
-    assert "get_ipython().system(" in package.files["cell-01.py"].decode().split("\n")[4]
+def test_cells_that_an_export_holds_as_texts_are_run() -> None:
+    found = load_package(EXPORT.encode(), "export.py")
+    lines = found.files["cell-01.py"].decode().split("\n")
+    assert lines[1] == "get_ipython().run_text('decay = 3\\n')"
+    assert "get_ipython().system(" in lines[4]
+    assert found.entry_point.program == "saves"
 
 
 def test_a_script_that_reads_the_input_by_a_relative_path_is_an_export() -> None:

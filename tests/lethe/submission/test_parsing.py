@@ -10,7 +10,7 @@ import pytest
 
 from lethe.submission import parsing
 from lethe.submission.entry_point import find_entry_point
-from lethe.submission.notebook import code_cells, saves_checkpoints
+from lethe.submission.notebook import code_cells, saves_models
 from lethe.submission.parsing import parse_python
 
 DOUBTFUL = 'PATTERN = "\\d+"\n'  # no escape of Python's: it warns, with each release louder
@@ -60,5 +60,6 @@ def test_uploads_with_suspicious_code_are_accepted_silently() -> None:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         assert find_entry_point({"submission.py": text.encode()}).function == "unlearning"
-        assert not saves_checkpoints(code_cells(book, shown_as="a.ipynb"))
+        cells = code_cells(book, shown_as="a.ipynb")
+        assert not saves_models([parse_python(cell) for cell in cells])
     assert heard == []

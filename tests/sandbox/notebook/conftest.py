@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Literal
 
 import pytest
 
@@ -53,25 +54,53 @@ class Ended:
 class Notebooks:
     sandbox: Sandbox
     stage: Path
+    split: Path
     count: int = 0
     models: dict[int, bytes] = field(default_factory=dict)
 
     def run(self, *cells: str, wanted: int = 3, stop_after: int | None = None, map_cuda: bool = False) -> Ended:
-        """Run the cells, after one that imports torch and defines what most need."""
-        self.count += 1
-        folder = self.stage / f"notebook-{self.count}"
-        folder.mkdir()
-        for number, cell in enumerate((HEADER, *cells), start=1):
-            (folder / f"cell-{number:02}.py").write_text(to_python(dedent(cell)))
+        """Run the cells once, after one that imports torch and defines what most need."""
         models: dict[int, bytes] = {}
         request = RunRequest(
-            code_dir=folder,
+            code_dir=self._staged(HEADER, *cells),
             entry_point=EntryPoint(file="notebook.py"),
             kind="sample",
             notebook=NotebookRun(wanted, models.__setitem__, stop_after=stop_after),
             map_cuda=map_cuda,
         )
         return Ended(self.sandbox.run(request), models)
+
+    def program(
+        self,
+        *cells: str,
+        run: int = 0,
+        seed: int = 7,
+        program: Literal["saves", "defines"] = "saves",
+        style: Literal["dict", "tuple"] = "dict",
+        compare: bool = False,
+        kind: Literal["sample", "hidden"] = "sample",
+        original: Path | None = None,
+    ) -> Ended:
+        """Run the cells as one of many runs does, or compare two of its models."""
+        models: dict[int, bytes] = {}
+        request = RunRequest(
+            code_dir=self._staged(HEADER, *cells),
+            entry_point=EntryPoint(file="notebook.py", program=program, style=style),
+            run=run,
+            seed=seed,
+            kind=kind,
+            notebook=NotebookRun(3, models.__setitem__) if compare else None,
+            original=original,
+        )
+        return Ended(self.sandbox.run(request), models)
+
+    def _staged(self, *cells: str) -> Path:
+        self.count += 1
+        folder = self.stage / f"notebook-{self.count}"
+        folder.mkdir()
+        for number, cell in enumerate(cells, start=1):
+            (folder / f"cell-{number:02}.py").write_text(to_python(dedent(cell)))
+        return folder
 
 
 Opened = Callable[..., Notebooks]
@@ -83,4 +112,4 @@ def notebooks(split: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     mounts = notebook_mounts(split, tmp_path_factory.mktemp("layout"), key="k", input_folder=FOLDER)
     spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=replace(POLICY, mounts=mounts))
     with Launcher(spec).start() as sandbox:
-        yield Notebooks(sandbox, stage)
+        yield Notebooks(sandbox, stage, split)

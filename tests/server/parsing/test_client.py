@@ -71,10 +71,9 @@ def test_good_upload_is_checked_elsewhere() -> None:
             "function": "unlearning",
             "style": "dict",
             "keywords": [],
-            "left_out": [],
+            "program": "",
             "notes": [],
             "mode": "function",
-            "edits": None,
         },
     }
 

@@ -395,8 +395,7 @@ def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
         "function": "unlearning",
         "style": "dict",
         "keywords": ["class_weights"],
-        "left_out": [],
+        "program": "",
         "notes": [],
-        "edits": None,
         "mode": "function",
     }

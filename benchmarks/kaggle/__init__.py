@@ -1,0 +1,1 @@
+"""Kaggle's notebooks, run honestly in one process and through Lethe."""

@@ -1,0 +1,141 @@
+"""Makes every source of a program's randomness depend on the run: seeds are mixed with the run's number.
+
+The seeds that the program sets itself, and those that it leaves to chance, differ from run to run and are the same
+whenever a run is repeated. Run 0 keeps the program's own seeds.
+"""
+
+import hashlib
+import importlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+SEED_BITS = 32  # what every generator takes
+PINNED = 20_231_130  # any number
+
+
+class Randomness:
+    """The randomness of one run. `install` lets torch, numpy and random ask it for each seed.
+
+    seed: of what the program leaves to chance. After `pin`, every generator, and every seed set from then on, has one
+    fixed value, so that two stretches of a program can be compared; only `can_pin` keeps the generators for it.
+    """
+
+    def __init__(self, *, run: int, seed: int, can_pin: bool = False) -> None:
+        self._run, self._seed, self._can_pin = run, seed, can_pin
+        self._left_to_chance = 0
+        self._is_pinned = False
+        self._reseed: list[Callable[[], object]] = []  # of each generator that the program made
+
+    def mixed(self, seed: Any) -> Any:
+        """Return the seed to use in place of the program's own; None is left to chance."""
+        if self._is_pinned:
+            return PINNED
+        if seed is None:
+            self._left_to_chance += 1
+            return _hashed(self._seed, self._left_to_chance)
+        return seed if self._run == 0 else _hashed(seed, self._run)
+
+    def pin(self) -> None:
+        """Give every generator of the process the same state, whatever it was, and every later seed the same value."""
+        self._is_pinned = True
+        random.seed(PINNED)
+        importlib.import_module("numpy").random.seed(PINNED)
+        torch.manual_seed(PINNED)
+        for reseed in self._reseed:
+            reseed()
+
+    def install(self) -> None:
+        """Change the functions of torch, numpy and random for the rest of this process."""
+        self._install_random()
+        self._install_numpy()
+        self._install_torch()
+
+    def _keep(self, reseed: Callable[[], object]) -> None:
+        if self._can_pin and not self._is_pinned:
+            self._reseed.append(reseed)
+
+    def _install_random(self) -> None:
+        seeding = random.Random.seed
+
+        def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:
+            seeding(generator, self.mixed(a), version)
+            self._keep(lambda: seeding(generator, PINNED))
+
+        random.Random.seed = seed  # type: ignore[method-assign,assignment]
+        random.seed = random._inst.seed
+
+    def _install_numpy(self) -> None:
+        numpy: Any = importlib.import_module("numpy.random")
+        seeding, default_rng, state = numpy.seed, numpy.default_rng, numpy.RandomState
+
+        def seed(seed: Any = None) -> None:
+            seeding(self.mixed(seed))
+
+        def made(seed: Any = None) -> Any:
+            if isinstance(seed, numpy.Generator | numpy.BitGenerator):
+                return default_rng(seed)
+            own = (seed.entropy, seed.spawn_key) if isinstance(seed, numpy.SeedSequence) else seed
+            changes = own is None or self._run != 0 or self._is_pinned
+            generator = default_rng(self.mixed(own) if changes else seed)
+            self._keep(lambda: setattr(generator.bit_generator, "state", default_rng(PINNED).bit_generator.state))
+            return generator
+
+        class RandomState(state, metaclass=_like(state)):  # type: ignore[misc,valid-type,metaclass]
+            def __init__(inner, seed: Any = None) -> None:  # noqa: N805
+                super().__init__(seed if isinstance(seed, numpy.BitGenerator) else self.mixed(seed))
+                self._keep(lambda: inner.seed(PINNED))
+
+        numpy.seed, numpy.default_rng, numpy.RandomState = seed, made, RandomState
+
+    def _install_torch(self) -> None:
+        seeding, generators = torch.random.manual_seed, torch.Generator
+
+        def manual_seed(seed: Any) -> torch.Generator:
+            return seeding(self.mixed(int(seed)))
+
+        def chance() -> int:
+            chosen: int = self.mixed(None)
+            seeding(chosen)
+            return chosen
+
+        class Generator(generators, metaclass=_like(generators)):  # type: ignore[misc,valid-type,metaclass]
+            def __init__(inner, *_arguments: Any, **_options: Any) -> None:  # noqa: N805
+                self._keep(lambda: generators.manual_seed(inner, PINNED))
+
+            def manual_seed(inner, seed: int) -> torch.Generator:  # noqa: N805
+                super().manual_seed(self.mixed(int(seed)))
+                return inner
+
+            def seed(inner) -> int:  # noqa: N805
+                chosen: int = self.mixed(None)
+                super().manual_seed(chosen)
+                return chosen
+
+        torch.manual_seed = torch.random.manual_seed = manual_seed
+        torch.seed = torch.random.seed = chance
+        torch.Generator = Generator  # type: ignore[misc]
+        for name in ("manual_seed", "manual_seed_all"):
+            setattr(torch.cuda, name, self._of_gpu(getattr(torch.cuda, name)))
+
+    def _of_gpu(self, seeding: Callable[[int], None]) -> Callable[[int], None]:
+        def manual_seed(seed: int) -> None:
+            seeding(self.mixed(int(seed)))
+
+        return manual_seed
+
+
+def _like(kind: type) -> type:
+    """Return the metaclass of a class that takes the place of `kind`, whose own objects count as its objects."""
+
+    class Like(type(kind)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: object) -> bool:
+            return type.__instancecheck__(kind, value)
+
+    return Like
+
+
+def _hashed(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[: SEED_BITS // 8], "little")

@@ -1,0 +1,58 @@
+"""Seeds depend on the run, except in run 0; each case in a process of its own, because modules are changed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+DRAWS = """
+import json, random, sys
+import numpy as np, torch
+from lethe.runtime.randomness import Randomness
+run, seed, pin = map(int, sys.argv[1:])
+torch.manual_seed(seed); np.random.seed(seed); random.seed(seed)
+chance = Randomness(run=run, seed=seed, can_pin=bool(pin))
+if run >= 0:
+    chance.install()
+made = np.random.default_rng(5), torch.Generator().manual_seed(6), np.random.RandomState(7), random.Random(8)
+if pin:
+    [source.random() for source in made[::2]]
+    chance.pin()
+found = {
+    "default_rng": made[0].random(), "generator": torch.rand(1, generator=made[1]).item(),
+    "state": made[2].rand(), "Random": made[3].random(), "first": torch.rand(1).item() + np.random.rand()
+}
+random.seed("text"); found["random"] = random.random()
+np.random.seed(3); found["numpy"] = np.random.rand()
+torch.manual_seed(4); found["torch"] = torch.rand(1).item()
+found["chance"] = np.random.default_rng().random() if run >= 0 else 0
+assert isinstance(torch.default_generator, torch.Generator)
+assert isinstance(np.random.mtrand._rand, np.random.RandomState)
+assert torch.utils.data.random_split(range(4), [2, 2], generator=made[1])
+print(json.dumps(found))
+"""
+
+
+def draws(run: int, *, seed: int = 1, pin: bool = False) -> dict[str, float]:
+    words = [sys.executable, "-c", DRAWS, str(run), str(seed), str(int(pin))]
+    found: dict[str, float] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def test_run_0_draws_what_the_program_would_draw_by_itself() -> None:
+    plain, first = draws(-1), draws(0)
+    assert plain | {"chance": first["chance"]} == first
+
+
+def test_another_run_draws_something_else_each_time_the_same() -> None:
+    first, second = draws(0), draws(1)
+    assert draws(1) == second
+    assert {name for name in first if first[name] == second[name]} == {"first", "chance"}  # of the run's own seed
+    assert draws(1, seed=2)["chance"] != second["chance"]
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_pinned_generators_draw_the_same_whatever_was_drawn_before(run: int) -> None:
+    assert draws(run, pin=True, seed=3) == draws(run, pin=True, seed=4)
+    assert draws(run, pin=True) == draws(1 - run, pin=True)

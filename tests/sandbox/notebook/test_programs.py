@@ -1,0 +1,298 @@
+"""Programs that every run runs by itself: until their first model, or to the end and then their function."""
+
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load, load_file
+
+from tests.sandbox.notebook.conftest import Notebooks
+
+LOOP = """
+def change(state, i=0):
+    state['3.bias'] += torch.randn(10)
+    return state
+
+for i in range(512):
+    print('model', i)
+    torch.save(change(original(), i), f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')
+"""
+FUNCTION = """
+def unlearning(net, retain, forget, validation):
+    with torch.no_grad():
+        net[3].bias.add_(1)
+"""
+
+
+def bias(weights: bytes | None, split: Path) -> list[float]:
+    """Return by how much the last layer's bias was changed."""
+    assert weights is not None
+    return (load(weights)["3.bias"] - load_file(split / "original_model.safetensors")["3.bias"]).tolist()
+
+
+def test_a_program_ends_with_its_first_model(notebooks: Notebooks) -> None:
+    ended = notebooks.program(LOOP, "raise ValueError('never reached')")
+    assert ended.result.weights is not None, ended.log
+    assert ended.log.count("model") == 1
+
+
+def test_no_exception_handler_can_go_on_after_the_first_model(notebooks: Notebooks) -> None:
+    ended = notebooks.program(
+        "try:\n    save_all = 1" + LOOP.replace("\n", "\n    ") + "\nfinally:\n    print('went on')"
+    )
+    assert ended.result.weights is not None
+    assert "went on" not in ended.log
+
+
+def test_the_programs_own_seeds_are_mixed_with_the_run(notebooks: Notebooks) -> None:
+    seeded = "torch.manual_seed(1)" + LOOP
+    first, again, second = (notebooks.program(seeded, run=run, seed=s) for run, s in ((0, 1), (0, 2), (1, 1)))
+    assert first.result.weights == again.result.weights != second.result.weights
+
+
+def test_without_a_seed_of_its_own_a_program_draws_by_the_runs(notebooks: Notebooks) -> None:
+    first, again, second = (notebooks.program(LOOP, run=1, seed=seed).result.weights for seed in (1, 1, 2))
+    assert first == again != second
+
+
+@pytest.mark.parametrize(
+    "saving",
+    [
+        "torch.save(original(), '/kaggle/tmp/part'); os.rename('/kaggle/tmp/part', PATH)",
+        "os.system(f'cp {FOLDER}/original_model.pth {PATH}')",
+        "with open(PATH, 'wb') as file: torch.save(original(), file)",
+        "torch.save(original(), PATH)",
+    ],
+)
+def test_however_the_model_is_written_it_is_the_runs(notebooks: Notebooks, split: Path, saving: str) -> None:
+    ended = notebooks.program(
+        "PATH = '/kaggle/tmp/unlearned_checkpoint_0.pth'\n" + saving, "import time; time.sleep(5)"
+    )
+    assert bias(ended.result.weights, split) == [0.0] * 10, ended.log
+    assert ended.result.wall_time_s < 5
+
+
+def test_a_temporary_model_is_not_taken_for_the_runs(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
+        """
+        state = original()
+        for epoch in range(3):
+            torch.save(state, f'/kaggle/tmp/unlearning_epoch_{epoch}.pth')
+            state['3.bias'] += 1
+        torch.save(state, '/kaggle/tmp/unlearned_checkpoint_0.pth')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([3.0] * 10)
+
+
+def test_files_of_another_name_count_as_a_series(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
+        """
+        torch.save(original(), '/kaggle/tmp/start.pth')
+        for i in range(512):
+            state = original()
+            state['3.bias'] += i + 1
+            torch.save(state, f'/kaggle/tmp/model_{i}.pth')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10)
+
+
+def test_the_archive_of_a_program_that_ends_decides(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
+        """
+        import zipfile
+        state = original()
+        state['3.bias'] += 4
+        torch.save(original(), 'a.pth')
+        torch.save(state, 'b.pth')
+        with zipfile.ZipFile('submission.zip', 'w') as archive:
+            archive.write('b.pth')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([4.0] * 10)
+
+
+def test_a_model_that_only_the_archive_holds_is_taken(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
+        """
+        import io, zipfile
+        with zipfile.ZipFile('submission.zip', 'w') as archive:
+            for i in range(3):
+                state = original()
+                state['3.bias'] += i + 2
+                content = io.BytesIO()
+                torch.save(state, content)
+                archive.writestr(f'unlearned_checkpoint_{i}.pth', content.getvalue())
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([2.0] * 10), ended.log
+
+
+def test_a_program_without_a_model_calls_its_function(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(FUNCTION, "torch.save(original(), 'kept.pth')")
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
+
+
+def test_a_program_without_model_and_function_says_so(notebooks: Notebooks) -> None:
+    assert notebooks.program("x = 1").error_class == "no-model"
+
+
+def test_an_error_of_a_program_that_saves_ends_it(notebooks: Notebooks) -> None:
+    ended = notebooks.program("open('/kaggle/input/missing.csv')", LOOP)
+    verdict = ended.result.verdict
+    assert (verdict.error_class, verdict.exception_type) == ("exception", "FileNotFoundError")
+    assert (verdict.file, verdict.line) == ("cell-02.py", 1)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import urllib.request; urllib.request.urlretrieve('https://example.org/x', 'x')",
+        "raise RuntimeError('this needs CUDA')",
+        "table = open('missing.csv').read()",
+        "from kaggle_secrets import UserSecretsClient",
+        "try:\n    open('missing')\nexcept OSError as error:\n    raise ValueError('no data') from error",
+    ],
+)
+def test_what_cannot_run_here_is_skipped_before_a_function(notebooks: Notebooks, split: Path, statement: str) -> None:
+    ended = notebooks.program(statement, FUNCTION, program="defines")
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
+    assert "skipped: cell-02.py, line 1 failed with" in ended.log
+
+
+@pytest.mark.parametrize(
+    ("statements", "name"),
+    [
+        ("table = open('missing.csv').read()", "table"),
+        ("table = open('missing.csv').read()\nsize = len(table)", "size"),
+        ("size = [1]\nsize.append(open('missing.csv').read())", "size"),
+        ("size = {}\ndef fill(d): d['a'] = open('missing.csv')\nfill(size)", "size"),
+        ("size = 1\nif True:\n    size = open('missing.csv')", "size"),
+    ],
+)
+def test_a_function_that_reads_what_was_skipped_is_told(notebooks: Notebooks, statements: str, name: str) -> None:
+    reads = FUNCTION.replace("with torch", f"print({name})\n    with torch")
+    verdict = notebooks.program(statements, reads, program="defines").result.verdict
+    assert verdict.error_class == "skipped-name"
+    assert repr(name) in verdict.message
+    assert "cell-02.py, line" in verdict.message
+    assert "FileNotFoundError: [Errno 2]" in verdict.message
+    hidden = notebooks.program(statements, reads, program="defines", kind="hidden").result.verdict
+    assert "missing.csv" not in hidden.message
+
+
+def test_another_error_before_a_function_is_the_programs(notebooks: Notebooks) -> None:
+    assert notebooks.program("1 / 0", FUNCTION, program="defines").result.verdict.exception_type == "ZeroDivisionError"
+
+
+def test_a_model_after_a_skipped_statement_is_refused(notebooks: Notebooks) -> None:
+    ended = notebooks.program("lr = open('lr.txt').read()", LOOP, program="defines")
+    assert ended.error_class == "model-after-skip"
+    assert "cell-02.py, line 1" in ended.result.verdict.message
+
+
+@pytest.mark.parametrize("returned", ["(net, 1.0)", "{'net': net}", "[0.1]"])
+def test_a_returned_value_that_is_not_understood_is_refused_on_the_sample(notebooks: Notebooks, returned: str) -> None:
+    cell = f"def unlearning(net, r, f, v):\n    return {returned}"
+    assert notebooks.program(cell, program="defines").error_class == "wrong-return"
+
+
+def test_matplotlib_and_ipython_are_there(notebooks: Notebooks) -> None:
+    ended = notebooks.program(
+        """
+        %matplotlib inline
+        import matplotlib.pyplot as plt
+        import IPython
+        from IPython.display import HTML, display, clear_output
+        from tqdm.auto import trange
+        from tqdm.notebook import tqdm
+        figure, axes = plt.subplots(1, 2)
+        axes[0].plot([1, 2])
+        plt.savefig('figure.png')
+        plt.show()
+        clear_output()
+        display(HTML('<b>shown</b>'))
+        assert IPython.get_ipython() is get_ipython()
+        assert sum(tqdm(range(3))) == sum(trange(3)) == 3
+        %time x = 1
+        """,
+        LOOP,
+    )
+    assert ended.result.weights is not None, ended.log
+
+
+def test_pictures_are_those_of_the_files_by_every_reader(notebooks: Notebooks) -> None:
+    ended = notebooks.program(
+        """
+        import numpy as np, pandas as pd, shutil, torchvision
+        from PIL import Image
+        from pathlib import Path
+        table = pd.read_csv(f'{FOLDER}/retain.csv')
+        for a, b in table['image_id'].str.split('-'):
+            path = Path(f'{FOLDER}/images/{a}/{b}.png')
+            shutil.copy(path, 'copy.png')
+            for mode in torchvision.io.ImageReadMode:
+                served, real = (torchvision.io.read_image(str(p), mode) for p in (path, 'copy.png'))
+                assert (served.dtype, served.stride()) == (real.dtype, real.stride()) and torch.equal(served, real)
+            served, real = Image.open(path), Image.open('copy.png')
+            assert (served.mode, served.size, served.format) == (real.mode, real.size, real.format)
+            assert np.array_equal(np.asarray(served.convert('RGB')), np.asarray(real.convert('RGB')))
+            served.load()[0, 0]
+            with Image.open(open(path, 'rb')) as opened: opened.verify()
+        """,
+        LOOP,
+    )
+    assert ended.result.weights is not None, ended.log
+
+
+SAME = "net = network()\n" + LOOP
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        LOOP,
+        "torch.manual_seed(3)" + LOOP,
+        LOOP.replace("print('model', i)", "torch.manual_seed(i)"),
+        "g = torch.Generator().manual_seed(3)" + LOOP.replace("randn(10", "randn(10, generator=g"),
+        "import random" + LOOP.replace("torch.randn(10)", "random.random() + torch.rand(int(1))"),
+        "w = torch.randn(7)\nfor k in range(3): torch.randn(k)" + LOOP,
+        LOOP.replace("for i in range(512):", "def one(i):") + "\nlist(map(one, range(512)))",
+    ],
+)
+def test_models_made_alike_are_found_equal(notebooks: Notebooks, program: str) -> None:
+    ended = notebooks.program(program, compare=True)
+    assert ended.result.chosen == (0, 1, 2), (ended.error_class, ended.log)
+    assert ended.models[1] == ended.models[2] != ended.models[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        LOOP.replace("torch.randn(10)", "torch.randn(10) * i"),
+        "done = []" + LOOP.replace("print('model', i)", "done.append(i)").replace("torch.randn(10)", "len(done)"),
+        "state = original()" + LOOP.replace("change(original(), i)", "change(state, i)"),
+        LOOP.replace("print('model', i)", "extra = os.path.exists('seen'); open('seen', 'w')").replace(
+            "torch.randn(10)", "extra"
+        ),
+    ],
+)
+def test_models_that_depend_on_earlier_ones_are_found_different(notebooks: Notebooks, program: str) -> None:
+    ended = notebooks.program(program, compare=True)
+    assert ended.result.chosen == (0, 1, 2), (ended.error_class, ended.log)
+    assert ended.models[1] != ended.models[2]
+
+
+@pytest.mark.parametrize(
+    ("program", "error_class"),
+    [
+        (LOOP.replace("range(512)", "range(1)"), "one-model"),
+        (LOOP.replace("range(512)", "range(5, 0, -1)"), "unordered-models"),
+        (LOOP.replace("range(512)", "range(3)") + LOOP.replace("range(512)", "range(3)"), "rewritten-model"),
+        (LOOP.replace("range(512)", "range(3)") + "!zip -q submission.zip /kaggle/tmp/*_2.pth", "other-models"),
+    ],
+)
+def test_a_program_whose_first_model_is_another_one_says_so(
+    notebooks: Notebooks, program: str, error_class: str
+) -> None:
+    assert notebooks.program(program, compare=True).error_class == error_class
