@@ -21,7 +21,7 @@ from server.models.worker import WorkerToken
 from server.workers import verification
 from tests.server.workers.conftest import N_FORGET, Hosted, RemoteWorker, hosted_on, outputs, submit, to_runs
 from tests.support.instance import Instance
-from worker.evaluation.leases import DatabaseLeases
+from worker.leases import DatabaseLeases
 
 HONEST = 0.0  # every confidence of an honest run
 FORGED = 1.0
