@@ -78,11 +78,12 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "token",
     },
     "sent by its team, or known when it was received": {
-        "SubmissionOut": "id competition team submitted_by filename sha256 size_bytes mode notes message received_at",
-        "AcceptedSubmission": (
-            "id competition team submitted_by filename sha256 size_bytes mode notes message received_at"
+        "SubmissionOut": (
+            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at"
         ),
-        "LeftOutOut": "cell first_line last_line reason",
+        "AcceptedSubmission": (
+            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at"
+        ),
         "Submission": (
             "account_id competition_id content_sha256 entry_point filename id kind message received_at request_id "
             "size_bytes team_id"
@@ -101,7 +102,7 @@ HARMLESS: Mapping[str, Fields] = {
     "counts of submissions, teams and days": {
         "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at",
         "Quota": "per_day resets_at total used_today used_total",
-        "LeaderboardPage": "competition board teams total offset",
+        "LeaderboardPage": "competition board teams total offset scores_verified",
         "LeaderboardRow": "kind team_id team entries last_entry_at mode",
         "Entry": "kind team_id team entries last_entry_at mode received_at submission_id",
         "Summary": "teams",
@@ -135,9 +136,10 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "better most separations separations_json shown_first curve code",
     },
     "of the competition, as its organisers wrote it": {
-        "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs",
+        "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
         "CompetitionPage": (
-            "slug title summary state opens_at closes_at metric dataset runs description merge_deadline modes"
+            "slug title summary state opens_at closes_at metric dataset runs scores_verified description merge_deadline "
+            "modes"
         ),
         "LimitsOut": (
             "wall_time_s run_wall_time_s run_fraction_of_retraining memory_mib scratch_mib upload_mib "
@@ -145,8 +147,8 @@ HARMLESS: Mapping[str, Fields] = {
         ),
         "AnnouncementOut": "id title text author created_at",
         "Competition": (
-            "cell_key closed_at closes_at config created_at created_by frozen_at id opens_at revealed_at slug source "
-            "state summary title"
+            "archive_key cell_key closed_at closes_at config created_at created_by frozen_at id opens_at revealed_at "
+            "scores_verified slug source state summary title"
         ),
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",

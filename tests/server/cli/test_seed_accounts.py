@@ -31,7 +31,7 @@ def test_instance_without_a_demo_has_no_participant(tmp_path: Path) -> None:
 def test_later_start_prints_the_demos_participant(
     server: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    get_settings().home.mkdir()
+    get_settings().home.mkdir(mode=0o700)
     password = kept_password(get_settings(), PARTICIPANT)
 
     @contextmanager
