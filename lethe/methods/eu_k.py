@@ -27,7 +27,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lethe.methods.common import NORM_LAYERS, batches, set_lr, weight_layers
+from lethe.methods.common import batches, last_layers, set_lr
 
 K = 2  # lethe: tune K = int(1, 10)
 LR = 0.1  # lethe: tune LR = log(1e-5, 1)
@@ -51,15 +51,6 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     for parameter, wants in zip(net.parameters(), wanted, strict=True):
         parameter.requires_grad_(wants)
     net.eval()
-
-
-def last_layers(net: nn.Module, k: int) -> list[nn.Module]:
-    """Return the last k weight layers and every normalisation registered after the first of them."""
-    chosen = weight_layers(net)[-k:]
-    order = list(net.modules())
-    start = next(position for position, module in enumerate(order) if module is chosen[0])
-    norms = [module for module in order[start:] if isinstance(module, NORM_LAYERS)]
-    return [*chosen, *norms]
 
 
 def train_tail(net: nn.Module, loader: Any) -> None:
