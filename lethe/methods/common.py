@@ -119,7 +119,7 @@ def mixed(
     device = next(net.parameters()).device
     n_forget, n_retain = len(forget_loader.dataset), len(retain_loader.dataset)
     chosen = torch.randperm(n_retain)[: int(share * n_retain)].tolist()
-    joined = ConcatDataset([forget_loader.dataset, Subset(retain_loader.dataset, chosen)])
+    joined: ConcatDataset[Any] = ConcatDataset([forget_loader.dataset, Subset(retain_loader.dataset, chosen)])
     for part in torch.randperm(len(joined)).split(batch_size or retain_loader.batch_size):
         if len(part) == 1 and net.training and any(isinstance(module, _BatchNorm) for module in net.modules()):
             continue  # BatchNorm cannot train on a batch of one

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
 from lethe.methods.common import batches, dampen, importance, ordered
 
@@ -30,9 +30,9 @@ LAMBDA = 1.0  # lethe: tune LAMBDA = log(0.1, 5)
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     forget_importance = importance(net, batches(ordered(forget_loader), net))
-    joined = ConcatDataset([retain_loader.dataset, forget_loader.dataset])
-    full = DataLoader(joined, batch_size=retain_loader.batch_size)
-    full_importance = importance(net, batches(full, net))
+    joined: Dataset[Any] = ConcatDataset([retain_loader.dataset, forget_loader.dataset])
+    everything = DataLoader(joined, batch_size=retain_loader.batch_size)
+    full_importance = importance(net, batches(everything, net))
     n_forget = len(forget_loader.dataset)
     alpha = threshold(forget_importance, full_importance, n_forget / (n_forget + len(retain_loader.dataset)))
     for parameter, full, forget in zip(net.parameters(), full_importance, forget_importance, strict=True):
