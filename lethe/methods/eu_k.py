@@ -12,7 +12,7 @@ Pseudo-code:
 Source: Goel et al. 2022 (inexact unlearning), section 4; Cadet et al. 2024.
 Budget: EPOCHS epochs over the retain set (backward through the last K layers only). The paper trains for as many
     epochs as the original: more than a fifth of retraining for a small network, which the default does not spend.
-Measured: the time of 2.88 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 2.16 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: learning rate 0.01 in the text, in the program 0.1 to 0.005 by cosines that start again after 1, 3, 7, ...
     epochs. Running statistics of frozen BatchNorm layers move, as in the program. Cadet et al. count blocks and always

@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Schoepf, Foster and Brintrup 2024 (arXiv 2402.10098), ASSD.
 Budget: 1 epoch over the retain set.
-Measured: the time of 1.49 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.52 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: yes
 Differences: none in what is computed; the paper's own repository holds no code, the program is that of a later paper.
 Needs: forget images, forget labels
