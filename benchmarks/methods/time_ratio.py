@@ -13,7 +13,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from lethe.methods import finetune
+from lethe.methods.common import train
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import ImageSet, InMemoryDataset, ShuffledLoader
 
@@ -50,7 +50,7 @@ def original_network(loaders: Loaders) -> nn.Module:
     net = build(NETWORK)
     for _ in range(EPOCHS):
         for part in loaders[:2]:
-            finetune.finetune(net, part, 1, 0.05)
+            train(net, part, sgd(net), [0.05])
     return net
 
 
@@ -66,7 +66,11 @@ def measured_ratios(net: nn.Module, loaders: Loaders, methods: list[str], *, rou
 
 
 def one_epoch(net: nn.Module, retain: ShuffledLoader, *_: ShuffledLoader) -> None:
-    finetune.finetune(net, retain, 1, 1e-3)
+    train(net, retain, sgd(net), [1e-3])
+
+
+def sgd(net: nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
 
 
 def measure_time(unlearning: Callable[..., Any], net: nn.Module, loaders: Loaders) -> float:

@@ -29,7 +29,7 @@ from lethe.competition.report_section import MOST_CAPTURE
 from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
-from lethe.methods.rendering import render, set_constants
+from lethe.methods.rendering import render, set_constants, with_preset
 
 KEY_LENGTH = 20
 CUTMIX = {"mixing": "cutmix"}
@@ -184,7 +184,8 @@ def _method_plan(entry: MethodEntry, folder: Path) -> MethodPlan:
     if entry.method is not None:
         files = {"unlearning.py": render(entry.method, entry.constants)}
         info = method_info(entry.method)
-        constants = {constant.name: constant.value for constant in info.constants} | entry.constants
+        constants = {constant.name: constant.value for constant in info.constants}
+        constants |= with_preset(entry.method, entry.constants)
         return MethodPlan(entry.label, content_key(files), files, entry.method, info.deterministic, constants)
     path = folder / str(entry.file)
     try:

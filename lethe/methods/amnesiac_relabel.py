@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: MIAU paper, "Amnesiac", as the program that it cites (Foster et al. 2024) does it: Adam 1e-4, 3 epochs.
 Budget: EPOCHS epochs over the retain and the forget set.
-Measured: the time of 3.43 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 3.85 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the text of the MIAU paper, after Graves et al. 2021, describes the reversal of logged gradients; the
     programs relabel. The reversal needs logs of the original training and is outside what an entry is given.

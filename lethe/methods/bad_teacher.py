@@ -11,7 +11,7 @@ Pseudo-code:
 
 Source: Chundawat et al. 2023; as in Foster et al. 2024 and the MIAU paper: Adam 1e-4, 1 epoch, SHARE 0.3, T 1.
 Budget: 5/3 * EPOCHS * (SHARE + |S| / |R|) epochs over the retain set (two more forward passes).
-Measured: the time of 0.99 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.05 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the texts write a KL divergence; the programs average it over examples and classes, so the learning rate
     is C times smaller than it looks, as here. The program of Cadet et al. always takes a ResNet-18 as bad teacher.

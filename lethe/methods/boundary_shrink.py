@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Chen et al. 2023 (Boundary Unlearning), section 4.1.
 Budget: 2 * EPOCHS * |S| / |R| epochs over the retain set.
-Measured: the time of 3.95 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 3.69 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the program takes the argmax over all classes, which leaves the true label where the step does not cross
     the boundary: ANY_CLASS. The bound is in pixel values there, which are cut to 0..1 and rounded to bytes; here in

@@ -11,7 +11,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, appendix A.4 "Seif"; Cadet et al. 2024, CFW.
 Budget: EPOCHS epochs over the retain set.
-Measured: the time of 4.42 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 4.04 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper adds noise to convolution weights and takes a weighted mean of per-example losses; the program
     reaches only direct children named "conv" (the first convolution of a ResNet-18) and multiplies the batch's mean

@@ -90,6 +90,15 @@ def weight_layers(net: nn.Module) -> list[nn.Conv2d | nn.Linear]:
     return [module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
 
 
+def last_layers(net: nn.Module, k: int) -> list[nn.Module]:
+    """Return the last k weight layers and every normalisation registered after the first of them."""
+    chosen = weight_layers(net)[-k:]
+    order = list(net.modules())
+    start = next(position for position, module in enumerate(order) if module is chosen[0])
+    norms = [module for module in order[start:] if isinstance(module, NORM_LAYERS)]
+    return [*chosen, *norms]
+
+
 def class_counts(loader: Any, net: nn.Module) -> Tensor:
     """Return how often each label occurs, up to the largest one."""
     return torch.bincount(torch.cat([labels for _, labels in batches(loader, net)]))
@@ -110,7 +119,7 @@ def mixed(
     device = next(net.parameters()).device
     n_forget, n_retain = len(forget_loader.dataset), len(retain_loader.dataset)
     chosen = torch.randperm(n_retain)[: int(share * n_retain)].tolist()
-    joined = ConcatDataset([forget_loader.dataset, Subset(retain_loader.dataset, chosen)])
+    joined: ConcatDataset[Any] = ConcatDataset([forget_loader.dataset, Subset(retain_loader.dataset, chosen)])
     for part in torch.randperm(len(joined)).split(batch_size or retain_loader.batch_size):
         if len(part) == 1 and net.training and any(isinstance(module, _BatchNorm) for module in net.modules()):
             continue  # BatchNorm cannot train on a batch of one

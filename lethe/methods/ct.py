@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: entries "toshi_k" and "marvelworld" of the NeurIPS 2023 competition; Cadet et al. 2024, CT.
 Budget: EPOCHS epochs over the retain set.
-Measured: the time of 3.17 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 2.90 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: Triantafillou et al. could not reproduce the entry and leave it out. Kernels of one pixel are their own
     transpose; a network without any larger square kernel is refused.

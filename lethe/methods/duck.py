@@ -15,7 +15,7 @@ Pseudo-code:
 
 Source: Cotogni et al. 2023 (DUCK), section 3: both weights 1.5, Adam 5e-4, T 2.
 Budget: 2 * EPOCHS * RETAIN_BATCHES * |S| / |R| epochs over the retain set at most, and one for the centroids.
-Measured: the time of 11.30 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 10.29 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper stops within an epoch and has one target accuracy a scenario. The program keeps the centroids
     of the first epoch in a list that it reads by the forget batch though it has an entry for each retain batch too, and

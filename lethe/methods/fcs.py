@@ -12,7 +12,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, appendix A.4 "Fanchuan"; Cadet et al. 2024, FCS.
 Budget: ROUNDS epochs over the retain set and 3 * ROUNDS * |S| / |R|.
-Measured: the time of 11.28 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 10.38 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper writes KL to uniform; the program's kl_loss_sym is not symmetric, it is KL(uniform || p). The
     retain learning rate is 0.001 * B / 64 for batches of B.

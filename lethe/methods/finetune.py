@@ -9,7 +9,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024; Cadet et al. 2024, FT; MIAU paper: 5 epochs with learning rate 0.02.
 Budget: EPOCHS epochs over the retain set.
-Measured: the time of 1.12 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 0.85 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the papers do not say how the learning rate falls: by a cosine in Cadet et al., not at all in Fan et al.
 Needs: nothing

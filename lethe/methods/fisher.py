@@ -13,7 +13,7 @@ Pseudo-code:
 Source: Golatkar et al. 2020; program of Foster et al. 2024 and of Fan et al. 2024: ALPHA 3e-6.
 Budget: C * SAMPLES / BATCH_SIZE backward passes. Over the whole retain set, as published, that is about C
     epochs and slower than retraining; SAMPLES bounds it.
-Measured: the time of 13.79 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 10.69 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: Cadet et al. write "the fourth root of the Fisher information"; the programs take the standard deviation
     sqrt(ALPHA / F), as here. The programs use all retain examples;

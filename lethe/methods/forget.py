@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, section 5 and appendix A.4 "Forget".
 Budget: 4/3 * CYCLES epochs over the retain set (a second forward pass).
-Measured: the time of 4.68 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 4.81 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: section 5 says noisy retain examples, appendix A.4 says the forget set while its formula has x_r; the
     retain set is used here. CYCLES, LAYERS, NOISE and LR are not published.

@@ -9,7 +9,7 @@ Pseudo-code:
 
 Source: TOFU (Maini et al. 2024), section 4; Cadet et al. 2024, GA.
 Budget: EPOCHS epochs over the forget set: EPOCHS * |S| / |R| epochs over the retain set.
-Measured: the time of 1.83 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.45 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the papers have no ceiling. Without one the weights of a deep network overflow to infinity; beyond
     CEILING nats a batch is forgotten many times over.

@@ -12,7 +12,7 @@ Pseudo-code:
 
 Source: Izzo et al. 2021, Koh and Liang 2017; program of Jia et al. 2023 (WoodFisher, N = 1000); Cadet et al. 2024, IU.
 Budget: 1 epoch over both sets and SAMPLES single-example backward passes.
-Measured: the time of 4.15 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 3.38 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: WoodFisher's own recursion applies the current inverse to each new gradient; the program keeps one vector
     o instead, which is cheap and only an approximation of it. The program takes 1000 examples; SAMPLES bounds the cost.

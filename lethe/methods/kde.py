@@ -11,7 +11,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, appendix A.4 "Amnesiacs"; Cadet et al. 2024, KDE.
 Budget: 4/3 * (EPOCHS + WARM_UP_EPOCHS * |V| / |R|) epochs over the retain set (a second forward pass).
-Measured: the time of 6.19 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 6.72 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper says symmetric KL divergence; the program adds KL(teacher || student) and the soft
     cross-entropy, which have the same gradient, and no reverse term.

@@ -9,7 +9,7 @@ Pseudo-code:
 
 Source: Jia et al. 2023; Fan et al. 2024, FT_l1; Triantafillou et al. 2024: best learning rate 1e-3, ALPHA 1e-4.
 Budget: EPOCHS epochs over the retain set.
-Measured: the time of 4.78 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 4.44 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the text speaks of weights; the program counts BatchNorm and biases too, as here.
 Needs: nothing

@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Chien et al. 2024 (Langevin Unlearning), projected noisy gradient descent.
 Budget: EPOCHS epochs over the retain set.
-Measured: the time of 2.13 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 2.27 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper's guarantee needs the original model trained by the same noisy descent and a projection onto a
     ball; neither is assumed here, so no bound is claimed.

@@ -11,7 +11,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, appendix A.4 "Kookmin"; Cadet et al. 2024, MSG.
 Budget: EPOCHS + 2 * |S| / |R| epochs over the retain set.
-Measured: the time of 5.81 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 5.68 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the program computes the gradients in the mode that the network is handed over in; MODE is that mode here.
     Networks without convolutions: the linear layers take their place.

@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Kurmanji et al. 2023 (SCRUB), NegGrad+; Triantafillou et al. 2024: best 0.001, 1 epoch, ALPHA 0.99999.
 Budget: 2 * EPOCHS epochs over the retain set (two forward and backward passes a step).
-Measured: the time of 1.80 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.86 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the text names neither the mode of the network, nor the pull, nor the optimizer: plain SGD in the programs,
     in evaluation mode with a pull in the small-scale experiments, in training mode without one in the others.

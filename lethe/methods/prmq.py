@@ -12,7 +12,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, appendix A.4 "Sebastian"; Cadet et al. 2024, PRMQ.
 Budget: 4/3 * EPOCHS epochs over the retain set (a second forward pass).
-Measured: the time of 5.15 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 5.23 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper says reciprocal class weights; the program takes count^-0.1.
 Needs: second network

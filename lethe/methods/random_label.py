@@ -11,7 +11,7 @@ Pseudo-code:
 
 Source: Fan et al. 2024 (SalUn), RL in sequence; Triantafillou et al. 2024: best 2 epochs, 5e-4, 1 epoch.
 Budget: ROUNDS * (EPOCHS + ERASE_EPOCHS * |S| / |R|) epochs over the retain set.
-Measured: the time of 1.57 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.44 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: Triantafillou et al. describe one round of several passes, the defaults; the program of Fan et al. takes
     ten rounds of one pass each.

@@ -13,7 +13,7 @@ Pseudo-code:
 
 Source: Triantafillou et al. 2024, appendix A.4 "Sun"; Cadet et al. 2024, RNI.
 Budget: NOISED_EPOCHS + EPOCHS epochs over the retain set.
-Measured: the time of 9.86 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 10.09 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper says that the selected layers get noise; the program adds it to six of nine picked tensors, to
     none before the first epoch and to none twice, and takes layers for normalisation by their names (BY_NAME). Where

@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Fan et al. 2024, SalUn; Triantafillou et al. 2024 (sequence), Cadet et al. 2024 (mixed).
 Budget: ROUNDS * (EPOCHS + ERASE_EPOCHS * |S| / |R|) + |S| / |R| epochs over the retain set.
-Measured: the time of 1.70 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.85 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: gradients times mask still move the other weights through weight decay; the program restores them since
     2026, as here. That of Cadet et al. does not (RESTORE), keeps its labels (FRESH) and adds the gradients of a batch

@@ -13,7 +13,7 @@ Pseudo-code:
 
 Source: Kurmanji et al. 2023, SCRUB and SCRUB+R; Triantafillou et al. 2024: best 5e-4, 1 epoch, MAX_STEPS 1.
 Budget: 4/3 * EPOCHS epochs over the retain set (a second forward pass), and evaluation of the forget set.
-Measured: the time of 9.18 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 8.31 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the paper has GAMMA 0.99 and T 4. The programs have other constants for each experiment, which the presets
     give; the defaults are those of the membership experiments. Cadet et al. always rewind.

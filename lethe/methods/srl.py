@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Cadet et al. 2024, SRL; Graves et al. 2021.
 Budget: EPOCHS epochs over the retain and the forget set.
-Measured: the time of 3.09 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 2.93 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: no
 Differences: the text draws the labels again for each epoch; the program makes its generator again for each with the
     same seed, so that the labels stay: FRESH = False.

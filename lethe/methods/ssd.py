@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Foster et al. 2024, equations 3-4: ALPHA 10, LAMBDA 1 for a ResNet-18; ALPHA 5 to 25 for a ViT.
 Budget: 1 epoch over the retain set.
-Measured: the time of 1.51 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.46 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: yes
 Differences: none in what is computed; nothing is shuffled, and both sets are cut into batches together, as in the
     program. With SHARE below 1 a random part of the retain set is used, and two runs differ. The published tuning for

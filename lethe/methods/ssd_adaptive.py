@@ -10,7 +10,7 @@ Pseudo-code:
 
 Source: Schoepf, Foster and Brintrup 2024 (arXiv 2402.10098), ASSD.
 Budget: 1 epoch over the retain set.
-Measured: the time of 1.49 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
+Measured: the time of 1.52 epochs of finetuning; retraining takes 20 (docs/methods/cost.md).
 Deterministic: yes
 Differences: none in what is computed; the paper's own repository holds no code, the program is that of a later paper.
 Needs: forget images, forget labels
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
 from lethe.methods.common import batches, dampen, importance, ordered
 
@@ -30,9 +30,9 @@ LAMBDA = 1.0  # lethe: tune LAMBDA = log(0.1, 5)
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     forget_importance = importance(net, batches(ordered(forget_loader), net))
-    joined = ConcatDataset([retain_loader.dataset, forget_loader.dataset])
-    full = DataLoader(joined, batch_size=retain_loader.batch_size)
-    full_importance = importance(net, batches(full, net))
+    joined: Dataset[Any] = ConcatDataset([retain_loader.dataset, forget_loader.dataset])
+    everything = DataLoader(joined, batch_size=retain_loader.batch_size)
+    full_importance = importance(net, batches(everything, net))
     n_forget = len(forget_loader.dataset)
     alpha = threshold(forget_importance, full_importance, n_forget / (n_forget + len(retain_loader.dataset)))
     for parameter, full, forget in zip(net.parameters(), full_importance, forget_importance, strict=True):

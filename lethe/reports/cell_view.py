@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.benchmark.benchmark_file import parse_benchmark
 from lethe.benchmark.results import RETAIN_UTILITY
 from lethe.methods.catalogue import method_info
 from lethe.metrics.scoring.attacks.family import EPSILON_CAP
@@ -43,11 +44,18 @@ class CellView:
         return next((dict(m["constants"]) for m in self.content["methods"] if m["name"] == name), {})
 
     def with_own_constants(self, method_id: str) -> str | None:
-        """Return the name of the method of this id whose constants are the catalogue's, if it has results."""
+        """Return the name of the method of this id for which no constant was set to another than the catalogue's.
+
+        What was set is what the benchmark file says, or every constant where the results hold no file: a default that
+        has changed since they were made is still the method's own.
+        """
         own = {constant.name: constant.value for constant in method_info(method_id).constants}
         ids = {m["name"]: m["id"] for m in self.content["methods"]}
+        given = {name: self.constants(name) for name in ids}
+        if "benchmark" in self.content:
+            given = {entry.label: entry.constants for entry in parse_benchmark(self.content["benchmark"]).methods}
         there = (name for name in self.methods if ids[name] == method_id)
-        return next((name for name in there if self.constants(name) == own), None)
+        return next((name for name in there if given[name].items() <= own.items()), None)
 
     def settings(self, *names: str) -> dict[str, Any]:
         """Return these sections of the cell's competition."""

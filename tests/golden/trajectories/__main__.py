@@ -51,8 +51,13 @@ def main(arguments: list[str]) -> int:
     results, digests = [], []
     for stored in stored_in(given.folder, given.only):
         golden = dict(np.load(given.folder / stored.method / f"{stored.setting}.npz"))
-        made = recipe(stored)
-        off = compare(golden, run(made, frame, settled=bool(stored.info.get("settled"))))
+        try:
+            made = recipe(stored)
+            off = compare(golden, run(made, frame, settled=bool(stored.info.get("settled"))))
+        except Exception as error:
+            print(f"{stored.method} {stored.setting}: {type(error).__name__}: {error}", file=sys.stderr)
+            found[f"{stored.method}/{stored.setting}"] = {"first": 1, "final": float("inf")}
+            continue
         found[f"{stored.method}/{stored.setting}"] = {"first": off.first, "final": off.final}
         print(f"{stored.method} {stored.setting}: first {off.first or '-'}, final {off.final:.3g}", flush=True)
         results.append(result(stored, made, off))

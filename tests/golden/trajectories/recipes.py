@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,11 +36,15 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored of a program's run. method: its folder's name; info: its entry in `settings.json`."""
+    """What is stored of a program's run. method: its folder's name; info: its entry in `settings.json`.
+
+    folder: where the trajectory is, None for the short form in the repository.
+    """
 
     method: str
     setting: str
     info: Mapping[str, Any]
+    folder: Path | None = None
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -48,11 +54,18 @@ class Stored:
     def split(self) -> str:
         return str(self.constants.get("split") or ("class" if "class" in self.setting else "random"))
 
+    def beside(self, name: str) -> dict[str, Tensor]:
+        """Return the tensors of a file beside the trajectory, none where it is not there."""
+        path = None if self.folder is None else self.folder / name
+        if path is None or not path.exists():
+            return {}
+        return {name: torch.tensor(value) for name, value in np.load(path).items()}
+
 
 def stored_settings(folder: Path) -> list[Stored]:
     """Return the trajectories of a method's folder."""
     described = json.loads((folder / "settings.json").read_text("utf-8"))
-    return [Stored(folder.name, setting, info) for setting, info in described.items()]
+    return [Stored(folder.name, setting, info, folder) for setting, info in described.items()]
 
 
 def recipe(stored: Stored) -> Recipe:
@@ -313,7 +326,9 @@ def bad_teacher(stored: Stored) -> Recipe:
     constants: Settings = {"preset": "bad-teaching", "LR": made["lr"], "EPOCHS": made["epochs"], "SHARE": made["share"],
                            "T": made["KL_temperature"], "BATCH_SIZE": made["batch_size"]}  # fmt: skip
 
-    return Recipe("bad_teacher", constants, stored.split, draws={"reinitialise": draw_teacher})
+    weights = stored.beside("bad_teacher.npz")
+    draw = partial(nn.Module.load_state_dict, state_dict=weights) if weights else draw_teacher
+    return Recipe("bad_teacher", constants, stored.split, draws={"reinitialise": draw})
 
 
 def draw_teacher(net: Net) -> None:
@@ -355,7 +370,9 @@ def unsir(stored: Stored) -> Recipe:
         "IMPAIR_LR": made["lr"],
         "LR": made["lr"],
     }
-    return Recipe("unsir", constants, "class", {"retain": made["batch"]}, {"first_noise": AT_START})
+    start = stored.beside(f"{stored.setting}_noise.npz").get("start")
+    first = AT_START if start is None else lambda *_: start.clone().requires_grad_()
+    return Recipe("unsir", constants, "class", {"retain": made["batch"]}, {"first_noise": first})
 
 
 def duck(stored: Stored) -> Recipe:

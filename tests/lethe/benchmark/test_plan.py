@@ -45,6 +45,17 @@ def test_constants_become_part_of_a_method(write_benchmark):
     assert "LR = 0.05" in method.files["unlearning.py"]
 
 
+def test_a_preset_becomes_the_constants_of_a_method(write_benchmark):
+    path = write_benchmark()
+    entry = '{ method = "scrub", preset = "large-scale", EPOCHS = 2 }'
+    path.write_text(path.read_text().replace("methods = [", f"methods = [{entry}, "))
+    (method, *_) = read_plan(path).methods
+    assert method.label == "scrub preset=large-scale EPOCHS=2"
+    assert (method.constants["ALPHA"], method.constants["EPOCHS"], method.constants["T"]) == (0.001, 2, 4.0)
+    assert "preset" not in method.constants
+    assert "\nALPHA = 0.001" in method.files["unlearning.py"]
+
+
 def test_constants_of_an_own_file_are_set(write_benchmark):
     path = write_benchmark()
     (path.parent / "broken.py").write_text("SHARE = 0.5\n\n\ndef unlearning(*_):\n    pass\n")
