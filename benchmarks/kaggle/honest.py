@@ -11,7 +11,7 @@ from typing import IO, Self, cast
 from sandbox.backends.bubblewrap import find_bwrap
 
 ROOT = Path(__file__).parents[2]
-HIDDEN = frozenset({"kaggle", "scratch", "dev", "proc"})  # of this machine's root
+HIDDEN = frozenset({"kaggle", "scratch", "dev", "proc", "tmp", "result"})  # of this machine's root
 
 
 class NoHonestModel(Exception):
@@ -54,7 +54,8 @@ class HonestRuns:
         """Run the notebook and write its first model, as safetensors. Raises NoHonestModel."""
         into.parent.mkdir(parents=True, exist_ok=True)
         requests = cast(IO[str], self._process.stdin)
-        requests.write(json.dumps([str(notebook.resolve()), str(into)]) + "\n")
+        place = Path("/result") / into.relative_to(self._keep)
+        requests.write(json.dumps([notebook.read_text(encoding="utf-8"), str(place)]) + "\n")
         requests.flush()
         said = json.loads(cast(IO[str], self._process.stdout).readline() or '"it ended"')
         if said:
@@ -67,6 +68,6 @@ class HonestRuns:
                 words += ["--symlink", str(folder.readlink()), str(folder)]
             elif folder.name not in HIDDEN and folder.is_dir():
                 words += ["--ro-bind", str(folder), str(folder)]
-        words += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/scratch", "--unshare-net"]
-        words += ["--ro-bind", str(self._layout / "input"), "/kaggle/input", "--bind", str(self._keep), str(self._keep)]
+        words += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/scratch", "--tmpfs", "/tmp", "--unshare-net"]
+        words += ["--ro-bind", str(self._layout / "input"), "/kaggle/input", "--bind", str(self._keep), "/result"]
         return [*words, "--tmpfs", "/kaggle/tmp", "--tmpfs", "/kaggle/working", "--chdir", "/kaggle/working"]

@@ -41,22 +41,22 @@ FOLDERS = (Path("/kaggle/tmp"), Path("/kaggle/working"))
 
 
 def main() -> None:
-    """Run a notebook for each line of standard input, [NOTEBOOK, RESULT], and answer with what went wrong."""
+    """Run a notebook for each line of standard input, [TEXT, RESULT], and answer with what went wrong."""
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     for line in requests:
-        notebook, into = map(Path, json.loads(line))
+        notebook, place = json.loads(line)
         with tempfile.TemporaryFile() as log:
             child = os.fork()
             if child == 0:
                 for descriptor in (1, 2):
                     os.dup2(log.fileno(), descriptor)
-                _run(notebook, into)
+                _run(notebook, Path(place))
             status = _wait(child)
             log.seek(0)
             said = log.read().decode(errors="replace")[-600:] or f"it ended with {status}"
         answers.write(json.dumps(said if status else "") + "\n")
         answers.flush()
-        for folder in FOLDERS:
+        for folder in (*FOLDERS, Path("/tmp")):
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -72,10 +72,10 @@ def _wait(child: int) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def _run(notebook: Path, into: Path) -> NoReturn:
+def _run(notebook: str, into: Path) -> NoReturn:
     try:
         shell = _shell()
-        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        for cell in json.loads(notebook)["cells"]:
             if cell["cell_type"] == "code":
                 shell.run_cell("".join(cell["source"])).raise_error()  # type: ignore[no-untyped-call]
         _write(_first_model(), into)
@@ -102,7 +102,7 @@ def _shell() -> InteractiveShell:
     earlier_torch.install()
     install_programs()
     config = Config()
-    config.HistoryManager.enabled = False
+    config.HistoryManager.enabled, config.InteractiveShell.colors = False, "NoColor"
     sys.path.insert(0, str(Path.cwd()))
     sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123
     return Shell.instance(config=config, user_module=sys.modules["__main__"])

@@ -225,7 +225,7 @@ VARIATIONS: Mapping[str, Mapping[str, str]] = {
     },
     "globals_written": {"setup": "globals()['LR'] = 0.004\nexec('LR = LR / 2')"},
     "default_dtype": {"setup": "torch.set_grad_enabled(True)\ntorch.set_num_threads(1)\ntorch.nn.Linear.reset_parameters = lambda self: None"},
-    "patched_library": {"setup": "plain_ce = nn.functional.cross_entropy\nnn.functional.cross_entropy = lambda a, b, **k: plain_ce(a, b, label_smoothing=0.1, **k)"},
+    "patched_library": {"setup": "from functools import partial\noptim.SGD = partial(optim.SGD, weight_decay=0.01)"},
     "table_in_the_function": {"setup": "df = pd.read_csv(f'{{ROOT}}/forget.csv')\nLR = 0.0001 * len(df)"},
     "adam_schedule": {"unlearning": PLAIN["unlearning"].replace("optim.SGD(net.parameters(), lr=LR, momentum=0.9)", "optim.AdamW(net.parameters(), lr=LR)\n    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 4, verbose=False)").replace("optimizer.step()", "optimizer.step()\n        schedule.step()")},
     "gradient_ascent": {"step": "loss = -nn.functional.cross_entropy(net(x), y)"},

@@ -12,6 +12,7 @@ import ast
 import builtins
 import json
 import os
+import re
 import resource
 import shutil
 import threading
@@ -24,12 +25,11 @@ from typing import NoReturn
 
 from lethe.runtime.entry import Preloaded, RunFault, Task, cell_files
 from lethe.runtime.notebook_cells import Cells
-from lethe.runtime.notebook_shell import report
 from lethe.runtime.randomness import Randomness
 from sandbox.guest.harness import flush_output, report_fault, write_all
 from sandbox.guest.notebook.entry import FOLDERS, end_with_fault, report_plainly, run_cells
-from sandbox.guest.notebook.files import archive_members, listed_files, model_files, natural
-from sandbox.guest.notebook.first_model import FirstModel, Pieces
+from sandbox.guest.notebook.files import archive_members, choose, listed_files, model_files, natural
+from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names, names_of_series
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
 
 HOOK = "__lethe_entered__"
@@ -42,20 +42,77 @@ CPU_SHARE = 0.9  # of the process's limit, which that must not reach
 
 def compare_runs(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool) -> bool:
     """Send the program's first model, its second, and the one that another run makes in the second's place."""
+    program = Program(task, preloaded, frame_fd, map_cuda)
+    program.counting = counting_names([path.read_bytes() for path in cell_files(task)])
+    if program.counting is None:
+        found = _in_a_child(lambda answers: _find_series(program, answers))
+        if not found:
+            return False  # the child has said why
+        program.counting = re.compile(json.loads(found))
+    found = _in_a_child(lambda answers: _run_to_second(program, answers))
+    if not found:
+        return False
+    _run_again(program, json.loads(found))
+
+
+@dataclass
+class Program:
+    """What is compared, and where its models go."""
+
+    task: Task
+    preloaded: Preloaded
+    frame_fd: int
+    map_cuda: bool
+    counting: re.Pattern[str] | None = None
+
+    def run(self, chance: Randomness, entered: "Entered", take: Callable[[Path, Pieces], None]) -> None:
+        """Run it to its end. take: what is told of each model."""
+        setattr(builtins, HOOK, entered.enter)
+        taker = FirstModel(
+            layout=self.preloaded.layout,
+            folders=FOLDERS,
+            counting=self.counting,
+            on_model=take,
+            on_fault=self.fail,
+            tell=report_plainly,
+        )
+        change = Hooks().change
+        run_cells(self.task, self.preloaded, taker, Cells({}), chance, map_cuda=self.map_cuda, change=change)
+
+    def chance(self) -> Randomness:
+        """Return the randomness of the run, which can be pinned."""
+        return Randomness(run=self.task.run, seed=self.task.seed, can_pin=True)
+
+    def send(self, slot: int, pieces: Pieces) -> None:
+        """Send a model."""
+        write_all(self.frame_fd, encode_checkpoint_head(slot) + self.preloaded.layout.header)
+        for piece in pieces:
+            write_all(self.frame_fd, piece)
+
+    def fail(self, fault: RunFault) -> NoReturn:
+        """End the process."""
+        end_with_fault(fault, self.task, self.frame_fd)
+
+    def fail_with(self, error: BaseException) -> NoReturn:
+        """End the process for what the program has raised."""
+        report_fault(error, self.task, self.frame_fd)
+        os._exit(1)
+
+
+def _in_a_child(work: Callable[[int], NoReturn]) -> bytes:
+    """Return what a child process writes to the descriptor that it is given; then empty the folders."""
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(receive)
-        _run_to_second(task, preloaded, frame_fd, map_cuda=map_cuda, answers=send)
+        work(send)
     os.close(send)
     with os.fdopen(receive, "rb") as answers:
         found = answers.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status or not found:
-        return False  # the child has said why
     for folder in (*FOLDERS, OWN_FOLDER.parent, Path("/dev/shm")):  # noqa: S108 - the run's own
         _empty(folder)
-    _run_again(task, preloaded, frame_fd, map_cuda=map_cuda, pin_at=json.loads(found))
+    return b"" if status else found
 
 
 @dataclass
@@ -109,13 +166,21 @@ class Seen:
     marks: list[int] = field(default_factory=list)
 
 
-def _run_to_second(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool, answers: int) -> NoReturn:
-    began = time.monotonic()
-    seen = Seen(Entered())
-    chance = Randomness(run=task.run, seed=task.seed, can_pin=True)
+def _find_series(program: Program, answers: int) -> NoReturn:
+    def answer(path: Path, _pieces: Pieces) -> NoReturn:
+        write_all(answers, json.dumps(names_of_series(path)).encode())
+        os._exit(0)
 
-    def fail(kind: str) -> NoReturn:
-        end_with_fault(RunFault(kind), task, frame_fd)
+    try:
+        program.run(program.chance(), Entered(), answer)
+    except BaseException as error:
+        program.fail_with(error)
+    program.fail(RunFault("one-model"))
+
+
+def _run_to_second(program: Program, answers: int) -> NoReturn:
+    began = time.monotonic()
+    seen, chance = Seen(Entered()), program.chance()
 
     def pin() -> None:
         seen.entered.at = lambda: None
@@ -123,36 +188,42 @@ def _run_to_second(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda:
 
     def take(path: Path, pieces: Pieces) -> None:
         if path in seen.paths:
-            fail("rewritten-model")
+            program.fail(RunFault("rewritten-model"))
         if len(seen.paths) > SECOND:
             return
         if seen.paths and natural(path) < natural(seen.paths[FIRST]):
-            fail("unordered-models")
-        _send(preloaded, frame_fd, len(seen.paths), pieces)
+            program.fail(RunFault("unordered-models"))
+        program.send(len(seen.paths), pieces)
         seen.paths.append(path)
         seen.marks.append(len(seen.entered.numbers))
         if len(seen.paths) == 1:
             seen.entered.at = pin
         else:
-            most_s = CPU_SHARE * resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
-            left_s = max(LEAST_MORE_S, min(most_s, MORE_TIME * (time.monotonic() - began)))
-            timer = threading.Timer(left_s, lambda: _end(seen, answers))
-            timer.daemon = True
-            timer.start()
+            _end_later(began, seen, answers)
 
     try:
-        _run(task, preloaded, chance, entered=seen.entered, take=take, frame_fd=frame_fd, map_cuda=map_cuda)
-        if len(seen.paths) <= SECOND:
-            fail("one-model")
-        members = archive_members(FOLDERS)
-        listed = sorted(listed_files(members or [], list(model_files(FOLDERS))), key=natural)
-        if listed and listed[0] not in (seen.paths[FIRST], *FOLDERS):
-            fail("other-models")
+        program.run(chance, seen.entered, take)
     except BaseException as error:
         if len(seen.paths) <= SECOND:
-            report_fault(error, task, frame_fd)
-            os._exit(1)
+            program.fail_with(error)
+        _end(seen, answers)
+    if len(seen.paths) <= SECOND:
+        program.fail(RunFault("one-model"))
+    members = archive_members(FOLDERS)
+    if members is not None:
+        listed = choose(listed_files(members, list(model_files(FOLDERS))), wanted=1)
+        if listed != seen.paths[:1]:
+            program.fail(RunFault("other-models"))
     _end(seen, answers)
+
+
+def _end_later(began: float, seen: Seen, answers: int) -> None:
+    """Let the program go on for a while: it may end soon, and what it does then counts."""
+    most_s = CPU_SHARE * resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
+    left_s = max(LEAST_MORE_S, min(most_s, MORE_TIME * (time.monotonic() - began)))
+    timer = threading.Timer(left_s, lambda: _end(seen, answers))
+    timer.daemon = True
+    timer.start()
 
 
 def _end(seen: Seen, answers: int) -> NoReturn:
@@ -164,9 +235,8 @@ def _end(seen: Seen, answers: int) -> NoReturn:
     os._exit(0)
 
 
-def _run_again(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool, pin_at: list[int]) -> NoReturn:
-    chance = Randomness(run=task.run, seed=task.seed, can_pin=True)
-    entered = Entered()
+def _run_again(program: Program, pin_at: list[int]) -> NoReturn:
+    chance, entered = program.chance(), Entered()
     begins, number = pin_at
 
     def pin() -> None:
@@ -175,46 +245,16 @@ def _run_again(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: boo
             chance.pin()
 
     def take(_path: Path, pieces: Pieces) -> NoReturn:
-        _send(preloaded, frame_fd, AGAIN, pieces)
-        write_all(frame_fd, encode_choice([FIRST, SECOND, AGAIN]))
+        program.send(AGAIN, pieces)
+        write_all(program.frame_fd, encode_choice([FIRST, SECOND, AGAIN]))
         os._exit(0)
 
     entered.at = pin
     try:
-        _run(task, preloaded, chance, entered=entered, take=take, frame_fd=frame_fd, map_cuda=map_cuda)
+        program.run(chance, entered, take)
     except BaseException as error:
-        report_fault(error, task, frame_fd)
-        os._exit(1)
-    end_with_fault(RunFault("one-model"), task, frame_fd)
-
-
-def _run(
-    task: Task,
-    preloaded: Preloaded,
-    chance: Randomness,
-    *,
-    entered: Entered,
-    take: Callable[[Path, Pieces], None],
-    frame_fd: int,
-    map_cuda: bool,
-) -> None:
-    setattr(builtins, HOOK, entered.enter)
-    taker = FirstModel(
-        layout=preloaded.layout,
-        folders=FOLDERS,
-        texts=[path.read_bytes() for path in cell_files(task)],
-        on_model=take,
-        on_fault=lambda fault: end_with_fault(fault, task, frame_fd),
-        tell=report_plainly,
-    )
-    run_cells(task, preloaded, taker, Cells({}), chance, map_cuda=map_cuda, change=Hooks().change)
-
-
-def _send(preloaded: Preloaded, frame_fd: int, slot: int, pieces: Pieces) -> None:
-    write_all(frame_fd, encode_checkpoint_head(slot) + preloaded.layout.header)
-    for piece in pieces:
-        write_all(frame_fd, piece)
-    report(f"model {slot + 1} of 3 of the comparison is there")
+        program.fail_with(error)
+    program.fail(RunFault("one-model"))
 
 
 def _is_docstring(node: ast.stmt) -> bool:

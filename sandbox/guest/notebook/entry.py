@@ -25,7 +25,7 @@ from sandbox.guest.frame_format import WEIGHTS_TAG
 from sandbox.guest.harness import flush_output, report_fault, write_all
 from sandbox.guest.notebook.file_watch import Taker, Watch, hook_torch
 from sandbox.guest.notebook.files import CheckpointTaker, free_room
-from sandbox.guest.notebook.first_model import FirstModel, Pieces
+from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names
 from sandbox.guest.notebook.inputs import scale_in
 from sandbox.guest.notebook.pictures import INPUT, Pictures
 from sandbox.guest.notebook.programs import install_programs
@@ -77,7 +77,7 @@ def run_program(
     taker = FirstModel(
         layout=preloaded.layout,
         folders=FOLDERS,
-        texts=[path.read_bytes() for path in cell_files(task)],
+        counting=counting_names([path.read_bytes() for path in cell_files(task)]),
         on_model=send,
         on_fault=lambda fault: end_with_fault(fault, task, frame_fd),
         tell=report_plainly,

@@ -34,16 +34,26 @@ NUMBER = re.compile(r"\d+")
 Pieces = list[memoryview]
 
 
+def counting_names(texts: Sequence[bytes]) -> re.Pattern[str] | None:
+    """Return which files count of a program with these texts; None where it names none in the usual way."""
+    return next((names for words, names in NAMED_FILES if any(words.search(text) for text in texts)), None)
+
+
+def names_of_series(path: Path) -> str:
+    """Return the pattern of the names that differ from this file's by their numbers."""
+    return "[0-9]+".join(map(re.escape, NUMBER.split(path.name))) + "$"
+
+
 @dataclass
 class FirstModel:
     """The files of one program's run. on_model: what is done with a model that counts.
 
-    texts: the program's, which say what names count.
+    counting: the names that count; None goes by series.
     """
 
     layout: WeightsLayout
     folders: Sequence[Path]
-    texts: Sequence[bytes]
+    counting: re.Pattern[str] | None
     on_model: Callable[[Path, Pieces], None]
     on_fault: Callable[[RunFault], None]
     tell: Callable[[str], None] = print
@@ -51,19 +61,15 @@ class FirstModel:
     _seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
     _series: dict[str, tuple[Path, Pieces]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        found = (names for words, names in NAMED_FILES if any(words.search(text) for text in self.texts))
-        self._counting = next(found, None)
-
     def written(self, path: Path) -> None:
         """Look at a file that is complete."""
         with self.lock:
             self._seen[path] = stamp_of(path)
             if path.suffix not in SUFFIXES:
                 return
-            if self._counting is None:
+            if self.counting is None:
                 self._take_of_series(path)
-            elif self._counting.search(path.name):
+            elif self.counting.search(path.name):
                 self._take(path)
 
     def changed_files(self) -> Iterator[Path]:

@@ -256,6 +256,10 @@ SAME = "net = network()\n" + LOOP
         LOOP.replace("print('model', i)", "torch.manual_seed(i)"),
         "g = torch.Generator().manual_seed(3)" + LOOP.replace("randn(10", "randn(10, generator=g"),
         "import random" + LOOP.replace("torch.randn(10)", "random.random() + torch.rand(int(1))"),
+        LOOP.replace("unlearned_checkpoint_", "net_"),
+        "torch.save(original(), '/kaggle/tmp/best.pth')"
+        + LOOP.replace("512", "3")
+        + "\n!zip -q /kaggle/working/submission.zip /kaggle/tmp/*.pth",
         "w = torch.randn(7)\nfor k in range(3): torch.randn(k)" + LOOP,
         LOOP.replace("for i in range(512):", "def one(i):") + "\nlist(map(one, range(512)))",
     ],
