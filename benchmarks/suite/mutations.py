@@ -68,15 +68,23 @@ RULES = {
         ("tests/golden/trajectories", "tests/lethe/methods"),
     ),
     "resampling": Rule(
-        ("lethe/metrics/resampling.py", "lethe/metrics/epsilon/resampling.py", "lethe/metrics/epsilon/calibration.py"),
+        (
+            "lethe/metrics/core/resampling.py",
+            "lethe/metrics/scoring/resampling.py",
+            "lethe/metrics/scoring/calibration.py",
+        ),
         (
             "tests/lethe/metrics/test_resampling.py",
-            "tests/lethe/metrics/epsilon/test_resampling.py",
-            "tests/lethe/metrics/epsilon/test_calibration.py",
+            "tests/lethe/metrics/scoring/test_resampling.py",
+            "tests/lethe/metrics/scoring/test_calibration.py",
         ),
     ),
     "method ranking": Rule(
-        ("lethe/metrics/ranking_groups.py", "lethe/metrics/pareto.py", "server/leaderboard/ranking.py"),
+        (
+            "lethe/metrics/benchmark/ranking_groups.py",
+            "lethe/metrics/benchmark/pareto.py",
+            "server/leaderboard/ranking.py",
+        ),
         (
             "tests/lethe/metrics/test_ranking_groups.py",
             "tests/lethe/metrics/test_pareto.py",

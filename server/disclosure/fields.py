@@ -138,8 +138,8 @@ HARMLESS: Mapping[str, Fields] = {
     "of the competition, as its organisers wrote it": {
         "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
         "CompetitionPage": (
-            "slug title summary state opens_at closes_at metric dataset runs scores_verified description merge_deadline "
-            "modes"
+            "slug title summary state opens_at closes_at metric dataset runs scores_verified description "
+            "merge_deadline modes"
         ),
         "LimitsOut": (
             "wall_time_s run_wall_time_s run_fraction_of_retraining memory_mib scratch_mib upload_mib "
