@@ -37,6 +37,7 @@ from sandbox.guest.notebook.programs import install_programs
 
 SEED = 7
 TIMEOUT_S = 900
+SUFFIXES = frozenset({".pth", ".pt"})
 FOLDERS = (Path("/kaggle/tmp"), Path("/kaggle/working"))
 
 
@@ -101,6 +102,7 @@ def _shell() -> InteractiveShell:
     kaggle_cuda.install()
     earlier_torch.install()
     install_programs()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # a link to it would lack its libraries
     config = Config()
     config.HistoryManager.enabled, config.InteractiveShell.colors = False, "NoColor"
     sys.path.insert(0, str(Path.cwd()))
@@ -110,10 +112,11 @@ def _shell() -> InteractiveShell:
 
 def _first_model() -> Path:
     archive = next((path for folder in FOLDERS for path in folder.glob("submission.zip")), None)
-    files = [path for folder in FOLDERS for path in folder.rglob("*") if path.suffix in {".pth", ".pt"}]
+    files = [path for folder in FOLDERS for path in folder.rglob("*") if path.suffix in SUFFIXES]
     if archive is not None:
-        names = {Path(name).name for name in zipfile.ZipFile(archive).namelist()}
-        files = [path for path in files if path.name in names]
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall("/tmp/archive")
+        files = [path for path in Path("/tmp/archive").rglob("*") if path.suffix in SUFFIXES]
     usual = [path for path in files if re.search(r"unlearn.*\d", path.name)] or files
     return min(usual, key=lambda path: [int(part) if part.isdigit() else 0 for part in re.split(r"(\d+)", path.name)])
 
