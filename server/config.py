@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lethe.competition.network_size import MAX_PARAMETERS
-from server.embedded.socket_paths import socket_path
+from server.socket_paths import socket_path
 
 TRAINED_PARAMETER_BYTES = 16  # weights, gradient, momentum, and a copy in one of them
 

@@ -14,35 +14,35 @@ from starlette.routing import BaseRoute
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from server import health, logging, queue, telemetry
-from server.accounts.router import router as accounts_router
-from server.admin import router as admin
 from server.admission import Admission
-from server.benchmarks.router import router as benchmarks_router
-from server.competitions.router import router as competitions_router
+from server.api.accounts.router import router as accounts_router
+from server.api.admin import router as admin
+from server.api.benchmarks.router import router as benchmarks_router
+from server.api.competitions.router import router as competitions_router
+from server.api.dashboard import router as dashboard
+from server.api.datasets.router import router as datasets_router
+from server.api.leaderboard.router import router as leaderboard_router
+from server.api.metric_results.router import router as metric_results_router
+from server.api.rejudging.router import router as rejudging_router
+from server.api.starter_kit.router import router as starter_kit_router
+from server.api.submission_analysis.router import router as submission_analysis_router
+from server.api.submissions.router import router as submissions_router
+from server.api.teams.router import router as teams_router
+from server.api.webhooks.router import router as webhooks_router
+from server.api.workers.remote_router import router as remote_workers_router
+from server.api.workers.router import router as worker_tokens_router
 from server.config import get_settings
-from server.dashboard import router as dashboard
-from server.datasets.router import router as datasets_router
-from server.leaderboard.router import router as leaderboard_router
-from server.metric_results.router import router as metric_results_router
 from server.middleware import PlainHeaders, RequestIds
-from server.notifications.webhooks_router import router as webhooks_router
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.http import Measured
 from server.prometheus.router import router as metrics_router
-from server.rejudging.router import router as rejudging_router
 from server.request_bodies import BodyLimit
 from server.shares import Shares
-from server.starter_kit.router import router as starter_kit_router
-from server.submission_analysis.router import router as submission_analysis_router
-from server.submissions.router import router as submissions_router
-from server.teams.router import router as teams_router
 from server.web.api_reference import first_sentence
 from server.web.page_cache import KeptPages
 from server.web.page_router import error_page
 from server.web.router import router as pages_router
 from server.web.security import add_security_headers
-from server.workers.remote_router import router as remote_workers_router
-from server.workers.router import router as worker_tokens_router
 
 ORGANISERS_ROUTERS = (
     admin.public,

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lethe.errors import AppError
-from server.accounts.client_address import get_client_address
+from server.client_address import get_client_address
 from server.shares import Shares
 
 WINDOW_S = 20.0  # over which the least rate is a mean: less than server.serve lets a connection be silent

@@ -62,12 +62,15 @@ FORBIDDEN = {
         ("lethe/metrics/scoring/score.py", "import lethe.data.files"),
     ],
     "routers": [
-        ("server/accounts/router.py", "import server.accounts.repository"),
-        ("server/competitions/router.py", "from server.accounts import repository"),
-        ("server/rejudging/router.py", "from server.evaluations import leak_budget_repository"),
-        ("server/workers/remote_router.py", "import server.workers.repository"),
+        ("server/api/accounts/router.py", "import server.accounts.repository"),
+        ("server/api/competitions/router.py", "from server.accounts import repository"),
+        ("server/api/rejudging/router.py", "from server.evaluations import leak_budget_repository"),
+        ("server/api/workers/remote_router.py", "import server.workers.repository"),
+        ("server/api/auth_dependencies.py", "import server.accounts.repository"),
+        ("server/api/admin/schemas.py", "from server.admin import accounts_repository"),
+        ("server/prometheus/router.py", "import server.prometheus.repository"),
         ("server/web/rendering.py", "import server.submissions.repository"),
-        ("server/web/organiser/forms.py", "from server.competitions import finals_repository"),
+        ("server/web/organiser/forms.py", "from server.finals import repository"),
     ],
     "sandbox": [
         ("sandbox/policy.py", "import torch"),
@@ -87,6 +90,18 @@ FORBIDDEN = {
         ("lethe/competition/section.py", "import lethe.data.seeds"),
         ("lethe/benchmark/plan.py", "import lethe.reports.table"),
         ("lethe/preparation/batch_size.py", "import lethe.tuning.study"),
+    ],
+    "server-layers": [
+        ("server/audit/log.py", "import server.admin.moderation"),
+        ("server/accounts/service.py", "import server.teams.repository"),
+        ("server/parsing/tasks.py", "import server.datasets.service"),
+        ("server/competitions/service.py", "from server.finals import service"),
+        ("server/evaluations/service.py", "import server.disclosure.gate"),
+        ("server/metric_results/service.py", "import server.submission_analysis.comparison"),
+        ("server/teams/service.py", "import server.submissions.quota"),
+        ("server/submissions/service.py", "def f():\n    import server.api.submissions.schemas"),
+        ("server/rejudging/service.py", "import server.admin.moderation"),
+        ("server/api/accounts/router.py", "import server.web.deps"),
     ],
     "worker-layers": [
         ("worker/host/backoff.py", "import worker.evaluation.replay"),
@@ -128,6 +143,7 @@ CIRCLES = [  # module, what it is made to import, the package in which that clos
     ("lethe/metrics/core/result.py", "import lethe.metrics.core.registry", "lethe.metrics.core"),
     ("sandbox/policy.py", "import sandbox.launcher", "sandbox"),
     ("sandbox/backends/base.py", "from sandbox.backends import zygote_link", "sandbox.backends"),
+    ("server/models/account.py", "import server.models.competition", "server.models"),
     ("worker/host/sandbox_requirements.py", "def f():\n    import worker.host.worker_info", "worker.host"),
 ]
 

@@ -1,9 +1,14 @@
-"""No migration locks a big table for longer than a moment: what it really sends to PostgreSQL is looked at."""
+"""No migration locks a big table for longer than a moment: what it really sends to PostgreSQL is looked at.
+
+None that has landed is renamed, renumbered or removed: the databases of older versions hold its number.
+"""
 
 import re
+from pathlib import Path
 
 import pytest
 from alembic import command
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, event
 
 from server.migrate import alembic_config, upgrade
@@ -11,6 +16,32 @@ from server.migrate import alembic_config, upgrade
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
 BIG_TABLE = r'"?(?:' + "|".join((*BIG, "audit_events")) + r')"?'
 LAST_OF_THE_FIRST_RELEASE = "0002"
+
+# In the order in which they are applied. A new one is added at the end, no line changes afterwards.
+LANDED = [
+    "0001_first_tables",
+    "0002_audit_log_is_append_only",
+    "0003_epsilon_of_each_example",
+    "0004_what_failures_have_told",
+    "0005_ways_back_in",
+    "0006_model_shards",
+    "0007_mails",
+    "0008_worker_tokens",
+    "0009_indexes_of_every_day",
+    "0010_addresses_are_shared",
+    "0011_when_a_team_was_served",
+    "0012_no_index_of_claims",
+    "0013_metric_results",
+    "0014_plain_column_names",
+    "0015_uploaded_datasets",
+    "0016_benchmarks",
+    "0017_rejudging_metric",
+    "0018_lost_preparations",
+    "0019_metric_attempts",
+    "0020_unverified_archives",
+    "0021_verified_workers",
+    "0022_tokens_addresses_second_factors",
+]
 
 REFUSED = {
     "an index built under a lock: use migrations.online.add_index": re.compile(
@@ -32,6 +63,13 @@ REFUSED = {
 
 def problems(statement: str) -> list[str]:
     return [problem for problem, pattern in REFUSED.items() if pattern.search(statement)]
+
+
+def test_landed_migrations_keep_their_numbers_names_and_order() -> None:
+    script = ScriptDirectory.from_config(alembic_config("sqlite://"))
+    applied = list(script.walk_revisions())[::-1]
+    assert [Path(each.path).stem for each in applied] == LANDED
+    assert [each.revision for each in applied] == [name.partition("_")[0] for name in LANDED]
 
 
 def test_no_migration_locks_a_big_table(postgres_url: str) -> None:

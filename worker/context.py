@@ -16,7 +16,7 @@ from server.config import Settings, get_settings
 from server.db import Database
 from server.deps import get_database
 from server.storage import Storage, get_storage
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 from worker.host import prometheus
 from worker.host.backoff import Cooling
 from worker.host.sandbox_requirements import required_controls

@@ -11,12 +11,13 @@ import structlog
 from celery.signals import worker_process_init
 
 from server.benchmarks import submitting as benchmarks
-from server.competitions import model_shard_leases, scheduler, split_leases
+from server.competitions import model_shard_leases, split_leases
 from server.config import get_settings
 from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
 from server.evaluations import lease_reaper
+from server.finals import scheduler
 from server.metric_results import service as metric_results
 from server.notifications import email_delivery, webhook_delivery
 from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_MAIL, SWEEP, send

@@ -30,7 +30,7 @@ from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
 from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
 from sandbox.verdict import Context, ExitFacts, Fault, judge
-from server.accounts.schemas import Registration
+from server.api.accounts.schemas import Registration
 from server.parsing.client import run, run_on_file
 from server.parsing.limits import WALL_S
 

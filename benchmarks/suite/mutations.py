@@ -47,9 +47,10 @@ RULES = {
         ),
     ),
     "finals": Rule(
-        ("server/competitions/finals.py", "server/competitions/lifecycle.py"),
+        ("server/finals/service.py", "server/competitions/lifecycle.py"),
         (
             "tests/server/competitions",
+            "tests/server/finals",
             "tests/server/test_sealed.py",
             "tests/server/rejudging",
             "tests/server/admin/test_moderation.py",
@@ -58,7 +59,7 @@ RULES = {
     ),
     "sealed scores": Rule(
         ("server/leaderboard/service.py", "server/leaderboard/ladder.py", "server/leaderboard/ranking.py"),
-        ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/competitions/test_finals.py"),
+        ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/finals/test_finals.py"),
     ),
     "methods": Rule(
         (

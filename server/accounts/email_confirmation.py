@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, NotFound
 from server.accounts import rate_limit, repository
-from server.admin import audit
+from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
 from server.models.account import Account

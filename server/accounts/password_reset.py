@@ -10,7 +10,7 @@ from server.accounts import rate_limit, repository
 from server.accounts.passwords import hash_password
 from server.accounts.secrets import digest, new_token
 from server.accounts.service import check_password, name_key
-from server.admin import audit
+from server.audit import log as audit
 from server.db import now
 from server.models.account import Account
 from server.notifications import email_queue

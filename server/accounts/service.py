@@ -12,7 +12,7 @@ from server.accounts import email_confirmation, rate_limit, repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.reauthentication import confirm
-from server.admin import audit
+from server.audit import log as audit
 from server.db import now
 from server.models.account import Account, Role
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import NotAllowed, NotFound
 from server.accounts import repository
 from server.accounts.secrets import TOKEN_PREFIX, digest, new_token
-from server.admin import audit
+from server.audit import log as audit
 from server.db import now
 from server.models.account import Account, ApiToken, Scope
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from server.admin import accounts_repository
-from server.admin.accounts_repository import ListedAccount
+from server.admin.listed_account import ListedAccount
 
 PAGE_SIZE = 100
 

@@ -1,22 +1,13 @@
 """Queries of the administrators' list of accounts: who they are, what they run and where they take part."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from server.admin.listed_account import ListedAccount
 from server.models.account import Account
 from server.models.competition import CompetitionOrganiser, Membership
-
-
-@dataclass(frozen=True)
-class ListedAccount:
-    """An account, how many competitions it organises and of how many teams it is a member."""
-
-    account: Account
-    organises: int
-    teams: int
 
 
 def accounts(

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Limits
 from lethe.errors import Conflict, InvalidInput, Violation
-from server.admin import audit, repository
+from server.admin import repository
+from server.audit import log as audit
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions.stored_file import stored_file
@@ -19,7 +20,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch
-from server.submissions.quota import start_of_day
+from server.utc_days import start_of_day
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
 

@@ -4,13 +4,14 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, NotFound
-from server.admin import audit
-from server.competitions import finals, lifecycle
+from server.audit import log as audit
+from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.db import now
 from server.evaluations import rerun
 from server.evaluations import service as evaluations
+from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import ENDED, Submission

@@ -17,10 +17,10 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict
 from server.accounts.service import name_key
-from server.admin import audit
 from server.archives.exporter import FILES
 from server.archives.reader import CheckedArchive, invalid, is_vouched_for, read_manifest
 from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
+from server.audit import log as audit
 from server.competitions import repository as competitions
 from server.db import Database, new_id, now
 from server.models.account import Account

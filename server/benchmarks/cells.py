@@ -12,7 +12,7 @@ from lethe.benchmark.plan import cell_key
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile
-from server.admin import audit
+from server.audit import log as audit
 from server.benchmarks import repository
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.errors import Conflict
-from server.admin import audit
+from server.audit import log as audit
 from server.competitions import repository, stalled_preparations
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState

@@ -22,7 +22,7 @@ from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
-from server.workers.compatibility import WorkerFacts, minor_version
+from server.worker_facts import WorkerFacts, minor_version
 
 LEAVES = frozenset({ModelShardState.DONE, ModelShardState.FAILED, ModelShardState.CANCELLED})
 

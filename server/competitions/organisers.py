@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, InvalidInput, Violation
 from server.accounts import service as accounts
-from server.admin import audit
+from server.audit import log as audit
 from server.competitions import repository
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser

@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.errors import Conflict, InvalidInput, Violation
-from server.admin import audit
+from server.audit import log as audit
 from server.competitions import lifecycle, repository, stalled_preparations
 from server.competitions.read_file import read_file
 from server.competitions.service import check_trust

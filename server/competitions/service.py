@@ -9,7 +9,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, InvalidCompetitionFile, NotAllowed, NotFound, Violation
 from server import queue
-from server.admin import audit
+from server.audit import log as audit
 from server.competitions import lifecycle, repository, stalled_preparations
 from server.competitions.read_file import read_file
 from server.competitions.stored_file import stored_file

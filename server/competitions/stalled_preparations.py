@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from server.models.competition import Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
-from server.workers.compatibility import minor_version
+from server.worker_facts import minor_version
 
 COMES_WITHIN = timedelta(minutes=1)  # messages go out every ten seconds; a worker that fits and is free takes one
 WAITS = "no {kind} worker comes: start one, or prepare --any-device"

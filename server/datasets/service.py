@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, uploaded_name
 from lethe.errors import Conflict, InvalidCompetitionFile, InvalidInput, NotAllowed, NotFound, TooLarge, Violation
-from server.admin import audit
+from server.audit import log as audit
 from server.config import Settings
 from server.datasets import repository
 from server.db import now

@@ -11,11 +11,12 @@ from starlette.requests import Request
 from lethe.errors import AppError, InvalidInput, Violation
 from server.admission import Admission
 from server.config import Settings
-from server.datasets import archive, service
+from server.datasets import service
 from server.datasets.service import CheckedArchive
 from server.db import Database
 from server.models.account import Account
 from server.models.dataset import Dataset
+from server.parsing import dataset_archive as archive
 from server.parsing.client import turns
 from server.received_form import received_form
 from server.storage import Storage, dataset_key

@@ -26,7 +26,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from lethe.errors import Conflict, HostFault
-from server.embedded.socket_paths import socket_path
+from server.socket_paths import socket_path
 
 PR_SET_PDEATHSIG = 1
 _C_LIBRARY = ctypes.CDLL(None)  # loaded here: a forked child should not load anything

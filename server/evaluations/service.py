@@ -1,4 +1,4 @@
-"""The life of an evaluation: started, run in shards, scored or failed. Claims are in claims.py."""
+"""The life of an evaluation: started, run in shards, scored or failed. Shards are leased in leases.py."""
 
 from collections.abc import Sequence
 

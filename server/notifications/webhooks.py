@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, InvalidInput, NotFound, Violation
-from server.admin import audit
+from server.audit import log as audit
 from server.config import Settings
 from server.db import now
 from server.models.account import Account

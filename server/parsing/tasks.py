@@ -14,7 +14,7 @@ from lethe.competition.file import parse_competition
 from lethe.submission import notebook
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
-from server.datasets import archive
+from server.parsing import dataset_archive as archive
 from server.parsing.mathematics import formula
 
 

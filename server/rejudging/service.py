@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import Scoring
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, InvalidInput, NotFound, Violation
-from server.admin import audit
-from server.competitions import finals
+from server.audit import log as audit
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
@@ -22,6 +21,7 @@ from server.db import new_id, now
 from server.evaluations import leak_budget, rerun
 from server.evaluations import repository as evaluation_repository
 from server.evaluations import service as evaluations
+from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Split

@@ -1,7 +1,7 @@
 """How many submissions a team has left. Days are UTC days; what was refunded does not count."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -9,7 +9,8 @@ from lethe.competition.file import Limits
 from lethe.errors import QuotaExceeded
 from server.datetime_format import in_words
 from server.models.competition import Team
-from server.submissions import repository
+from server.teams import repository as teams
+from server.utc_days import DAY, start_of_day
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ def of(session: Session, team: Team | None, *, limits: Limits, at: datetime) -> 
     has_total = limits.submissions_total is not None
     return Quota(
         per_day=limits.submissions_per_day,
-        used_today=repository.count_counted(session, team.id, since=midnight, before=midnight + DAY) if team else 0,
+        used_today=teams.count_counted(session, team.id, since=midnight, before=midnight + DAY) if team else 0,
         total=limits.submissions_total,
-        used_total=repository.count_counted(session, team.id) if team and has_total else 0,
+        used_total=teams.count_counted(session, team.id) if team and has_total else 0,
         resets_at=midnight + DAY,
     )
 
@@ -67,11 +68,3 @@ def check(quota: Quota, *, at: datetime) -> None:
             headers=quota.headers(),
             retry_after_s=int((quota.resets_at - at).total_seconds()) + 1,
         )
-
-
-DAY = timedelta(days=1)
-
-
-def start_of_day(at: datetime) -> datetime:
-    """Return the beginning of the UTC day of `at`."""
-    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

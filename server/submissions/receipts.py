@@ -24,13 +24,13 @@ from sqlalchemy.orm import Session
 from lethe.client.receipts import FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.competitions import finals_repository
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate
 from server.disclosure.gate import to_minute
 from server.evaluations import repository as evaluation_repository
 from server.evaluations.seeds import run_seed
+from server.finals import repository as finals_repository
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission

@@ -14,18 +14,6 @@ from server.models.submission import ENDED, Stage, Submission
 from server.submissions.list_filter import Show
 
 
-def count_counted(
-    session: Session, team_id: str, *, since: datetime | None = None, before: datetime | None = None
-) -> int:
-    """Return how many submissions of the team count against its quota, of those received in [since, before)."""
-    counted = select(func.count()).where(Submission.team_id == team_id, Submission.refunded.is_(False))
-    if since is not None:
-        counted = counted.where(Submission.received_at >= since)
-    if before is not None:
-        counted = counted.where(Submission.received_at < before)
-    return session.scalar(counted) or 0
-
-
 def count_taken_back(session: Session, team_id: str, *, since: datetime, before: datetime) -> int:
     """Return how many submissions of the team, received in [since, before), it cancelled before they counted."""
     mine = Submission.team_id == team_id, Submission.received_at >= since, Submission.received_at < before

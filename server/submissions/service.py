@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, NotFound
 from lethe.runtime.sent_names import log_as_sent
-from server.admin import audit
-from server.competitions import finals, lifecycle
+from server.audit import log as audit
+from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
@@ -21,6 +21,7 @@ from server.disclosure.gate import ShownPaired, ShownScore
 from server.evaluations import paired_test
 from server.evaluations import service as evaluations
 from server.evaluations.progress import EvaluationProgress
+from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -32,6 +33,7 @@ from server.submissions.quota import Quota
 from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, CheckedUpload
 from server.teams import repository as team_repository
 from server.teams import service as teams
+from server.utc_days import DAY, start_of_day
 
 MOST_UNFINISHED = 10
 
@@ -286,8 +288,8 @@ def cancelling_costs(session: Session, submission: Submission) -> str:
 
 
 def _may_take_back(session: Session, submission: Submission) -> bool:
-    day = quota.start_of_day(now())
-    taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + quota.DAY)
+    day = start_of_day(now())
+    taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + DAY)
     competition = competition_repository.held(session, submission.competition_id)
     return taken_back < stored_file(competition).limits.submissions_per_day
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import Conflict, NotAllowed, NotFound
 from server.accounts import service as accounts
 from server.accounts.secrets import digest, new_token
-from server.admin import audit
+from server.audit import log as audit
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words

@@ -8,17 +8,16 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import Limits
 from lethe.errors import Conflict, NotFound
-from server.admin import audit
+from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition, Team
 from server.models.invitation import MergeRequest
-from server.submissions import repository as submission_repository
-from server.submissions.quota import DAY, start_of_day
 from server.teams import repository
 from server.teams.joining import check_leader, check_may_grow
 from server.teams.service import key_pair, own_team
+from server.utc_days import DAY, start_of_day
 
 
 def ask(session: Session, competition: Competition, *, into: str, actor: Account) -> MergeRequest:
@@ -93,7 +92,7 @@ def check_fits(session: Session, competition: Competition, teams: tuple[Team, Te
     people = sum(repository.size(session, team.id) for team in teams)
     if people > limits.team_size:
         raise Conflict(f"Together the teams have {people} people; at most {limits.team_size} are allowed")
-    sent = sum(submission_repository.count_counted(session, team.id) for team in teams)
+    sent = sum(repository.count_counted(session, team.id) for team in teams)
     allowed = _allowed_so_far(competition, limits, at=at)
     if sent > allowed:
         raise Conflict(f"Together the teams have sent {sent} submissions; one team could have sent {allowed} by now")

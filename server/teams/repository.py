@@ -99,6 +99,18 @@ def has_submissions(session: Session, team_id: str) -> bool:
     return session.scalar(select(Submission.id).where(Submission.team_id == team_id).limit(1)) is not None
 
 
+def count_counted(
+    session: Session, team_id: str, *, since: datetime | None = None, before: datetime | None = None
+) -> int:
+    """Return how many submissions of the team count against its quota, of those received in [since, before)."""
+    counted = select(func.count()).where(Submission.team_id == team_id, Submission.refunded.is_(False))
+    if since is not None:
+        counted = counted.where(Submission.received_at >= since)
+    if before is not None:
+        counted = counted.where(Submission.received_at < before)
+    return session.scalar(counted) or 0
+
+
 def invitation_by_hash(session: Session, token_hash: str) -> Invitation | None:
     return session.scalar(select(Invitation).where(Invitation.token_hash == token_hash))
 

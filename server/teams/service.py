@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import Conflict, InvalidInput, NotFound, Violation
 from server.accounts import repository as account_repository
 from server.accounts.look_alikes import look_alike_key
-from server.admin import audit
+from server.audit import log as audit
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team

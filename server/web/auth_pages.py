@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import AppError, NotAllowed
 from server.accounts import rate_limit, second_factor, sessions
 from server.accounts import service as accounts
-from server.accounts.client_address import get_client_address
+from server.client_address import get_client_address
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.models.account import Account

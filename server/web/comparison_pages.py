@@ -11,8 +11,8 @@ from lethe.errors import NotFound
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import service as leaderboards
-from server.metric_results import agreement, comparison
-from server.metric_results.comparison import MOST_COMPARED, ComparedMetric, Comparison
+from server.submission_analysis import agreement, comparison
+from server.submission_analysis.comparison import MOST_COMPARED, ComparedMetric, Comparison
 from server.web import vega_charts
 from server.web.deps import Place, PlaceDep, require_viewer
 from server.web.metric_view import BETTER

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.core.registry import metric
+from server.api.metric_results.schemas import MetricValue
 from server.metric_results import service
-from server.metric_results.schemas import MetricValue
 from server.models.submission import Submission
 
 BETTER = {"higher": "↑ higher", "lower": "↓ lower", "towards retrained": "→ as retrained", "none": "–"}

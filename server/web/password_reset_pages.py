@@ -7,8 +7,8 @@ from fastapi import BackgroundTasks, Form, Request, Response
 from lethe.errors import AppError, InvalidInput, NotFound
 from server.accounts import password_reset, rate_limit
 from server.accounts import service as accounts
-from server.accounts.client_address import get_client_address
 from server.admission import AdmissionDep
+from server.client_address import get_client_address
 from server.db import Database
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
 from server.notifications import email_queue

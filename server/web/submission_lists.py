@@ -8,10 +8,10 @@ from fastapi import Depends, Query
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.competitions import finals
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.disclosure import gate
+from server.finals import service as finals
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions

@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.runtime.sent_names import warnings_in
 from lethe.submission.traceback_text import last_traceback
-from server.competitions import finals
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.disclosure import gate
 from server.evaluations import service as evaluations
+from server.finals import service as finals
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts

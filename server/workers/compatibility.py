@@ -2,26 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy.orm import Session
 
+from server.worker_facts import WorkerFacts, minor_version
 from server.workers import repository
 from server.workers.repository import ReadySplit
-
-
-@dataclass(frozen=True)
-class WorkerFacts:
-    """What a worker says of itself.
-
-    memory_mib: what one of its runs may use. isolates_runs: whether it refuses runs that share a process.
-    """
-
-    name: str
-    device: str
-    memory_mib: int
-    versions: dict[str, Any]
-    isolates_runs: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +54,3 @@ def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
     if prepared is not None and wanted != minor_version(installed):
         return f"{name} was prepared with torch {prepared}, this worker has {installed}: install {wanted}"
     return None
-
-
-def minor_version(version: object) -> str:
-    """Return major.minor: a release that only fixes bugs computes the same."""
-    return ".".join(str(version).split("+", maxsplit=1)[0].split(".")[:2])

@@ -14,9 +14,10 @@ from server.config import Settings
 from server.evaluations import leases
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.worker import Worker, WorkerState, WorkerToken
+from server.worker_facts import WorkerFacts
 from server.workers import repository, tokens
 from server.workers import service as workers
-from server.workers.compatibility import Fitting, WorkerFacts, fitting
+from server.workers.compatibility import Fitting, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
 SET_UP_S = 600.0  # to fetch a split and to start a sandbox

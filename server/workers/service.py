@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 from server.db import database_time
 from server.models.competition import Competition
 from server.models.worker import Worker, WorkerState
+from server.worker_facts import WorkerFacts
 from server.workers import repository
-from server.workers.compatibility import Fitting, WorkerFacts
+from server.workers.compatibility import Fitting
 
 REMOVED_AFTER_S = 7 * 24 * 3600.0  # of silence: the list of workers shows it no longer
 

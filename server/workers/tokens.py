@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import Conflict, NotAllowed, NotFound
 from server.accounts.secrets import digest, new_token
-from server.admin import audit
+from server.audit import log as audit
 from server.db import now
 from server.evaluations import leases
 from server.models.account import Account, Role

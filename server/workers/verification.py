@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from lethe.evaluation.shard_outputs import ShardOutputs
-from server.admin import audit
+from server.audit import log as audit
 from server.config import Settings
 from server.db import Database, now
 from server.evaluations import leases, repository, service, verified_runs

@@ -11,8 +11,8 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.accounts import email_confirmation, password_reset, second_factor
 from server.accounts import service as accounts
+from server.api.benchmarks.schemas import BenchmarkIn
 from server.benchmarks import service as benchmarks
-from server.benchmarks.schemas import BenchmarkIn
 from server.benchmarks.units import MethodRecord
 from server.competitions import service as competitions
 from server.deps import get_database

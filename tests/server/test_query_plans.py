@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from benchmarks.platform.claims import competition_file
 from lethe.competition.visibility import Visibility
-from server.admin import audit
-from server.admin.event_filter import EventFilter
-from server.competitions import scheduler
+from server.audit import log as audit
+from server.audit.event_filter import EventFilter
 from server.dashboard import service as dashboard
 from server.db import Database, now
 from server.evaluations import lease_reaper, leases
+from server.finals import scheduler
 from server.leaderboard import service as boards
 from server.migrate import upgrade
 from server.models.account import Account

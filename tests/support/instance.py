@@ -19,21 +19,21 @@ from lethe.competition.visibility import Visibility
 from server import cost_cache, queue
 from server.accounts import passwords, rate_limit, tokens
 from server.accounts import service as accounts
-from server.competitions import scheduler
 from server.competitions import service as competitions
 from server.config import get_settings
 from server.db import Database, now
 from server.deps import get_database
 from server.evaluations import repository as evaluation_repository
-from server.evaluations import scores
 from server.evaluations import service as evaluations
-from server.evaluations.scores import ScoreRecord
+from server.finals import scheduler
 from server.leaderboard import summaries
 from server.main import create_app
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, ShardState
 from server.models.submission import Fault
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from server.storage import Storage, get_storage
 from server.submissions import upload_rate
 from server.web.page_cache import anonymous_pages

@@ -1,8 +1,8 @@
 """A scored submission with its code in storage, and what the audit log says of a competition."""
 
 from lethe.competition.visibility import Visibility
-from server.admin import audit
-from server.admin.event_filter import EventFilter
+from server.audit import log as audit
+from server.audit.event_filter import EventFilter
 from server.competitions import service as competitions
 from server.models.competition import Competition
 from server.models.submission import Submission

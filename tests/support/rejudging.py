@@ -2,11 +2,11 @@
 
 from sqlalchemy import select
 
-from server.evaluations import scores
 from server.evaluations import service as evaluations
-from server.evaluations.scores import ScoreRecord
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.submission import Fault
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"

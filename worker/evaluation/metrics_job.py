@@ -18,11 +18,11 @@ from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
 from server.evaluations import repository as evaluation_repository
-from server.evaluations.scoring_metric import get_scoring
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardKind
+from server.scoring.scoring_metric import get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.probed_runs import probed_runs

@@ -17,11 +17,11 @@ from lethe.evaluation.model_outputs import Kind, read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.scoring.calibration import calibrate, suspicion
 from lethe.metrics.scoring.score import ModelOutputs, Score
-from server.evaluations import scores
-from server.evaluations.scores import ScoreRecord
-from server.evaluations.scoring_metric import get_scoring
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
+from server.scoring.scoring_metric import get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.tie_groups import replicates_as_data

@@ -9,7 +9,7 @@ from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.paired_test import Standing, tied_groups
 from lethe.metrics.scoring.resampling import Replicates
 from server.db import Database
-from server.evaluations import tie_groups
+from server.scoring import tie_groups
 
 log = structlog.get_logger()
 

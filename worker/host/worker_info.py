@@ -11,7 +11,7 @@ from billiard.process import current_process
 
 from sandbox.controls import Control
 from server.config import Settings
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 from worker.host.gpu_sandbox import CUDA_HOST_MIB
 from worker.host.sandbox_requirements import required_controls
 

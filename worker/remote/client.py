@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from lethe.errors import AppError, HostFault
 from server.evaluations.leases import ClaimedShard
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 
 log = structlog.get_logger()
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import structlog
 from lethe.errors import AppError, HostFault
 from server.config import Settings
 from server.evaluations.leases import ClaimedShard
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 from worker.context import RunningContext
 from worker.evaluation import shard_pipeline
 from worker.host import graceful_shutdown, prometheus

@@ -5,11 +5,12 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from server.competitions import finals, stalled_preparations
 from server.competitions import service as competitions
-from server.competitions.finals import Rescoring
+from server.competitions import stalled_preparations
 from server.dashboard import service as dashboard
 from server.db import now
+from server.finals import service as finals
+from server.finals.service import Rescoring
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 
 S = CompetitionState

@@ -7,12 +7,14 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
-from server.admin import audit, competition_edits
-from server.admin.event_filter import EventFilter
-from server.competitions import draft_deletion, finals, organisers, replace_config, stopped_preparations
+from server.admin import competition_edits
+from server.audit import log as audit
+from server.audit.event_filter import EventFilter
+from server.competitions import draft_deletion, organisers, replace_config, stopped_preparations
 from server.competitions import service as competitions
 from server.dashboard import service as dashboard
 from server.deps import DatabaseDep, SessionDep
+from server.finals import service as finals
 from server.leaderboard import service as leaderboards
 from server.models.account import Account
 from server.models.competition import Competition

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from server.accounts import passwords, rate_limit
-from server.accounts.client_address import get_client_address
+from server.client_address import get_client_address
 from server.config import get_settings
 from server.main import create_app
 from tests.support.instance import PASSWORD, Instance

@@ -19,19 +19,21 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import AppError
 from server import queue
 from server.admin import competition_edits, moderation
-from server.competitions import finals, lifecycle, scheduler
+from server.competitions import lifecycle
 from server.competitions import service as competitions
 from server.config import get_settings
 from server.db import Database, new_id, now
-from server.evaluations import scores
 from server.evaluations import service as evaluations
-from server.evaluations.scores import ScoreRecord
+from server.finals import scheduler
+from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState, Membership, Split, SplitState, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore
 from server.models.submission import Fault, Submission
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from server.submissions import service as submissions
 from server.submissions.upload_check import CheckedUpload, Upload
 from server.teams import joining, merging

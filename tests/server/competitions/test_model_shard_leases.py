@@ -16,7 +16,7 @@ from server.db import clock
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.web.organiser.checklist import checklist
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 from tests.support.instance import Instance, competition_toml
 
 SHARDS = [ShardToMake("retrained", 0, 0, 2), ShardToMake("retrained", 1, 2, 1), ShardToMake("oracle", 0, 0, 2)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox.verdict import MESSAGES
+from server.api.submissions.schemas import FailureOut
 from server.db import Database
 from server.evaluations import leak_budget, leases, repository, rerun
 from server.evaluations.leak_budget import estimate_price
@@ -17,7 +18,6 @@ from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
 from server.models.submission import Fault, Submission
-from server.submissions.schemas import FailureOut
 from server.teams import repository as teams
 from tests.server.evaluations.conftest import N, Submit, add_submission
 

@@ -5,13 +5,14 @@ from datetime import timedelta
 import pytest
 
 from server.db import Database, clock, now
-from server.evaluations import lease_reaper, leases, repository, scores, service
+from server.evaluations import lease_reaper, leases, repository, service
 from server.evaluations.leases import Failure
-from server.evaluations.scores import ScoreRecord
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, SCORE_EVALUATION
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
 from tests.support.leases import claim, close, stage
 

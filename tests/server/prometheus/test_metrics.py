@@ -4,8 +4,9 @@ import pytest
 
 from server.config import get_settings
 from server.evaluations import leases
+from server.worker_facts import WorkerFacts
 from server.workers import service as workers
-from server.workers.compatibility import Fitting, WorkerFacts
+from server.workers.compatibility import Fitting
 from tests.support.instance import Instance
 
 

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.competitions import finals
 from server.competitions import service as competitions
 from server.evaluations import leases
 from server.evaluations import service as evaluations
+from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Role
 from server.models.audit import AuditEvent

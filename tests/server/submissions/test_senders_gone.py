@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from server.accounts import deletion
 from server.accounts import service as accounts
+from server.admin import account_deletion as deletion
 from server.models.competition import Team
 from server.models.submission import Submission
 from server.submissions.upload_check import check_and_store
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance
 from tests.support.web import Visitor
 
-PLACES = ("server.submissions.router", "server.web.submit_pages")
+PLACES = ("server.api.submissions.router", "server.web.submit_pages")
 
 
 @pytest.mark.parametrize("act", ["banned", "deleted"])

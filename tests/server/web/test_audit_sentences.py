@@ -5,7 +5,8 @@ from pathlib import Path
 
 import server
 from server.accounts import service as accounts
-from server.admin import audit, moderation
+from server.admin import moderation
+from server.audit import log as audit
 from server.models.competition import Competition
 from server.web.organiser.audit_sentences import SENTENCES
 from tests.support.instance import Instance

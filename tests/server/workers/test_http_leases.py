@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm.exc import StaleDataError
 
+from server.api.workers.schemas import FailureIn
 from server.db import clock, database_time
 from server.evaluations import lease_reaper
 from server.evaluations.leases import ClaimedShard, Failure
@@ -15,7 +16,6 @@ from server.models.competition import Split
 from server.models.evaluation import RunLog, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
 from server.submissions import repository
-from server.workers.schemas import FailureIn
 from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
 from worker.remote.client import PASSING

@@ -10,14 +10,15 @@ from sqlalchemy import select, update
 from lethe.competition.visibility import Visibility
 from server.config import Settings
 from server.db import clock, database_time
-from server.evaluations import lease_reaper, leases, scores, verified_runs
+from server.evaluations import lease_reaper, leases, verified_runs
 from server.evaluations.leases import ClaimedShard, Failure
-from server.evaluations.scores import ScoreRecord
 from server.models.audit import AuditEvent
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Fault, Submission
 from server.models.worker import WorkerToken
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from server.workers import verification
 from tests.server.workers.conftest import N_FORGET, Hosted, RemoteWorker, hosted_on, outputs, submit, to_runs
 from tests.support.instance import Instance

@@ -4,11 +4,11 @@ import numpy as np
 
 from lethe.metrics.scoring.resampling import Replicates
 from server.db import Database
-from server.evaluations import scores
-from server.evaluations.scores import ScoreRecord
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PublicScore
 from server.models.submission import Submission
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from tests.server.evaluations.conftest import add_submission, competition, database, sent
 from worker.evaluation.tie_groups import group_ties, replicates_as_data, replicates_from_data
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from server.config import Settings
-from server.workers.compatibility import WorkerFacts, refusal
+from server.worker_facts import WorkerFacts
+from server.workers.compatibility import refusal
 from server.workers.repository import ReadySplit
 from worker.host import graceful_shutdown
 from worker.host.backoff import Cooling

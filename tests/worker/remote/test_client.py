@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from server.models.evaluation import ShardKind
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 from worker.remote.client import NotHeld, TokenRefused, Unreachable, WorkerApi, WorkerRefused
 from worker.remote.leases import MOST_LOG_BYTES, HttpLeases, logs_as_data
 

@@ -9,7 +9,7 @@ import pytest
 
 from server.evaluations.leases import ClaimedShard
 from server.models.evaluation import ShardKind
-from server.workers.compatibility import WorkerFacts
+from server.worker_facts import WorkerFacts
 from worker.context import RunningContext
 from worker.host import graceful_shutdown
 from worker.remote import loop

@@ -1,0 +1,289 @@
+"""/api/v1: organisers' acts on a competition of theirs, and administrators' on the instance."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Depends, Query, status
+from fastapi.responses import StreamingResponse
+
+from lethe.competition.timestamp import Timestamp
+from lethe.competition.visibility import Visibility
+from lethe.errors import Conflict
+from server.accounts import password_reset
+from server.accounts import service as accounts
+from server.admin import competition_edits, exports, moderation
+from server.admin.accounts_list import find_accounts
+from server.admin.exports import Format, Table
+from server.admission import AdmissionDep
+from server.api.accounts.schemas import ResetLinkOut
+from server.api.admin.schemas import (
+    AccountAct,
+    AnnouncementOut,
+    AuditEventOut,
+    LimitsChangeOut,
+    ListedAccountOut,
+    ListedTeam,
+    NewAnnouncement,
+    NewEnd,
+    NewLimits,
+    NewTexts,
+    PeopleOut,
+    SubmissionAct,
+    TeamAct,
+)
+from server.api.auth_dependencies import (
+    Administrator,
+    CurrentAccount,
+    VisibleCompetition,
+    administrator,
+    require_organiser_for,
+)
+from server.api.auth_dependencies import OrganisedCompetition as Organised
+from server.api.competitions.schemas import CompetitionOut, Reason
+from server.api.submissions.schemas import SubmissionOut
+from server.audit import log as audit
+from server.audit.event_filter import EventFilter
+from server.competitions import organisers as competition_organisers
+from server.deps import SessionDep
+from server.leaderboard import service as leaderboards
+from server.models.account import Role
+from server.problem_details import problems
+from server.submissions import organiser_list
+from server.submissions import service as submissions
+from server.submissions.list_filter import SubmissionFilter
+from server.teams import service as teams
+
+DONE = status.HTTP_204_NO_CONTENT
+MOST_EVENTS = 1000
+Short = Annotated[str, Query(max_length=60)]
+OnlyQuery = Annotated[Literal["", "selected", "disqualified", "refunded", "flagged", "repeated"], Query()]
+WhyBody = Annotated[Reason, Body(default_factory=Reason)]
+
+public = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
+organisers = APIRouter(
+    prefix="/competitions/{slug}",
+    tags=["organisers"],
+    dependencies=[Depends(require_organiser_for)],
+    responses=problems(401, 403, 404),
+)
+administrators = APIRouter(
+    prefix="/admin", tags=["administrators"], dependencies=[Depends(administrator)], responses=problems(401, 403)
+)
+
+
+def wanted(
+    *,
+    action: Annotated[str | None, Query(max_length=60, examples=["submission.disqualified"])] = None,
+    actor: Annotated[str | None, Query(max_length=60)] = None,
+    subject: Annotated[str | None, Query(max_length=80)] = None,
+    since: Timestamp | None = None,
+    until: Timestamp | None = None,
+) -> EventFilter:
+    """Return the filter in the query."""
+    return EventFilter(action=action, actor=actor, subject=subject, since=since, until=until)
+
+
+def submission_filter(
+    *,
+    stage: Short = "",
+    fault: Short = "",
+    error_class: Short = "",
+    team: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
+    only: OnlyQuery = "",
+    text: Annotated[
+        str,
+        Query(max_length=64, description="the start of an id or a SHA-256, or part of a note, file or sender's name"),
+    ] = "",
+    received_from: Timestamp | None = None,
+    received_before: Timestamp | None = None,
+) -> SubmissionFilter:
+    """Return the filter in the query."""
+    return SubmissionFilter(stage, fault, error_class, team.strip(), only, text.strip(), received_from, received_before)
+
+
+ListFilter = Annotated[SubmissionFilter, Depends(submission_filter)]
+ListPage = Annotated[int | None, Query(ge=1, le=100_000, description="a hundred a page; without it, all of them")]
+Wanted = Annotated[EventFilter, Depends(wanted)]
+BeforeId = Annotated[int | None, Query(ge=1, lt=2**63, description="the last id of the page before")]
+TeamsPage = Annotated[int, Query(ge=1, le=100_000, description="a hundred teams a page")]
+AccountsPage = Annotated[int, Query(ge=1, le=100_000)]
+Limit = Annotated[int, Query(ge=1, le=MOST_EVENTS)]
+
+
+@public.get("/announcements", responses=problems(401, 404))
+def list_announcements(session: SessionDep, competition: VisibleCompetition) -> list[AnnouncementOut]:
+    """List the announcements, the newest first."""
+    return [AnnouncementOut.of(row, author) for row, author in competition_edits.announcements(session, competition)]
+
+
+@organisers.post("/announcements", status_code=status.HTTP_201_CREATED)
+def announce(
+    body: NewAnnouncement, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> AnnouncementOut:
+    """Publish an announcement."""
+    row = competition_edits.announce(session, competition, title=body.title, text=body.text, actor=account)
+    return AnnouncementOut.of(row, account.name)
+
+
+@organisers.get("/all-submissions")
+def list_all_submissions(
+    session: SessionDep, competition: Organised, filtered: ListFilter, *, page: ListPage = None
+) -> list[SubmissionOut]:
+    """List every team's submissions that match, the newest first."""
+    everything = organiser_list.find_submissions(session, competition, filtered, page=page)
+    return [SubmissionOut.of(view) for view in submissions.view(session, everything, exact=True)]
+
+
+@organisers.post("/submissions/{submission_id}/acts", responses=problems(409))
+def act_on_submission(
+    submission_id: str, body: SubmissionAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
+) -> SubmissionOut:
+    """Cancel, run again, disqualify or restore a submission."""
+    submission = submissions.of_competition(session, competition, submission_id)
+    if body.act == "cancel":
+        moderation.cancel(session, submission, actor=account, reason=body.reason)
+    elif body.act == "run-again":
+        moderation.run_again(session, submission, visibility=body.split, actor=account, reason=body.reason)
+    elif body.act == "disqualify":
+        moderation.disqualify(session, submission, actor=account, reason=body.reason)
+    else:
+        moderation.restore(session, submission, actor=account, reason=body.reason)
+    session.flush()
+    changed = submissions.of_competition(session, competition, submission_id)
+    return SubmissionOut.of(submissions.view(session, [changed], exact=True)[0])
+
+
+@organisers.post("/teams/{team_id}/acts", status_code=DONE, responses=problems(409))
+def act_on_team(
+    team_id: str, body: TeamAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
+) -> None:
+    """Disqualify, restore or rename a team."""
+    team = moderation.get_team(session, competition, team_id)
+    if body.act == "rename":
+        teams.rename(session, team, name=body.name, actor=account, reason=body.reason)
+        return
+    act = moderation.disqualify_team if body.act == "disqualify" else moderation.restore_team
+    act(session, team, actor=account, reason=body.reason)
+
+
+@organisers.put("/deadline", responses=problems(409))
+def change_deadline(
+    body: NewEnd, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> CompetitionOut:
+    """Set another end. A competition that has closed opens again, unless its finals are frozen."""
+    changed = competition_edits.extend(
+        session, competition, closes_at=body.closes_at, actor=account, reason=body.reason
+    )
+    return CompetitionOut.of(changed)
+
+
+@organisers.put("/limits", responses=problems(409))
+def change_limits(
+    body: NewLimits, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> LimitsChangeOut:
+    """Change limits, or with `preview` only say whom that would affect."""
+    if body.preview:
+        return LimitsChangeOut.of(competition_edits.preview_limits(session, competition, body.limits), applied=False)
+    change = competition_edits.change_limits(session, competition, body.limits, actor=account, reason=body.reason)
+    return LimitsChangeOut.of(change, applied=True)
+
+
+@organisers.patch("", responses=problems(409))
+def change_texts(
+    body: NewTexts, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> CompetitionOut:
+    """Change title, summary or description, until the competition is archived."""
+    texts = body.model_dump(exclude={"reason"}, exclude_none=True)
+    return CompetitionOut.of(competition_edits.describe(session, competition, texts, actor=account, reason=body.reason))
+
+
+@organisers.post("/archive", responses=problems(409))
+def archive(session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody) -> CompetitionOut:
+    """Put a competition away. Everything stays to be read."""
+    return CompetitionOut.of(competition_edits.archive(session, competition, actor=account, reason=why.reason))
+
+
+@organisers.get("/audit")
+def read_audit_log(
+    session: SessionDep, competition: Organised, filtered: Wanted, *, before_id: BeforeId = None, limit: Limit = 100
+) -> list[AuditEventOut]:
+    """Read the competition's audit log, the newest first."""
+    mine = replace(filtered, competition_id=competition.id)
+    return [AuditEventOut.of(event) for event in audit.events(session, mine, before_id=before_id, limit=limit)]
+
+
+@organisers.get("/audit/actions")
+def list_audit_actions(session: SessionDep, competition: Organised) -> list[str]:
+    """List the actions that the competition's audit log holds."""
+    return list(audit.actions(session, competition))
+
+
+@organisers.get("/people")
+def list_people(session: SessionDep, competition: Organised, *, team: Short = "", page: TeamsPage = 1) -> PeopleOut:
+    """List the organisers, and a page of teams by name. team: part of a team's name."""
+    found, has_more = teams.search(session, competition, query=team, page=page)
+    board = leaderboards.whole_board(session, competition, Visibility.PUBLIC)
+    return PeopleOut(
+        organisers=[account.name for account in competition_organisers.of(session, competition)],
+        teams=[ListedTeam.of(row, leader, members, board.get_row(row.id)) for row, leader, members in found],
+        has_more=has_more,
+    )
+
+
+@organisers.get(
+    "/exports/{table}",
+    response_class=StreamingResponse,
+    responses={200: {"content": {media_type: {} for media_type in exports.MEDIA_TYPES.values()}}},
+)
+def export(
+    table: Table,
+    session: SessionDep,
+    competition: Organised,
+    *,
+    admission: AdmissionDep,
+    form: Annotated[Format, Query(alias="format")] = Format.CSV,
+) -> StreamingResponse:
+    """Export a table of the competition, streamed, with its scores."""
+    name = f"{competition.slug}-{table}.{form}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    pieces = exports.spooled(session, competition, table, form)
+    return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[form], headers=headers)
+
+
+@administrators.get("/audit")
+def read_whole_audit_log(
+    session: SessionDep, filtered: Wanted, *, before_id: BeforeId = None, limit: Limit = 100
+) -> list[AuditEventOut]:
+    """Read the instance's audit log, the newest first."""
+    return [AuditEventOut.of(event) for event in audit.events(session, filtered, before_id=before_id, limit=limit)]
+
+
+@administrators.get("/accounts")
+def list_accounts(
+    session: SessionDep, *, query: Short = "", role: Role | None = None, banned: bool = False, page: AccountsPage = 1
+) -> list[ListedAccountOut]:
+    """List the instance's accounts by name, a hundred a page. query: part of a name or of an e-mail address."""
+    found = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
+    return [ListedAccountOut.of(row) for row in found.accounts]
+
+
+@administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))
+def act_on_account(name: str, body: AccountAct, session: SessionDep, actor: Administrator) -> None:
+    """Ban an account, lift the ban, or change what it may do."""
+    account = accounts.find(session, name)
+    if account.id == actor.id:
+        raise Conflict("An administrator cannot do this to the own account")
+    if body.act == "ban":
+        accounts.disable(session, account, actor=actor, reason=body.reason)
+    elif body.act == "unban":
+        accounts.enable(session, account, actor=actor, reason=body.reason)
+    else:
+        accounts.set_role(session, account, Role(body.act.removeprefix("make-")), actor=actor, reason=body.reason)
+
+
+@administrators.post("/accounts/{name}/reset-link", status_code=status.HTTP_201_CREATED, responses=problems(404, 409))
+def make_reset_link(name: str, session: SessionDep, actor: Administrator) -> ResetLinkOut:
+    """Make a link with which a person sets a new password. It works once, within a day; earlier ones end."""
+    account = accounts.find(session, name)
+    issued = password_reset.issue(session, account, actor=actor, lifetime=password_reset.BY_ADMINISTRATOR)
+    return ResetLinkOut(link=issued.link, expires_at=issued.expires_at)

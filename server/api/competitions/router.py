@@ -1,0 +1,162 @@
+"""/api/v1/competitions: what there is to take part in, and its life."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, status
+from sqlalchemy.orm import Session
+
+from lethe.competition.split_report import SplitReport
+from lethe.competition.visibility import Visibility
+from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
+from server.api.auth_dependencies import OrganisedCompetition as Organised
+from server.api.competitions.schemas import (
+    CompetitionOut,
+    CompetitionPage,
+    Decision,
+    OrganisedCompetition,
+    QuotaOut,
+    Reason,
+    RescoringOut,
+)
+from server.competitions import draft_deletion, replace_config, service, split_report, stopped_preparations
+from server.db import now
+from server.deps import SessionDep, StorageDep
+from server.finals import service as finals
+from server.models.competition import Competition
+from server.problem_details import problems
+from server.submissions import service as submissions
+
+router = APIRouter(prefix="/competitions", tags=["competitions"])
+
+WhyBody = Annotated[Reason, Body(default_factory=Reason)]
+EXAMPLE = """\
+slug = "digits"
+title = "Forgetting digits"
+opens_at = 2030-01-01T00:00:00Z
+closes_at = 2030-03-01T00:00:00Z
+
+[dataset]
+name = "digits"
+
+[network]
+name = "mlp"
+
+[training]
+epochs = 20
+learning_rate = 0.1
+"""
+CompetitionToml = Annotated[str, Body(media_type="application/toml", examples=[EXAMPLE])]
+
+
+@router.get("", responses=problems(401))
+def list_competitions(session: SessionDep, account: OptionalAccount) -> list[CompetitionOut]:
+    """List the competitions, the latest to open first."""
+    return [CompetitionOut.of(competition) for competition in service.list_visible(session, account=account)]
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 409))
+def create_competition(text: CompetitionToml, session: SessionDep, account: CurrentAccount) -> OrganisedCompetition:
+    """Create a draft from a competition file, sent as the body. For organisers."""
+    return _organised(session, service.create(session, text, organiser=account))
+
+
+@router.get("/{slug}", responses=problems(401, 404))
+def show_competition(session: SessionDep, competition: VisibleCompetition, account: OptionalAccount) -> CompetitionPage:
+    """Show a competition: dates, limits, metric, state, and what quota the caller has left."""
+    quota = submissions.get_quota(session, competition, account, at=now()) if account else None
+    return CompetitionPage.whole(competition, quota)
+
+
+@router.get("/{slug}/quota", responses=problems(401, 404))
+def show_quota(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> QuotaOut:
+    """Show how many submissions the caller's team has left, and when there are more."""
+    return QuotaOut.of(submissions.get_quota(session, competition, account, at=now()))
+
+
+@router.get("/{slug}/preparation", responses=problems(401, 403, 404))
+def show_preparation(session: SessionDep, competition: Organised) -> OrganisedCompetition:
+    """Show how far the preparation of the splits is. For organisers."""
+    return _organised(session, competition)
+
+
+@router.get("/{slug}/splits/{visibility}/report", responses=problems(401, 403, 404))
+def show_split_report(visibility: Visibility, competition: Organised, storage: StorageDep) -> SplitReport:
+    """Show what the sets of a split hold and share, as soon as its data is cut. For organisers."""
+    return split_report.get_split_report(storage, competition, visibility)
+
+
+@router.post("/{slug}/prepare", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 403, 404, 409))
+def prepare(
+    session: SessionDep, competition: Organised, account: CurrentAccount, *, any_device: bool = False
+) -> OrganisedCompetition:
+    """Queue the preparation of both splits; asked again, of those that failed. For organisers.
+
+    any_device: let go of the kind of worker that has begun the splits in the making; another kind begins them again.
+    """
+    return _organised(session, service.prepare(session, competition, actor=account, any_device=any_device))
+
+
+@router.post("/{slug}/cancel-preparation", responses=problems(401, 403, 404, 409))
+def cancel_preparation(session: SessionDep, competition: Organised, account: CurrentAccount) -> OrganisedCompetition:
+    """Call the first preparation of the splits off: the competition is a draft again. For organisers."""
+    return _organised(session, stopped_preparations.cancel(session, competition, actor=account))
+
+
+@router.delete("/{slug}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 403, 404, 409))
+def delete_competition(session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
+    """Delete a draft, for good. Its slug is free again. For organisers."""
+    draft_deletion.delete_draft(session, competition, actor=account)
+
+
+@router.put("/{slug}/file", responses=problems(401, 403, 404, 409))
+def replace_file(
+    text: CompetitionToml, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> OrganisedCompetition:
+    """Replace the file of a draft, or of one whose preparation has failed; it is a draft then. For organisers."""
+    return _organised(session, replace_config.rewrite(session, competition, text, actor=account))
+
+
+@router.post("/{slug}/open", responses=problems(401, 403, 404, 409))
+def open_competition(
+    session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody
+) -> OrganisedCompetition:
+    """Open a ready competition now. It opens automatically at its time otherwise. For organisers."""
+    return _organised(session, service.open_now(session, competition, actor=account, reason=why.reason))
+
+
+@router.post("/{slug}/close", responses=problems(401, 403, 404, 409))
+def close_competition(
+    session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody
+) -> OrganisedCompetition:
+    """Close an open competition now: the finals are then scored on the private split. For organisers."""
+    return _organised(session, service.close_now(session, competition, actor=account, reason=why.reason))
+
+
+@router.get("/{slug}/rescoring", responses=problems(401, 403, 404))
+def show_rescoring(session: SessionDep, competition: Organised) -> RescoringOut:
+    """Show how far the re-scoring on the private split is, and which finals wait for a decision. For organisers."""
+    return RescoringOut.of(finals.rescoring(session, competition))
+
+
+@router.post("/{slug}/finals/{submission_id}/decision", responses=problems(401, 403, 404, 409))
+def decide_final(
+    submission_id: str, body: Decision, session: SessionDep, *, competition: Organised, account: CurrentAccount
+) -> RescoringOut:
+    """Decide what becomes of a final that failed on the private split. For organisers."""
+    submission = submissions.of_competition(session, competition, submission_id)
+    acts = {"exclude": finals.exclude, "run-again": finals.run_again, "use-next-choice": finals.use_next_choice}
+    acts[body.decision](session, submission, actor=account, reason=body.reason)
+    return RescoringOut.of(finals.rescoring(session, competition))
+
+
+@router.post("/{slug}/reveal", responses=problems(401, 403, 404, 409))
+def reveal_competition(
+    session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody
+) -> OrganisedCompetition:
+    """Show the private board to everybody. For organisers."""
+    return _organised(session, finals.reveal(session, competition, actor=account, reason=why.reason))
+
+
+def _organised(session: Session, competition: Competition) -> OrganisedCompetition:
+    splits = service.splits(session, competition)
+    return OrganisedCompetition.with_splits(competition, splits, service.model_shards(session, splits))

@@ -1,0 +1,244 @@
+"""What anyone may know of a competition. Seeds, options of the dataset and private splits never pass through here."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lethe.competition.file import CompetitionFile, Limits
+from server.competitions.stored_file import stored_file
+from server.finals.service import Rescoring
+from server.models.competition import Competition, Split
+from server.models.model_shard import ModelShard
+from server.submissions.quota import Quota
+
+
+class LimitsOut(BaseModel):
+    """What one submission may use, and how many there may be."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    wall_time_s: float = Field(description="all runs of an evaluation together", examples=[28800])
+    run_wall_time_s: float | None = Field(description="one run", examples=[56])
+    run_fraction_of_retraining: float | None = Field(
+        description="one run, as a share of one retraining", examples=[0.2]
+    )
+    memory_mib: int = Field(examples=[2048])
+    scratch_mib: int = Field(examples=[256])
+    upload_mib: int = Field(examples=[20])
+    submissions_per_day: int = Field(examples=[5])
+    submissions_total: int | None = Field(examples=[None])
+    final_selections: int = Field(examples=[2])
+    team_size: int = Field(examples=[5])
+
+    @classmethod
+    def of(cls, limits: Limits) -> "LimitsOut":
+        return cls.model_validate(limits)
+
+
+class QuotaOut(BaseModel):
+    """What the caller's team has left."""
+
+    per_day: int = Field(examples=[5])
+    used_today: int = Field(examples=[2])
+    remaining: int = Field(description="submissions that would be taken now", examples=[3])
+    remaining_today: int = Field(examples=[3])
+    remaining_total: int | None = Field(description="null: no limit", examples=[None])
+    resets_at: datetime = Field(description="when the next UTC day begins")
+
+    @classmethod
+    def of(cls, quota: Quota) -> "QuotaOut":
+        return cls(
+            per_day=quota.per_day,
+            used_today=quota.used_today,
+            remaining=quota.remaining,
+            remaining_today=quota.remaining_today,
+            remaining_total=quota.remaining_total,
+            resets_at=quota.resets_at,
+        )
+
+
+class CompetitionOut(BaseModel):
+    """A competition in a list."""
+
+    slug: str = Field(examples=["digits"])
+    title: str = Field(examples=["Forgetting digits"])
+    summary: str
+    state: str = Field(examples=["open"])
+    opens_at: datetime
+    closes_at: datetime
+    metric: str = Field(examples=["forgetting quality x retain ratio x test ratio (reference attacks)"])
+    dataset: str = Field(examples=["digits"])
+    runs: int = Field(description="runs of a submission, N", examples=[512])
+    scores_verified: bool = Field(
+        default=True, description="false: they came with an archive whose key nobody vouched for"
+    )
+
+    @classmethod
+    def of(cls, competition: Competition) -> "CompetitionOut":
+        return cls(**_basics(competition, stored_file(competition)))
+
+
+class CompetitionPage(CompetitionOut):
+    """A competition, with its rules and, for a caller who is known, their quota."""
+
+    description: str = Field(description="Markdown")
+    merge_deadline: datetime | None
+    limits: LimitsOut
+    modes: list[str] = Field(description="function, notebook: what is done with code", examples=[["function"]])
+    quota: QuotaOut | None = Field(description="null for a caller without a token")
+
+    @classmethod
+    def whole(cls, competition: Competition, quota: Quota | None) -> "CompetitionPage":
+        file = stored_file(competition)
+        return cls(
+            **_basics(competition, file),
+            description=file.description,
+            merge_deadline=file.merge_deadline,
+            limits=LimitsOut.of(file.limits),
+            modes=list(file.submissions.modes),
+            quota=QuotaOut.of(quota) if quota else None,
+        )
+
+
+class ModelShardOut(BaseModel):
+    """A part of a split's models, made by whichever worker asks for it."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    kind: str = Field(description="retrained, oracle, originals", examples=["retrained"])
+    first_model: int = Field(examples=[64])
+    n_models: int = Field(examples=[64])
+    models_done: float = Field(description="a model half trained counts as a half", examples=[12.5])
+    state: str = Field(description="queued, leased, done, failed, cancelled", examples=["leased"])
+    attempt: int = Field(examples=[1])
+    worker: str | None
+    claimed_at: datetime | None
+    finished_at: datetime | None
+    error: str = Field(description="of the last attempt that failed")
+
+
+class SplitOut(BaseModel):
+    """How far a split is, for organisers."""
+
+    visibility: str = Field(examples=["public"])
+    state: str = Field(examples=["preparing"])
+    stage: str = Field(examples=["training 512 retrained models"])
+    progress: float = Field(description="share done of that stage", examples=[0.4])
+    error: str
+    n_forget: int | None
+    retraining_time_s: float | None
+    shards: list[ModelShardOut] = Field(description="empty where one worker makes the whole split")
+
+    @classmethod
+    def of(cls, split: Split, shards: Sequence[ModelShard]) -> "SplitOut":
+        return cls(
+            visibility=split.visibility,
+            state=split.state,
+            stage=split.stage,
+            progress=split.progress,
+            error=split.error,
+            n_forget=split.n_forget,
+            retraining_time_s=split.retraining_time_s,
+            shards=[ModelShardOut.model_validate(shard) for shard in shards],
+        )
+
+
+class OrganisedCompetition(CompetitionOut):
+    """A competition, as its organisers see it."""
+
+    splits: list[SplitOut]
+    baselines: list[str] = Field(
+        description="reference lines of the file; each is submitted with this message", examples=[["scrub LR=0.001"]]
+    )
+
+    @classmethod
+    def with_splits(
+        cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
+    ) -> "OrganisedCompetition":
+        shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
+        file = stored_file(competition)
+        return cls(
+            **_basics(competition, file), splits=shown, baselines=[baseline.label for baseline in file.report.baselines]
+        )
+
+
+class FailedFinal(BaseModel):
+    """A final that failed on the private split, and waits for a decision."""
+
+    submission: str = Field(examples=["9c1e6f0a2b3d4e5f"])
+    team: str
+    fault: str | None
+    error_class: str | None
+    message: str | None
+
+
+class RescoringOut(BaseModel):
+    """How far the re-scoring on the private split is, for organisers."""
+
+    frozen: bool = Field(description="the choice of finals is fixed; before that, public scores are waited for")
+    waiting_public: int = Field(description="submissions received in time that are still being scored publicly")
+    finals: int
+    scored: int
+    runs_done: int
+    runs_total: int
+    failed: list[FailedFinal]
+
+    @classmethod
+    def of(cls, rescoring: Rescoring) -> "RescoringOut":
+        return cls(
+            frozen=rescoring.is_frozen,
+            waiting_public=rescoring.waiting_public,
+            finals=rescoring.finals,
+            scored=rescoring.scored,
+            runs_done=rescoring.runs_done,
+            runs_total=rescoring.runs_total,
+            failed=[
+                FailedFinal(
+                    submission=failed.submission.id,
+                    team=failed.submission.team.name,
+                    fault=failed.evaluation.fault,
+                    error_class=failed.evaluation.error_class,
+                    message=(failed.evaluation.error or {}).get("message"),
+                )
+                for failed in rescoring.failed
+            ],
+        )
+
+
+class Decision(BaseModel):
+    """What becomes of a final that failed on the private split."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decision: Literal["exclude", "run-again", "use-next-choice"]
+    reason: str = Field(min_length=1, max_length=1000, examples=["It divides by the size of a set that is empty here"])
+
+
+class Reason(BaseModel):
+    """Why an organiser does this; it is recorded in the audit log."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=1000, examples=["The lab's network was down for an hour"])
+
+
+def metric_name(file: CompetitionFile) -> str:
+    """Return the metric as text."""
+    return f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
+
+
+def _basics(competition: Competition, file: CompetitionFile) -> dict[str, object]:
+    return {
+        "slug": competition.slug,
+        "title": competition.title,
+        "summary": competition.summary,
+        "state": competition.state,
+        "opens_at": competition.opens_at,
+        "closes_at": competition.closes_at,
+        "metric": metric_name(file),
+        "dataset": file.dataset.name,
+        "runs": file.n_models,
+        "scores_verified": competition.scores_verified,
+    }

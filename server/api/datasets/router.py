@@ -1,0 +1,68 @@
+"""/api/v1/datasets: an organiser's own data for competitions."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, status
+
+from lethe.errors import NotAuthenticated
+from server.admission import AdmissionDep
+from server.api.auth_dependencies import Credentials, identify, require_staff
+from server.api.datasets.schemas import FORM_SCHEMA, DatasetOut
+from server.config import Settings
+from server.datasets import service
+from server.datasets.upload import received_dataset, store_dataset
+from server.db import Database
+from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.models.account import Account
+from server.problem_details import problems
+from server.received_form import FORM
+from server.submissions import upload_rate
+
+router = APIRouter(prefix="/datasets", tags=["datasets"])
+Staff = Annotated[Account, Depends(require_staff)]
+UPLOAD_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {FORM: {"schema": FORM_SCHEMA}}}}
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 409, 415), openapi_extra=UPLOAD_BODY)
+async def upload_dataset(
+    request: Request,
+    *,
+    admission: AdmissionDep,
+    database: UnadmittedDatabase,
+    storage: StorageDep,
+    settings: SettingsDep,
+    credentials: Credentials,
+) -> DatasetOut:
+    """Upload a dataset, a zip of plain files. A competition file uses it as `root = "upload:NAME"`. For organisers.
+
+    Its content never changes; another version is another dataset.
+    """
+    account = await admission.run(_admit, database, settings, request, credentials)
+    upload_rate.take(settings, account.id)
+    async with received_dataset(request, settings, account) as form:
+        stored = await store_dataset(
+            form, admission=admission, database=database, storage=storage, settings=settings, account=account
+        )
+    return DatasetOut.model_validate(stored)
+
+
+@router.get("", responses=problems(401, 403))
+def list_datasets(session: SessionDep, account: Staff) -> list[DatasetOut]:
+    """List your datasets by name; an administrator sees every one."""
+    return [DatasetOut.model_validate(dataset) for dataset in service.list_datasets(session, account)]
+
+
+@router.delete("/{name}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 403, 404, 409))
+def delete_dataset(name: str, session: SessionDep, account: Staff) -> None:
+    """Delete a dataset that no competition uses. Its name is free again."""
+    service.delete(session, name, actor=account)
+
+
+def _admit(database: Database, settings: Settings, request: Request, credentials: Credentials) -> Account:
+    """Return who sends, before anything of the body is read."""
+    with database.read() as session:
+        token = identify(session, credentials, request=request)
+        if token is None:
+            raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
+        service.check_may_upload(session, settings, token.account)
+        return token.account

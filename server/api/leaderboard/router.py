@@ -1,0 +1,44 @@
+"""/api/v1/competitions/{slug}/leaderboard: the boards."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from lethe.competition.visibility import Visibility
+from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
+from server.api.leaderboard.schemas import ColumnOut, LeaderboardPage, LeaderboardRow, OracleScore
+from server.deps import SessionDep
+from server.leaderboard import service
+from server.problem_details import problems
+
+router = APIRouter(prefix="/competitions", tags=["leaderboard"])
+
+MOST_ROWS = 1000
+
+
+@router.get("/{slug}/leaderboard", responses=problems(401, 404))
+def show_leaderboard(
+    session: SessionDep,
+    competition: VisibleCompetition,
+    account: OptionalAccount,
+    *,
+    board: Annotated[Visibility, Query(description="private: sealed until the reveal")] = Visibility.PUBLIC,
+    q: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = MOST_ROWS,
+) -> LeaderboardPage:
+    """Show a leaderboard: best score of each team first, equal scores share a rank, beside the exact-retraining
+    oracle. The organiser's baselines and the oracle are references without a rank."""
+    shown = service.board(session, competition, board, viewer=account)
+    rows = shown.matching(q)
+    return LeaderboardPage(
+        competition=competition.slug,
+        board=board,
+        scores_verified=competition.scores_verified,
+        oracle=OracleScore(score=shown.oracle) if shown.oracle is not None else None,
+        teams=shown.teams,
+        total=len(rows),
+        offset=offset,
+        columns=[ColumnOut.of(column) for column in shown.columns],
+        rows=[LeaderboardRow.of(row, shown.columns) for row in rows[offset : offset + limit]],
+    )

@@ -1,0 +1,24 @@
+"""/api/v1/competitions/{slug}/starter-kit: all that is needed to try a method on one's own machine."""
+
+from fastapi import APIRouter, Response
+
+from server.api.auth_dependencies import VisibleCompetition
+from server.deps import StorageDep
+from server.problem_details import problems
+from server.starter_kit import service
+
+router = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
+
+
+@router.get(
+    "/starter-kit",
+    response_class=Response,
+    responses={**problems(401, 404), 200: {"content": {"application/zip": {}}}},
+)
+def download_kit(competition: VisibleCompetition, storage: StorageDep) -> Response:
+    """Download the starter kit: sample data, a first submission, a notebook, the scorer, the rules."""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{competition.slug}-starter-kit.zip"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(service.read_kit(storage, competition.slug), media_type="application/zip", headers=headers)

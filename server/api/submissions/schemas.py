@@ -1,0 +1,202 @@
+"""What a team may know of its submissions: stage, progress, its own error, its public score."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.api.competitions.schemas import QuotaOut
+from server.disclosure import gate
+from server.disclosure.gate import ShownMoment, ShownNumber, ShownScore, ShownText
+from server.evaluations.progress import AttemptEntry, EvaluationProgress
+from server.models.submission import Submission
+from server.submissions.quota import Quota
+from server.submissions.sample_answers import SampleAnswers
+from server.submissions.service import SubmissionView
+
+
+class AttemptOut(BaseModel):
+    """One line of the timeline."""
+
+    first_run: int
+    last_run: int
+    kind: str = Field(description="smoke or runs", examples=["runs"])
+    attempt: int
+    outcome: str = Field(examples=["done"])
+    started_at: datetime
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, entry: AttemptEntry) -> "AttemptOut":
+        return cls(**vars(entry))
+
+
+class ProgressOut(BaseModel):
+    """Runs done of all."""
+
+    runs_done: int = Field(examples=[137])
+    runs_total: int = Field(examples=[512])
+    elapsed_s: float | None
+    remaining_s: float | None = Field(description="an estimate")
+    attempts: list[AttemptOut]
+
+    @classmethod
+    def of(cls, progress: EvaluationProgress) -> "ProgressOut":
+        return cls(
+            runs_done=progress.runs_done,
+            runs_total=progress.runs_total,
+            elapsed_s=progress.elapsed_s,
+            remaining_s=progress.remaining_s,
+            attempts=[AttemptOut.of(entry) for entry in progress.attempts],
+        )
+
+
+class BreakdownOut(BaseModel):
+    """The three factors of a score, and how the epsilons of the forget examples are spread."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    forgetting_quality: ShownNumber
+    retain_ratio: ShownNumber
+    test_ratio: ShownNumber
+    epsilon_percentiles: dict[str, ShownNumber] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
+
+
+class ScoreOut(BaseModel):
+    """A score on one split."""
+
+    final_score: ShownNumber = Field(examples=[0.0731])
+    interval_low: ShownNumber | None = Field(description="where the organiser shows intervals")
+    interval_high: ShownNumber | None
+    scorer_version: str = Field(examples=["1"])
+    computed_at: ShownMoment = Field(description="to the minute")
+    run_time_s: ShownNumber | None = Field(
+        default=None, description="what the median run takes at most", examples=[0.5]
+    )
+    breakdown: BreakdownOut | None = Field(default=None, description="where the organiser shows it")
+
+    @classmethod
+    def of(cls, result: ShownScore) -> "ScoreOut":
+        return cls.model_validate(result, from_attributes=True)
+
+
+class FailureOut(BaseModel):
+    """Why a submission failed, and whose fault it was."""
+
+    fault: str | None = Field(description="participant, organiser or host; only the participant's counts")
+    error_class: str = Field(examples=["exception"])
+    message: ShownText | None = None
+    exception_type: ShownText | None = Field(default=None, examples=["ValueError"])
+    file: ShownText | None = Field(default=None, examples=["unlearning.py"])
+    line: int | None = Field(default=None, examples=[12])
+    withheld: bool = Field(default=False, description="details are not shown: the day's budget of bits is used up")
+    bits: float | None = Field(default=None, description="what it told of hidden data, at most; null: nothing counts")
+    remaining_bits: float | None = Field(default=None, description="left of the day's budget after it", examples=[36.2])
+    renews_at: datetime | None = Field(default=None, description="when the budget begins again")
+
+    @classmethod
+    def of(cls, submission: Submission) -> "FailureOut | None":
+        if submission.error_class is None:
+            return None
+        return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
+
+
+class SubmissionOut(BaseModel):
+    """A submission, as its team sees it."""
+
+    id: str = Field(examples=["9c1e6f0a2b3d4e5f"])
+    competition: str = Field(examples=["digits"])
+    team: str = Field(examples=["ada"])
+    submitted_by: str = Field(examples=["ada"])
+    filename: str = Field(examples=["submission.py"])
+    sha256: str
+    size_bytes: int
+    mode: str = Field(description="function, or notebook: run once as it is, its runs not independent")
+    program: str = Field(
+        description="of a notebook that each run runs by itself: saves (until its first model) or defines (to its end, "
+        "then its function); else empty"
+    )
+    notes: list[str] = Field(description="what may make it fail: libraries that are not installed")
+    message: str
+    received_at: datetime
+    stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
+    progress: ProgressOut | None
+    score: ScoreOut | None = Field(description="on the public split, once scored")
+    private_score: ScoreOut | None = Field(description="on the private split, once the board is revealed")
+    failure: FailureOut | None
+    refunded: bool = Field(description="does not count against the quota")
+    selected: bool = Field(description="chosen for the private board")
+    can_cancel: bool
+
+    @classmethod
+    def of(cls, view: SubmissionView) -> "SubmissionOut":
+        submission = view.submission
+        return cls(
+            id=submission.id,
+            competition=submission.competition.slug,
+            team=submission.team.name,
+            submitted_by=submission.account.name,
+            filename=submission.filename,
+            sha256=submission.content_sha256,
+            size_bytes=submission.size_bytes,
+            mode=submission.entry_point.get("mode", "function"),
+            program=submission.entry_point.get("program", ""),
+            notes=submission.entry_point.get("notes", []),
+            message=submission.message,
+            received_at=submission.received_at,
+            stage=submission.stage,
+            progress=ProgressOut.of(view.progress) if view.progress else None,
+            score=ScoreOut.of(view.score) if view.score else None,
+            private_score=ScoreOut.of(view.private_score) if view.private_score else None,
+            failure=FailureOut.of(submission),
+            refunded=submission.refunded,
+            selected=submission.selected,
+            can_cancel=view.can_cancel,
+        )
+
+
+class AcceptedSubmission(SubmissionOut):
+    """A submission that was just taken, and what quota is left."""
+
+    quota: QuotaOut
+
+    @classmethod
+    def with_quota(cls, view: SubmissionView, quota: Quota) -> "AcceptedSubmission":
+        return cls(**SubmissionOut.of(view).model_dump(), quota=QuotaOut.of(quota))
+
+
+class SubmissionForm(BaseModel):
+    """The form of an upload."""
+
+    file: str = Field(description="a .py file, an .ipynb notebook or a .zip", json_schema_extra={"format": "binary"})
+    message: str = Field(default="", max_length=500, description="a note to yourself", examples=["lower rate"])
+
+
+class SampleAnswerOut(BaseModel):
+    """A question of the public sample, its answer in the data, and what models of the sample answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    question: str = Field(examples=["Where does Ada live?"])
+    answer: str = Field(description="in the data", examples=["Ada lives in Rome."])
+    original: str | None = Field(description="null without an answer, here and below")
+    retrained: str | None = Field(description="of a model that was trained on the sample without these questions")
+    unlearned: str | None = Field(description="of the model that the submission made")
+
+
+class SampleAnswersOut(BaseModel):
+    """What three language models answer to the forget questions of the public sample."""
+
+    id: str
+    questions: list[SampleAnswerOut]
+    note: str = Field(description="why something is lacking; empty where nothing is")
+
+    @classmethod
+    def of(cls, submission: Submission, found: SampleAnswers) -> "SampleAnswersOut":
+        questions = [SampleAnswerOut.model_validate(question) for question in found.questions]
+        return cls(id=submission.id, questions=questions, note=found.note)
+
+
+class ReceiptKey(BaseModel):
+    """The public half of the key that signs receipts."""
+
+    public_key: str = Field(description="Ed25519, base64", examples=["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="])

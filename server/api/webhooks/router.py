@@ -1,0 +1,45 @@
+"""/api/v1/competitions/{slug}/webhooks: addresses that receive events. For organisers."""
+
+from fastapi import APIRouter, Depends, status
+
+from server.api.auth_dependencies import CurrentAccount, require_organiser_for
+from server.api.auth_dependencies import OrganisedCompetition as Organised
+from server.api.webhooks.schemas import CreatedWebhook, DeliveryOut, NewWebhook, WebhookOut
+from server.deps import SessionDep, SettingsDep
+from server.notifications import webhooks
+from server.problem_details import problems
+
+router = APIRouter(
+    prefix="/competitions/{slug}/webhooks",
+    tags=["organisers"],
+    dependencies=[Depends(require_organiser_for)],
+    responses=problems(401, 403, 404),
+)
+
+
+@router.get("")
+def list_webhooks(session: SessionDep, competition: Organised) -> list[WebhookOut]:
+    """List the webhooks."""
+    return [WebhookOut.model_validate(row) for row in webhooks.of_competition(session, competition)]
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, responses=problems(409))
+def create_webhook(
+    body: NewWebhook, session: SessionDep, settings: SettingsDep, *, competition: Organised, account: CurrentAccount
+) -> CreatedWebhook:
+    """Send events to an address from now on. The secret is shown this once."""
+    new = webhooks.create(session, settings, competition, url=body.url, events=body.events, actor=account)
+    return CreatedWebhook(**WebhookOut.model_validate(new.row).model_dump(), secret=new.secret)
+
+
+@router.delete("/{webhook_id}", status_code=status.HTTP_204_NO_CONTENT)
+def remove_webhook(webhook_id: str, session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
+    """Stop sending to an address."""
+    webhooks.remove(session, competition, webhook_id, actor=account)
+
+
+@router.get("/{webhook_id}/deliveries")
+def list_deliveries(webhook_id: str, session: SessionDep, competition: Organised) -> list[DeliveryOut]:
+    """List what an address received last, and how that went."""
+    hook = webhooks.get(session, competition, webhook_id)
+    return [DeliveryOut.model_validate(row) for row in webhooks.deliveries(session, hook)]

@@ -1,0 +1,161 @@
+"""What goes in and out of the routes of remote workers and of their tokens."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from lethe.evaluation.sample_answer_files import UnlearnedAnswers
+from server.evaluations.leases import ClaimedShard, Failure
+from server.models.submission import Fault
+from server.worker_facts import WorkerFacts
+
+MOST_LOG_CHARS = 1 << 20
+Runs = Annotated[int, Field(ge=0, le=65_536)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewWorkerToken(_In):
+    """A token for an organiser's own machines."""
+
+    name: str = Field(min_length=1, max_length=100, examples=["gpu room"])
+    expires_in_days: int = Field(default=90, ge=1, le=366)
+    public_only: bool = Field(default=False, description="no shard of the private split")
+    trusted: bool = Field(default=False, description="results count unchecked; for administrators to say")
+
+
+class WorkerTokenOut(_Out):
+    """A worker token, without the token itself."""
+
+    id: str = Field(examples=["0a1b2c3d4e5f6071"])
+    name: str
+    public_only: bool
+    trusted: bool
+    confirmed_runs: int = Field(description="that a trusted worker made again and found the same")
+    quarantined_at: datetime | None
+    quarantine_reason: str
+    created_at: datetime
+    expires_at: datetime
+    last_seen_at: datetime | None = Field(description="right to a minute")
+
+
+class IssuedWorkerTokenOut(WorkerTokenOut):
+    """A worker token at the only time when it can be read."""
+
+    token: str = Field(examples=["lethe_worker_3q2-7wAAAA..."])
+
+
+class AttachedWorkerOut(_Out):
+    """One process that runs shards with a worker token."""
+
+    name: str = Field(examples=["0a1b2c3d4e5f6071/gpu7-4242-9f3c"])
+    token_id: str
+    state: str = Field(examples=["active"])
+    device: str
+    memory_mib: int
+    versions: dict[str, Any]
+    refusals: list[str] = Field(description="why splits refuse it")
+    started_at: datetime
+    seen_at: datetime
+
+
+class Facts(_In):
+    """What a worker says of itself."""
+
+    device: Literal["cpu", "cuda"]
+    memory_mib: int = Field(ge=0, le=2**31 - 1, description="for one run")
+    versions: dict[str, str] = Field(max_length=20, examples=[{"torch": "2.13.0", "python": "3.12.4"}])
+
+    def of(self, name: str) -> WorkerFacts:
+        return WorkerFacts(name, self.device, self.memory_mib, dict(self.versions))
+
+
+class TermsOut(_Out):
+    """What a worker that was accepted goes by."""
+
+    lease_s: float = Field(description="a shard whose worker is silent this long is given to another")
+    heartbeat_s: float = Field(description="how often to renew a lease")
+    poll_s: float = Field(description="how long to wait where there was no shard")
+    refusals: list[str] = Field(description="why some splits refuse this worker")
+
+
+class ClaimOut(_Out):
+    """A shard to run, or none."""
+
+    shard: ClaimedShard | None
+    refusals: list[str]
+
+
+class StateIn(_In):
+    """What a worker is about to do."""
+
+    state: Literal["draining", "stopped"]
+
+
+class ProgressIn(_In):
+    """How far an attempt is."""
+
+    runs_done: Runs
+    wall_time_s: Seconds = Field(default=0.0, description="of the participant's clock, all runs together")
+
+
+class ControlsIn(_In):
+    """What confines the attempt's runs."""
+
+    controls: dict[str, JsonValue] = Field(max_length=100)
+
+
+class RunLogIn(_In):
+    """What one run printed."""
+
+    run: Runs
+    text: str = Field(max_length=MOST_LOG_CHARS)
+
+
+class PassedIn(_In):
+    """The end of a smoke run: what it printed, and what a language model answers to the sample's questions."""
+
+    wall_time_s: Seconds
+    logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
+    answers: UnlearnedAnswers | None = None
+
+
+class FailureIn(_In):
+    """Why a run of the participant's code ended without a model."""
+
+    error_class: str = Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")
+    message: str = Field(max_length=2000)
+    run: Runs
+    exception_type: str | None = Field(default=None, max_length=200)
+    file: str | None = Field(default=None, max_length=500)
+    line: int | None = Field(default=None, ge=0, le=10_000_000)
+    detail: str = Field(default="", max_length=10_000)
+    class_message: str = Field(default="", max_length=2000)
+    detail_bits: float = Field(default=0.0, ge=0, le=10_000, allow_inf_nan=False)
+    runs_done: Runs = 0
+    logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
+
+    def failure(self) -> Failure:
+        values = self.model_dump(exclude={"runs_done", "logs"})
+        return Failure(fault=Fault.PARTICIPANT, **values)
+
+
+class ReasonIn(_In):
+    """Why a shard is given back."""
+
+    reason: str = Field(max_length=2000)
+    runs_done: Runs = 0
+
+
+class StepOut(_Out):
+    """Whether the step counts; if not, the shard is in other hands, cancelled or at its end."""
+
+    held: bool

@@ -1,0 +1,38 @@
+"""What competitions do by themselves. Workers' beat calls `tick`; missed ticks are caught up by the next one."""
+
+from datetime import datetime
+
+import structlog
+from sqlalchemy.orm import Session
+
+from server.competitions import lifecycle, repository, service
+from server.finals import service as finals
+from server.models.competition import Competition, CompetitionState
+
+log = structlog.get_logger()
+S = CompetitionState
+
+
+def tick(session: Session, at: datetime) -> int:
+    """Move every competition whose time has come. Return how many moved. Safe to run twice, and twice at once."""
+    return sum(_step(session, competition_id, at=at) for competition_id in repository.due(session, at))
+
+
+def _step(session: Session, competition_id: str, *, at: datetime) -> bool:
+    competition = repository.locked(session, competition_id)
+    before = competition.state
+    if competition.state == S.PREPARING:
+        service.note_prepared(session, competition)
+    if competition.state == S.READY and competition.opens_at <= at:
+        lifecycle.move(session, competition, S.OPEN, actor=None)
+    if competition.state == S.OPEN and competition.closes_at <= at:
+        _close(session, competition, at=at)
+    finals.advance(session, competition, at=at)
+    if competition.state != before:
+        log.info("competition moved", competition=competition.slug, before=before, after=competition.state)
+    return competition.state != before
+
+
+def _close(session: Session, competition: Competition, *, at: datetime) -> None:
+    lifecycle.move(session, competition, S.CLOSED, actor=None)
+    competition.closed_at = at

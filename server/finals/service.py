@@ -1,0 +1,303 @@
+"""Finals: what each team sends to the private split, and its re-scoring after the close.
+
+A closed competition first waits until everything received has a public score or a named failure. Then the choice is
+frozen, every final is evaluated on the private split, and the board becomes provisional once each has a score or the
+organiser has decided what a failure means. Every step looks at the database and does what is missing, so it may be
+taken by anyone, at any time, twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from sqlalchemy.orm import Session
+
+from lethe.errors import Conflict
+from server.audit import log as audit
+from server.competitions import lifecycle
+from server.competitions import repository as competition_repository
+from server.competitions.stored_file import stored_file
+from server.datetime_format import in_words
+from server.db import now
+from server.disclosure import gate
+from server.evaluations import rerun
+from server.evaluations import service as evaluations
+from server.finals import repository
+from server.finals.repository import Candidate
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState, Split
+from server.models.evaluation import Evaluation, EvaluationState, PrivateScore
+from server.models.submission import ENDED, Fault, Stage, Submission
+from server.teams import repository as team_repository
+
+HOST_RETRIES = 3
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A final that failed on private data, and waits for the organiser's decision."""
+
+    submission: Submission
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Rescoring:
+    """How far the private evaluations are."""
+
+    is_frozen: bool
+    waiting_public: int
+    finals: int
+    scored: int
+    runs_done: int
+    runs_total: int
+    failed: tuple[Failed, ...]
+
+
+def choose(session: Session, submission: Submission, *, selected: bool, actor: Account) -> Submission:
+    """Make a submission one of its team's finals, or no longer. Raises Conflict once it is too late or too many."""
+    competition = competition_repository.held(session, submission.competition_id)
+    team_repository.locked(session, submission.team_id)
+    _check_still_open(competition)
+    if selected and not submission.selected:
+        _check_may_be_final(submission)
+        limit = stored_file(competition).limits.final_selections
+        if len(repository.selected(session, submission.team_id)) >= limit:
+            raise Conflict(f"A team chooses at most {limit} submissions; take one back first")
+    if submission.selected != selected:
+        submission.selected = selected
+        action = "submission.selected" if selected else "submission.deselected"
+        audit.record(session, actor, action, competition=competition, subject=submission.id)
+    return submission
+
+
+def chosen_ids(session: Session, team_id: str) -> set[str]:
+    """Return the ids of what a team chose; once the finals are frozen, of all its finals."""
+    return {submission.id for submission in repository.selected(session, team_id)}
+
+
+def would_count(session: Session, competition: Competition, team_id: str) -> list[str]:
+    """Return the ids of the submissions that would be a team's finals if the competition closed now.
+
+    On the ladder only those that it chose: which of the others is best is what the ladder hides.
+    """
+    if gate.shows_ladder(competition):
+        return [submission.id for submission in repository.selected(session, team_id)]
+    limit = stored_file(competition).limits.final_selections
+    return [c.submission_id for c in pick(repository.candidates(session, competition.id, team_id=team_id), limit=limit)]
+
+
+def pick(candidates: Sequence[Candidate], *, limit: int) -> list[Candidate]:
+    """Return one team's finals: what it chose; if none of that has a score, its best, equal ones the earlier first.
+
+    candidates: of one team, best first.
+    """
+    chosen = [candidate for candidate in candidates if candidate.selected]
+    return (chosen or list(candidates))[:limit]
+
+
+def advance(session: Session, competition: Competition, *, at: datetime) -> None:
+    """Take the next step of a closed competition. The caller holds its row lock."""
+    if competition.state != CompetitionState.CLOSED:
+        return
+    if competition.frozen_at is None:
+        if repository.unfinished(session, competition.id):
+            return
+        _freeze(session, competition, at=at)
+    if _all_settled(session, competition):
+        lifecycle.move(session, competition, CompetitionState.PROVISIONAL, actor=None)
+
+
+def rescoring(session: Session, competition: Competition) -> Rescoring:
+    """Return how far the re-scoring is, for organisers."""
+    split = repository.private_split(session, competition.id)
+    frozen = competition.frozen_at is not None
+    finals = repository.finals(session, competition.id) if frozen else []
+    current = repository.current_evaluations(session, [final.id for final in finals], split.id)
+    failed = [Failed(final, current[final.id]) for final in finals if _needs_decision(session, current.get(final.id))]
+    return Rescoring(
+        is_frozen=frozen,
+        waiting_public=0 if frozen else repository.unfinished(session, competition.id),
+        finals=len(finals),
+        scored=sum(e.state == EvaluationState.SCORED for e in current.values()),
+        runs_done=repository.runs_done(session, [e.id for e in current.values()]),
+        runs_total=sum(e.n_runs for e in current.values()),
+        failed=tuple(failed),
+    )
+
+
+def exclude(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
+    """Decide that a failed final is not on the private board."""
+    competition = _locked_for_decision(session, submission)
+    _exclude(session, competition, submission, actor=actor, reason=reason)
+    _advance_again(session, competition)
+
+
+def use_next_choice(session: Session, submission: Submission, *, actor: Account, reason: str) -> Submission:
+    """Decide that the team's next best submission takes a failed final's place. Raises Conflict if there is none."""
+    competition = _locked_for_decision(session, submission)
+    others = repository.candidates(session, competition.id, team_id=submission.team_id)
+    rest = [c for c in others if not c.selected and c.submission_id != submission.id]
+    if not rest:
+        raise Conflict(f"The team has no other scored submission; exclude {submission.id} or run it again")
+    _exclude(session, competition, submission, actor=actor, reason=reason)
+    following = session.get_one(Submission, rest[0].submission_id)
+    following.selected = True
+    audit.record(
+        session,
+        actor,
+        "final.replaced",
+        competition=competition,
+        subject=following.id,
+        reason=reason,
+        data={"instead_of": submission.id},
+    )
+    session.flush()
+    _advance_again(session, competition)
+    return following
+
+
+def run_again(session: Session, submission: Submission, *, actor: Account, reason: str) -> Evaluation:
+    """Decide that a failed final is evaluated on the private split once more."""
+    competition = _locked_for_decision(session, submission)
+    split = repository.private_split(session, competition.id)
+    evaluation = rerun.instead(session, submission, split)
+    audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
+    return evaluation
+
+
+def rescore(
+    session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
+) -> Evaluation:
+    """Evaluate a final on the private split again, at any time before the reveal. The caller holds the row lock."""
+    if competition.frozen_at is None or lifecycle.is_revealed(competition):
+        raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
+    if submission.id not in {final.id for final in repository.finals(session, competition.id)}:
+        raise Conflict(f"{submission.id} is no final")
+    evaluation = rerun.instead(session, submission, repository.private_split(session, competition.id))
+    audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
+    if competition.state == CompetitionState.PROVISIONAL:
+        lifecycle.move(session, competition, CompetitionState.CLOSED, actor=actor, reason=reason)
+    return evaluation
+
+
+def is_complete(session: Session, competition: Competition) -> bool:
+    """Return whether every final has a private score."""
+    split = repository.private_split(session, competition.id)
+    finals = repository.finals(session, competition.id)
+    current = repository.current_evaluations(session, [final.id for final in finals], split.id)
+    return all(final.id in current and current[final.id].state == EvaluationState.SCORED for final in finals)
+
+
+def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, PrivateScore]:
+    """Return the private scores of those whose competition has been revealed, by submission id.
+
+    submissions: with their competition loaded.
+    """
+    revealed = [submission.id for submission in submissions if lifecycle.is_revealed(submission.competition)]
+    return repository.private_scores(session, revealed) if revealed else {}
+
+
+def reveal(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
+    """Show the private board to everybody; a revealed one stays as it is. Raises Conflict unless it is provisional."""
+    competition = competition_repository.locked(session, competition.id)
+    if lifecycle.is_revealed(competition):
+        return competition
+    if not lifecycle.may_move(competition, CompetitionState.FINAL):
+        raise Conflict(f"{competition.slug} is {competition.state}; {_before_the_reveal(competition)}")
+    lifecycle.move(session, competition, CompetitionState.FINAL, actor=actor, reason=reason)
+    competition.revealed_at = now()
+    return competition
+
+
+def _before_the_reveal(competition: Competition) -> str:
+    """Return what comes before the private board can be shown."""
+    if competition.state == CompetitionState.CLOSED:
+        return "its results can be revealed once every final is scored on the private split, or decided on"
+    return "its results can be revealed after it has closed and its finals are scored on the private split"
+
+
+def _freeze(session: Session, competition: Competition, *, at: datetime) -> None:
+    limit = stored_file(competition).limits.final_selections
+    candidates = repository.candidates(session, competition.id)
+    chosen = {
+        final.submission_id
+        for _team, own in groupby(candidates, key=lambda candidate: candidate.team_id)
+        for final in pick(list(own), limit=limit)
+    }
+    repository.mark(session, competition.id, chosen)
+    competition.frozen_at = at
+    audit.record(
+        session,
+        None,
+        "competition.finals_frozen",
+        competition=competition,
+        subject=competition.slug,
+        data={"submissions": sorted(chosen)},
+    )
+    session.flush()
+
+
+def _all_settled(session: Session, competition: Competition) -> bool:
+    """Start what is missing, retry what the host failed at. Return whether nothing is left to wait for."""
+    split = repository.private_split(session, competition.id)
+    finals = repository.finals(session, competition.id)
+    current = repository.current_evaluations(session, [final.id for final in finals], split.id)
+    states = [_settle(session, final, split, current.get(final.id)) for final in finals]
+    return all(states)
+
+
+def _settle(session: Session, final: Submission, split: Split, evaluation: Evaluation | None) -> bool:
+    if evaluation is None:
+        evaluations.start(session, final, split, smoke=False)
+        return False
+    if evaluation.state == EvaluationState.FAILED and not _needs_decision(session, evaluation):
+        rerun.instead(session, final, split)
+        return False
+    return evaluation.state == EvaluationState.SCORED
+
+
+def _needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
+    if evaluation is None or evaluation.state not in (EvaluationState.FAILED, EvaluationState.CANCELLED):
+        return False
+    if evaluation.state == EvaluationState.FAILED and evaluation.fault == Fault.HOST:
+        return repository.host_faults(session, evaluation.submission_id, evaluation.split_id) > HOST_RETRIES
+    return True
+
+
+def _locked_for_decision(session: Session, submission: Submission) -> Competition:
+    competition = competition_repository.locked(session, submission.competition_id)
+    if competition.state != CompetitionState.CLOSED or competition.frozen_at is None:
+        raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
+    split = repository.private_split(session, competition.id)
+    evaluation = repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
+    if not submission.selected or submission.excluded_at is not None or not _needs_decision(session, evaluation):
+        raise Conflict(f"{submission.id} is no final that has failed")
+    return competition
+
+
+def _exclude(
+    session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
+) -> None:
+    submission.excluded_at = now()
+    audit.record(session, actor, "final.excluded", competition=competition, subject=submission.id, reason=reason)
+    session.flush()
+
+
+def _advance_again(session: Session, competition: Competition) -> None:
+    advance(session, competition, at=now())
+
+
+def _check_still_open(competition: Competition) -> None:
+    if competition.state != CompetitionState.OPEN or now() >= competition.closes_at:
+        raise Conflict(
+            f"Finals of {competition.slug} are chosen while it is open, until {in_words(competition.closes_at)}"
+        )
+
+
+def _check_may_be_final(submission: Submission) -> None:
+    if submission.stage in ENDED and submission.stage != Stage.SCORED:
+        raise Conflict(f"The submission is {submission.stage}; only one that has a score, or may get one, is chosen")
+    if submission.disqualified_at is not None:
+        raise Conflict("The submission was disqualified")

@@ -1,0 +1,23 @@
+"""What a worker says of itself, and which versions of torch compute the same."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker says of itself.
+
+    memory_mib: what one of its runs may use. isolates_runs: whether it refuses runs that share a process.
+    """
+
+    name: str
+    device: str
+    memory_mib: int
+    versions: dict[str, Any]
+    isolates_runs: bool = False
+
+
+def minor_version(version: object) -> str:
+    """Return major.minor: a release that only fixes bugs computes the same."""
+    return ".".join(str(version).split("+", maxsplit=1)[0].split(".")[:2])
