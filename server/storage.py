@@ -170,8 +170,8 @@ def _remote_options(url: str) -> dict[str, Any]:
         "skip_instance_cache": True,
         "config_kwargs": {
             "connect_timeout": 5,
-            "read_timeout": 30,
-            "retries": {"mode": "standard", "total_max_attempts": 5},
+            "read_timeout": 10,
+            "retries": {"mode": "standard", "total_max_attempts": 3},
         },
     }
 
