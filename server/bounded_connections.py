@@ -80,5 +80,5 @@ def bound(engine: Engine, *, statement_within_s: float | None) -> Engine:
         with connection.answering_within(PING_WITHIN_S):
             return usual(connection)
 
-    engine.dialect.do_ping = ping  # type: ignore[method-assign]  # SQLAlchemy has no event for a ping of the pool's
+    engine.dialect.do_ping = ping  # type: ignore[method-assign, assignment]  # SQLAlchemy has no event for a ping of the pool's
     return engine
