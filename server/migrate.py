@@ -8,14 +8,18 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.script.revision import ResolutionError
+from alembic.util import CommandError
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import OperationalError
 
 import migrations
+from lethe.errors import Conflict
 
 log = structlog.get_logger()
 LOCK_NOT_AVAILABLE = "55P03"
 AGAIN_AFTER_S = 1.0
+NEWER = "The database was made by a newer version of Lethe: install that version, or restore a backup of this one's"
 WITHIN_S = 600.0
 
 
@@ -46,12 +50,17 @@ def upgrade(url: str, *, within_s: float = WITHIN_S) -> None:
     """Bring the database at `url` to the newest revision, while others use it.
 
     A step that does not get its table at once gives up, so that nobody has to wait behind it, and is tried again until
-    `within_s` is over; what was done before it stays done. Then raises what the database said.
+    `within_s` is over; what was done before it stays done. Then raises what the database said. Raises
+    Conflict if a newer version of Lethe has made the database.
     """
     deadline = time.monotonic() + within_s
     while True:
         try:
             command.upgrade(alembic_config(url), "head")
+        except CommandError as error:
+            if isinstance(error.__cause__, ResolutionError):
+                raise Conflict(f"{NEWER} ({error})") from error
+            raise
         except OperationalError as error:
             if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise

@@ -4,8 +4,9 @@ import re
 
 import pytest
 from alembic import command
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, create_engine, event, text
 
+from lethe.errors import Conflict
 from server.migrate import alembic_config, upgrade
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
@@ -78,3 +79,12 @@ def test_statement_that_locks_is_refused(statement: str) -> None:
 )
 def test_statement_that_locks_nothing_passes(statement: str) -> None:
     assert problems(statement) == []
+
+
+def test_database_of_a_newer_version_is_named(migrated_sqlite_url: str) -> None:
+    engine = create_engine(migrated_sqlite_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(Conflict, match="made by a newer version"):
+        upgrade(migrated_sqlite_url)
