@@ -10,11 +10,12 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.script.revision import ResolutionError
 from alembic.util import CommandError
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 import migrations
 from lethe.errors import Conflict
+from server.db import make_engine
 
 log = structlog.get_logger()
 LOCK_NOT_AVAILABLE = "55P03"
@@ -34,16 +35,20 @@ def alembic_config(url: str) -> Config:
 
 def is_migrated(url: str) -> bool:
     """Return whether the database at `url` is at the newest revision. Makes nothing."""
+    return current_revision(url) == ScriptDirectory.from_config(alembic_config(url)).get_current_head()
+
+
+def current_revision(url: str) -> str | None:
+    """Return the revision of the database at `url`, None for an empty one or none. Makes nothing."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
-        return False
-    engine = create_engine(url)
+        return None
+    engine = make_engine(url)
     try:
         with engine.connect() as connection:
-            found = MigrationContext.configure(connection).get_current_revision()
+            return MigrationContext.configure(connection).get_current_revision()
     finally:
         engine.dispose()
-    return found == ScriptDirectory.from_config(alembic_config(url)).get_current_head()
 
 
 def upgrade(url: str, *, within_s: float = WITHIN_S) -> None:

@@ -4,10 +4,11 @@ import re
 
 import pytest
 from alembic import command
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, event, text
 
 from lethe.errors import Conflict
-from server.migrate import alembic_config, upgrade
+from server.migrate import alembic_config, current_revision, upgrade
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
 BIG_TABLE = r'"?(?:' + "|".join((*BIG, "audit_events")) + r')"?'
@@ -88,3 +89,11 @@ def test_database_of_a_newer_version_is_named(migrated_sqlite_url: str) -> None:
     engine.dispose()
     with pytest.raises(Conflict, match="made by a newer version"):
         upgrade(migrated_sqlite_url)
+
+
+def test_revision_is_known_before_and_after(database_url: str) -> None:
+    assert current_revision(database_url) is None
+    upgrade(database_url)
+    assert (
+        current_revision(database_url) == ScriptDirectory.from_config(alembic_config(database_url)).get_current_head()
+    )
