@@ -33,10 +33,13 @@ from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from server.bounded_connections import bound
+
 log = structlog.get_logger()
 T = TypeVar("T")
 
 POOL = {"pool_size": 10, "max_overflow": 10}
+STATEMENT_WITHIN_S = 30.0  # what PostgreSQL may take for one statement of a server or a worker
 CONNECTIONS = sum(POOL.values())  # that one process has at most
 
 NAMING = {
@@ -113,14 +116,18 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def make_engine(url: str) -> Engine:
-    """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions."""
+def make_engine(url: str, *, statement_within_s: float | None = STATEMENT_WITHIN_S) -> Engine:
+    """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions.
+
+    statement_within_s: how long PostgreSQL may work on a statement; None: for ever.
+    """
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **POOL)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=True, **POOL)
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=True, **POOL)
+    return bound(engine, statement_within_s=statement_within_s)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

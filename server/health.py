@@ -3,24 +3,21 @@
 import asyncio
 import time
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any
 
 import redis
 import structlog
 from fastapi import APIRouter, Request, Response, status
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
-from lethe.errors import AppError
 from server.config import get_settings
 from server.deps import get_database
 from server.embedded.redis import client_url
-from server.queue import BROKER_FAILURES
 from server.storage import get_storage
 
 log = structlog.get_logger()
@@ -32,6 +29,7 @@ PROBE_KEPT_S = 60
 PROBED = ("redis://", "rediss://", "unix://")  # the brokers that redis-py speaks to by their address alone
 NOT_CHECKED = "not checked"
 CHECKED_EVERY_S = 1.0
+ANSWERS_WITHIN_S = 2.5  # Kubernetes' probe waits 3 s
 
 
 class Health(BaseModel):
@@ -41,7 +39,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Each thing that the server needs: "ok", what is wrong with it, or "not checked" of a queue that is no Redis."""
+    """Each part: "ok", what is wrong, or "not checked" of a queue that is no Redis. ready: the database answers."""
 
     ready: bool
     database: str
@@ -56,25 +54,54 @@ async def healthz() -> Health:
 
 
 class Checks:
-    """The parts' last check. Any number may ask: one looks, at most every second, on its own connection."""
+    """The parts' last check. Any number may ask: each part is looked at by one thread, at most every second.
+
+    A part that is silent holds up nobody for longer than a moment, and is not looked at again meanwhile.
+    """
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._found: tuple[float, Readiness] | None = None
+        self._looks: dict[str, _Look] = {}
 
     async def get(self) -> Readiness:
-        async with self._lock:
-            if self._found is None or self._found[0] + CHECKED_EVERY_S < time.monotonic():
-                found = await run_in_threadpool(_check_all)
-                self._found = (time.monotonic(), found)  # from now on: who waited meanwhile does not look again
-            return self._found[1]
+        """Return the parts' states. Ready is who reaches the database: all else is found again, or refused alone."""
+        for name, probe in PROBES.items():
+            look = self._looks.get(name)
+            if look is None or (look.found.done() and look.began + CHECKED_EVERY_S < time.monotonic()):
+                self._looks[name] = _Look(name, probe)
+        looks = dict(self._looks)
+        await asyncio.wait([asyncio.wrap_future(look.found) for look in looks.values()], timeout=ANSWERS_WITHIN_S)
+        states = {name: look.state for name, look in looks.items()}
+        return Readiness(ready=states["database"] == "ok", **states)
 
 
-@router.get("/readyz", responses={503: {"model": Readiness, "description": "Something that it needs is away"}})
+class _Look:
+    """One look at one part, in a thread that ends with the process: a silent part may hold it for long."""
+
+    def __init__(self, name: str, probe: Callable[[], str]) -> None:
+        self.began = time.monotonic()
+        self.found: Future[str] = Future()
+        self._name, self._probe = name, probe
+        Thread(target=self._run, name=f"look-at-{name}", daemon=True).start()
+
+    @property
+    def state(self) -> str:
+        if self.found.done():
+            return self.found.result()
+        return f"does not answer (silent for {time.monotonic() - self.began:.0f} s)"
+
+    def _run(self) -> None:
+        try:
+            self.found.set_result(self._probe())
+        except Exception as error:  # whatever it is, the part cannot be used; addresses and paths stay in the log
+            log.warning("does not answer", part=self._name, error=str(error))
+            self.found.set_result(f"does not answer ({type(error).__name__})")
+
+
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "The database is away"}})
 async def readyz(request: Request, response: Response) -> Readiness:
-    """Say whether the database, the storage and the queue answer.
+    """Say whether this process can serve: whether the database answers it.
 
-    The queue may be away without a loss: what was accepted is found again. It is reported all the same.
+    Storage and queue are reported, and do not count: boards need neither, and without the queue nothing is lost.
     """
     readiness: Readiness = await request.app.state.readiness.get()
     if not readiness.ready:
@@ -82,38 +109,28 @@ async def readyz(request: Request, response: Response) -> Readiness:
     return readiness
 
 
-def _check_all() -> Readiness:
-    database = _check("database", _database, SQLAlchemyError)
-    storage = _check("storage", _storage, (AppError, OSError))
-    queue, url = NOT_CHECKED, client_url(get_settings().resolved_redis_url)
-    if url.startswith(PROBED):
-        queue = _check("queue", partial(_queue, url), (*BROKER_FAILURES, ValueError))
-    ready = database == storage == "ok" and queue in ("ok", NOT_CHECKED)
-    return Readiness(ready=ready, database=database, storage=storage, queue=queue)
-
-
-def _check(name: str, probe: Callable[[], None], expected: type[Exception] | tuple[type[Exception], ...]) -> str:
-    try:
-        probe()
-    except expected as error:
-        log.warning("not ready", part=name, error=str(error))  # addresses and paths stay in the log
-        return f"does not answer ({type(error).__name__})"
+def _database() -> str:
+    with get_database().read() as session:
+        session.execute(text("SELECT version_num FROM alembic_version"))
     return "ok"
 
 
-def _database() -> None:
-    with get_database().read() as session:
-        session.execute(text("SELECT version_num FROM alembic_version"))
-
-
-def _storage() -> None:
+def _storage() -> str:
     storage = get_storage()
     storage.write(PROBE, b"ok")
     storage.read(PROBE)
+    return "ok"
 
 
-def _queue(url: str) -> None:
+def _queue() -> str:
     """Write to the broker: one that is full still lets itself be connected to, and one that is frozen as well."""
+    url = client_url(get_settings().resolved_redis_url)
+    if not url.startswith(PROBED):
+        return NOT_CHECKED
     limits: dict[str, Any] = {"socket_timeout": BROKER_TIMEOUT_S, "socket_connect_timeout": BROKER_TIMEOUT_S}
     with redis.Redis.from_url(url, **limits, retry=Retry(NoBackoff(), 0)) as broker:
         broker.set(PROBE, b"", ex=PROBE_KEPT_S)
+    return "ok"
+
+
+PROBES = {"database": _database, "storage": _storage, "queue": _queue}

@@ -57,6 +57,7 @@ BROKER_FAILURES = (OperationalError, OSError, RedisError)
 _PENDING = "lethe_messages"
 
 SPARED = 2.0  # times as long as its failure took, a broker is asked nothing: requests wait a third of the time at most
+SILENT_S = 2.0  # after which a request waits no longer for a broker
 REFUSED_S = 0.2  # until a request asks a broker again that is away
 
 
@@ -126,9 +127,14 @@ class SendingEnd(Celery):
     spared_until = 0.0
 
     def let_requests_wait_little(self) -> None:
-        """Ask a broker that refuses once again soon, and not for seconds: the web server says so at its start."""
+        """Ask a broker that refuses once again soon, and wait little for a silent one: for the web server's start."""
         self.requests_wait = True
-        self.conf.broker_transport_options |= {"max_retries": 1, "interval_start": REFUSED_S}
+        self.conf.broker_transport_options |= {
+            "max_retries": 1,
+            "interval_start": REFUSED_S,
+            "socket_timeout": SILENT_S,
+            "socket_connect_timeout": SILENT_S,
+        }
 
 
 @lru_cache

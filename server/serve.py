@@ -7,8 +7,12 @@ import argparse
 import asyncio
 import fcntl
 import gc
+import os
+import socket
 import sys
 import termios
+import threading
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +27,8 @@ MOST_HEAD_BYTES = 32 << 10  # of a request's address and headers; and of what fo
 SILENT_S = 30.0  # between two pieces of a body
 UNTAKEN_S = 120.0  # in which nothing of an answer is taken; a slow reader's system takes it in pieces of its own size
 CHECKED_EVERY_S = 5.0
+ENDS_WITHIN_S = 3.0  # after the last request, or the time that requests are given
+NOT_STARTED = 3  # as uvicorn's own command ends
 TOO_LONG = "The request's head is too long."
 
 
@@ -117,6 +123,16 @@ class ImpatientHttp(HttpToolsProtocol):
         return self.flow is not None and self.flow.read_paused
 
 
+class EndingServer(uvicorn.Server):
+    """Ends its process also where a thread still waits for something silent: nobody waits for its answer any more."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets=sockets)
+        last = threading.Timer(ENDS_WITHIN_S, os._exit, args=(0,))
+        last.daemon = True
+        last.start()
+
+
 def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(description="Lethe's web server")
@@ -132,6 +148,11 @@ def main() -> None:
     import_module("server.main")
     gc.freeze()
     gc.enable()
-    uvicorn.run(
+    config = uvicorn.Config(
         "server.main:create_app", factory=True, http=ImpatientHttp, proxy_headers=False, access_log=False, **options
     )
+    server = EndingServer(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(NOT_STARTED)

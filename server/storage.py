@@ -1,5 +1,6 @@
 """Files of an instance: submissions by content, prepared splits, results of shards. fsspec underneath."""
 
+import errno
 import hashlib
 import os
 import secrets
@@ -19,6 +20,7 @@ from lethe.errors import HostFault, NotFound
 from server.config import get_settings
 
 CHUNK = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,10 @@ class Storage:
             self._filesystem.get_file(self._path(key), str(path))
         except FileNotFoundError as error:
             raise NotFound(f"storage holds no {key}") from error
+        except OSError as error:
+            if error.errno in FULL:
+                raise HostFault(f"the disk of {path.parent} on this host is full: {key} was not fetched") from error
+            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
         except _failures() as error:
             raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
@@ -170,8 +176,8 @@ def _remote_options(url: str) -> dict[str, Any]:
         "skip_instance_cache": True,
         "config_kwargs": {
             "connect_timeout": 5,
-            "read_timeout": 30,
-            "retries": {"mode": "standard", "total_max_attempts": 5},
+            "read_timeout": 10,
+            "retries": {"mode": "standard", "total_max_attempts": 3},
         },
     }
 

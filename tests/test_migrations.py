@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, create_engine, event, text
 
-from server.migrate import alembic_config, upgrade
+from lethe.errors import Conflict
+from server.migrate import alembic_config, current_revision, upgrade
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
 BIG_TABLE = r'"?(?:' + "|".join((*BIG, "audit_events")) + r')"?'
@@ -116,3 +117,20 @@ def test_statement_that_locks_is_refused(statement: str) -> None:
 )
 def test_statement_that_locks_nothing_passes(statement: str) -> None:
     assert problems(statement) == []
+
+
+def test_database_of_a_newer_version_is_named(migrated_sqlite_url: str) -> None:
+    engine = create_engine(migrated_sqlite_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(Conflict, match="made by a newer version"):
+        upgrade(migrated_sqlite_url)
+
+
+def test_revision_is_known_before_and_after(database_url: str) -> None:
+    assert current_revision(database_url) is None
+    upgrade(database_url)
+    assert (
+        current_revision(database_url) == ScriptDirectory.from_config(alembic_config(database_url)).get_current_head()
+    )

@@ -54,11 +54,17 @@ def gc(
 
 def migrate() -> None:
     """Migrate the database to this program's schema."""
-    from server.migrate import upgrade
+    from server.migrate import current_revision, upgrade
     from server.private_files import instance_settings
 
-    upgrade(instance_settings().resolved_database_url)
-    console.print("The database is at the newest revision.")
+    url = instance_settings().resolved_database_url
+    before = current_revision(url)
+    upgrade(url)
+    after = current_revision(url)
+    if before == after:
+        console.print(f"Nothing to do: the database was at revision {after}, the newest.")
+    else:
+        console.print(f"The database went from {f'revision {before}' if before else 'empty'} to revision {after}.")
 
 
 def backup(

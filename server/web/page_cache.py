@@ -2,6 +2,8 @@
 
 A page that took t seconds to make is shown for 20 t seconds, at most ten. One request makes it again, the others
 meanwhile get the old one. Nothing that was made for somebody, or that sets a cookie, is kept.
+
+While the database does not answer, the last page that was made is shown to everybody, with a line that says so.
 """
 
 import gzip
@@ -9,18 +11,26 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.cost_cache import LONGEST_S, lifetime_s
+from server.db import now
 from server.web.compression import compress
 from server.web.cookies import FLASH_COOKIE, SESSION_COOKIE, theme
 
 MOST_KEPT = 8 << 20  # bytes, compressed: every query makes a page of its own
 LONGEST_QUERY = 200
 HEADERS = {"Cache-Control": "private, no-cache", "Vary": "Cookie, Accept-Encoding"}
+
+MAIN = b'<main id="main" class="wrap" tabindex="-1">'
+AS_IT_WAS = (
+    '<div class="notice notice-warn" role="status">The database does not answer at this moment. '
+    "This is the page as everybody saw it on {at:%d %b %Y, %H:%M:%S} UTC; what came later is missing.</div>"
+)
 
 Key = tuple[str, str, str]
 
@@ -32,6 +42,7 @@ class _Kept:
     etag: str
     path_params: dict[str, Any]  # of the route, for what counts requests by route
     until: float
+    made_at: datetime
 
 
 class AnonymousPages:
@@ -68,12 +79,27 @@ class AnonymousPages:
             return Response(kept.compressed, media_type=kept.media_type, headers=headers)
         return Response(gzip.decompress(kept.compressed), media_type=kept.media_type, headers=headers)
 
+    def get_last(self, request: Request) -> Response | None:
+        """Return the last page that was made for everybody, marked with when that was."""
+        key = (request.url.path, request.url.query, theme(request))
+        kept = self._kept.get(key) if request.method == "GET" else None
+        if kept is None:
+            return None
+        request.scope.update(endpoint=self.get, path_params=kept.path_params)
+        mark = AS_IT_WAS.format(at=kept.made_at).encode()
+        body = gzip.decompress(kept.compressed).replace(MAIN, MAIN + mark, 1)
+        return Response(body, media_type=kept.media_type, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
+
     def holds(self, path: str) -> bool:
         """Return whether a page of this address may be kept: a quick no for nearly all requests."""
         return path in self._paths
 
     def keep(self, key: Key, response: Response, *, path_params: dict[str, Any], cost_s: float) -> None:
         """Keep a page that was just made, if it may be shown to others."""
+        if response.status_code == 503:  # the one before is still there for `get_last`, and for nobody else
+            if kept := self._kept.get(key):
+                kept.until = self._clock()
+            return
         if response.status_code != 200 or "set-cookie" in response.headers or not isinstance(response.body, bytes):
             self._drop(key)
             return
@@ -89,6 +115,7 @@ class AnonymousPages:
             etag=etag,
             path_params=path_params,
             until=self._clock() + lifetime_s(cost_s),
+            made_at=now(),
         )
         while self._total > self._most:
             self._drop(next(iter(self._kept)))
@@ -109,21 +136,39 @@ class AnonymousPages:
 anonymous_pages = AnonymousPages()
 
 
+class _Held:
+    """Sends an answer on, but holds back one that says 503."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.messages: list[Message] = []
+
+    async def __call__(self, message: Message) -> None:
+        if self.messages or (message["type"] == "http.response.start" and message["status"] == 503):
+            self.messages.append(message)
+        else:
+            await self._send(message)
+
+
 class KeptPages:
-    """ASGI middleware: answers with a kept page before anything is routed or looked up."""
+    """ASGI middleware: answers with a kept page before anything is routed or looked up, or where that fails."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._kept(Request(scope)) if self._may_be_kept(scope) else None
-        await (answer or self.app)(scope, receive, send)
-
-    @staticmethod
-    def _may_be_kept(scope: Scope) -> bool:
-        return scope["type"] == "http" and anonymous_pages.holds(scope["path"])
-
-    @staticmethod
-    def _kept(request: Request) -> Response | None:
+        if scope["type"] != "http" or not anonymous_pages.holds(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
         key = anonymous_pages.key(request)
-        return anonymous_pages.get(key, request) if key else None
+        if answer := anonymous_pages.get(key, request) if key else None:
+            await answer(scope, receive, send)
+            return
+        held = _Held(send)
+        await self.app(scope, receive, held)
+        if held.messages and (last := anonymous_pages.get_last(request)):
+            await last(scope, receive, send)
+            return
+        for message in held.messages:
+            await send(message)

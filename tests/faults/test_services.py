@@ -54,11 +54,17 @@ def full_redis(cluster: Cluster) -> Iterator[None]:
             client.config_set("maxmemory", "0")
 
 
+def queue_state(cluster: Cluster) -> str:
+    answer = httpx.get(f"{cluster.url}/readyz", trust_env=False)
+    assert answer.is_success
+    return str(answer.json()["queue"])
+
+
 def test_full_redis_kills_no_process_and_is_told(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
     before = cluster.submit("full-redis", code(pause=0.3, note="before"))
     wait_until(lambda: cluster.runs_done(before) >= 1)
     with full_redis(cluster):
-        wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).status_code == 503)
+        wait_until(lambda: queue_state(cluster) != "ok")
         during = cluster.submit("full-during", code(note="during"))
         other = cluster.start_worker("started-meanwhile", LETHE_WORKER_COMPETITIONS="none-of-these")
         wait_until(lambda: other.log.exists() and "maxmemory" in other.log.read_text())
@@ -67,7 +73,7 @@ def test_full_redis_kills_no_process_and_is_told(cluster: Cluster, worker: Proce
         assert other.is_alive
     scored_like(cluster, "full-redis", before, undisturbed)
     scored_like(cluster, "full-during", during, undisturbed)
-    wait_until(lambda: httpx.get(f"{cluster.url}/readyz", trust_env=False).is_success)
+    wait_until(lambda: queue_state(cluster) == "ok")
     assert worker.is_alive
     assert other.is_alive
 

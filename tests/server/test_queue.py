@@ -74,7 +74,7 @@ def with_own_redis(
         yield running
 
 
-def test_full_redis_takes_nothing_and_is_not_ready(with_own_redis: Instance, private_redis: RedisProcess) -> None:
+def test_full_redis_takes_nothing_and_is_reported(with_own_redis: Instance, private_redis: RedisProcess) -> None:
     assert with_own_redis.client.get("/readyz").json()["queue"] == "ok"
     with redis.Redis.from_url(private_redis.client_url) as client:
         client.config_set("maxmemory", "1")
@@ -82,7 +82,7 @@ def test_full_redis_takes_nothing_and_is_not_ready(with_own_redis: Instance, pri
     assert not queue.send(queue.SWEEP)
     with_own_redis.client.app.state.readiness.__init__()  # type: ignore[attr-defined]  # what it found is a second old
     answer = with_own_redis.client.get("/readyz")
-    assert answer.status_code == 503
+    assert answer.status_code == 200
     assert answer.json()["queue"] != "ok"
     assert answer.json()["database"] == "ok"
 
@@ -94,7 +94,7 @@ def test_frozen_redis_is_told_soon_and_holds_few_up(with_own_redis: Instance, pr
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        assert with_own_redis.client.get("/readyz").json()["queue"] == "does not answer (TimeoutError)"
+        assert with_own_redis.client.get("/readyz").json()["queue"].startswith("does not answer")
         assert time.monotonic() - began < 5
         assert with_own_redis.submit(headers).status_code == 201  # which finds that it is silent
         began = time.monotonic()

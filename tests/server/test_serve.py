@@ -1,7 +1,10 @@
 """Connections whose requests never come are ended, and others are not."""
 
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +14,7 @@ import pytest
 
 import server
 from tests.support.impatient_server import SILENT_S, UNTAKEN_S
+from tests.support.ports import free_port
 from tests.support.web_process import web_process
 
 
@@ -92,3 +96,42 @@ def test_connection_is_kept_while_it_takes_something(port: int, piece_bytes: int
             piece = connection.recv(piece_bytes)
             assert len(piece) > 0 or piece_bytes == 0
         assert (taken(connection) + PIECES * piece_bytes >= ANSWERED) is is_kept
+
+
+SLEEPER = """
+import asyncio, signal, sys, time, uvicorn
+from server import serve
+
+async def app(scope, receive, send):
+    print("asked", flush=True)
+    await asyncio.to_thread(time.sleep, 60)
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what the kernel does with it in a container's first process
+serve.ENDS_WITHIN_S = 0.5
+serve.EndingServer(uvicorn.Config(app, port=int(sys.argv[1]), lifespan="off", timeout_graceful_shutdown=1)).run()
+"""
+
+
+def test_sigterm_ends_a_process_whose_thread_waits() -> None:
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-c", SLEEPER, str(port)], stdout=subprocess.PIPE) as process:
+        connection = connect_soon(port)
+        with connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"asked\n"
+            process.send_signal(signal.SIGTERM)
+            try:
+                assert process.wait(20) == 0
+            finally:
+                process.kill()
+
+
+def connect_soon(port: int) -> socket.socket:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)

@@ -5,16 +5,17 @@ of the server's tests.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import Engine
 
 
-def share_statements(make_engine: Callable[[str], Engine]) -> Callable[[str], Engine]:
+def share_statements(make_engine: Callable[..., Engine]) -> Callable[..., Engine]:
     """Return `make_engine` with engines that look up statements where the first of their kind does."""
     first: dict[str, Engine] = {}
 
-    def make(url: str) -> Engine:
-        engine = make_engine(url)
+    def make(url: str, **options: Any) -> Engine:
+        engine = make_engine(url, **options)
         like = first.setdefault(engine.dialect.name, engine)
         engine.dialect, engine._compiled_cache = like.dialect, like._compiled_cache  # the dialect is part of the keys
         return engine

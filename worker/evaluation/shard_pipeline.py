@@ -15,6 +15,7 @@ import numpy as np
 import structlog
 from torch import Tensor
 
+from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.capture import stacked
 from lethe.evaluation.evaluators import Evaluator
@@ -143,7 +144,7 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
     sample = shard.kind is ShardKind.SMOKE
     data_dir = split_dir / ("sample" if sample else "visible")
     policy = _policy(context, shard, data_dir)
-    evaluator = None if sample else context.evaluator(split_dir, shard.manifest_sha256)
+    evaluator = None if sample else _evaluator(context, shard, split_dir)
     keeps = shard.competition.keep_weights if shard.kind is ShardKind.RUNS else 0
     done.kept = KeptWeights(keeps, split_dir)
     with staged(shard, package, context.stage_dir) as code_dir:
@@ -219,6 +220,16 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
             required=notebook or shard.entry_point.get("program") == "saves",
         )
     return policy
+
+
+def _evaluator(context: RunningContext, shard: ClaimedShard, split_dir: Path) -> Evaluator:
+    """Return the loaded split; where a file of this host's copy is damaged, after fetching that file again."""
+    try:
+        return context.evaluator(split_dir, shard.manifest_sha256)
+    except DamagedSplit:
+        if not context.artefacts.repair_split(shard):
+            raise
+        return context.evaluator(split_dir, shard.manifest_sha256)
 
 
 def _request(shard: ClaimedShard, code_dir: Path, *, run: int, seed: int, original: Path | None = None) -> RunRequest:

@@ -44,6 +44,9 @@ class ServedArtefacts:
     def split_file(self, shard: ClaimedShard, name: str) -> Path:
         return self.cache.get_file(ServedSplit(self.api, shard), shard.manifest_sha256, name)
 
+    def repair_split(self, shard: ClaimedShard) -> list[str]:
+        return self.cache.repair(ServedSplit(self.api, shard), shard.manifest_sha256)
+
 
 def _verified(api: WorkerApi, shard: ClaimedShard, sha256: str, *, what: str) -> bytes:
     data = api.file(shard, sha256)

@@ -7,7 +7,7 @@ from typing import Protocol
 from server.evaluations.leases import ClaimedShard
 from server.storage import Storage, content_key
 from worker.split_storage.local_splits import local_file, local_split
-from worker.split_storage.split_cache import SplitCache
+from worker.split_storage.split_cache import SplitCache, StoredSplit
 
 
 class Artefacts(Protocol):
@@ -23,6 +23,10 @@ class Artefacts(Protocol):
 
     def split_file(self, shard: ClaimedShard, name: str) -> Path:
         """Return a file of the split that workers rarely need."""
+        ...
+
+    def repair_split(self, shard: ClaimedShard) -> list[str]:
+        """Fetch again what is damaged of this host's copy of the split. Return its names."""
         ...
 
 
@@ -41,3 +45,8 @@ class StoredArtefacts:
 
     def split_file(self, shard: ClaimedShard, name: str) -> Path:
         return local_file(self, shard, name)
+
+    def repair_split(self, shard: ClaimedShard) -> list[str]:
+        if self.storage.is_local:  # there is no other copy
+            return []
+        return self.cache.repair(StoredSplit(self.storage, shard.split_key), shard.manifest_sha256)

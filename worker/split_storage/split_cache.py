@@ -1,7 +1,8 @@
 """Prepared splits from remote storage on this host's disk: each file checked by its hash, all below a size limit.
 
-Entries are named by the hash of their manifest and appear whole or not at all. A process holds a shared lock on the
-entries that it works with, so that another does not remove them under its sandboxes.
+Entries are named by the hash of their manifest and appear whole or not at all. What is damaged on this disk is fetched
+again: every process looks at an entry before its first use, and when a file turns out damaged. A process holds a shared
+lock on the entries that it works with, so that another does not remove them under its sandboxes.
 """
 
 import fcntl
@@ -65,6 +66,7 @@ class SplitCache:
     folder: Path
     cap_bytes: int
     _held: OrderedDict[str, IO[bytes]] = field(default_factory=OrderedDict)
+    _checked: set[str] = field(default_factory=set)
 
     def get(self, source: SplitSource, manifest_sha256: str) -> Path:
         """Return the folder of the split whose manifest has that hash, fetching it if needed.
@@ -76,6 +78,9 @@ class SplitCache:
         self._hold(manifest_sha256)
         if not entry.is_dir():
             self._fetch(source, manifest_sha256, entry)
+        elif manifest_sha256 not in self._checked:
+            self.repair(source, manifest_sha256)
+        self._checked.add(manifest_sha256)
         os.utime(entry)
         self._shrink()
         return entry
@@ -86,18 +91,56 @@ class SplitCache:
         path = entry / name
         if not path.is_file():
             record = json.loads((entry / "manifest.json").read_bytes())["files"][name]
-            fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-            try:
-                fresh.parent.mkdir(parents=True, exist_ok=True)
-                source.download(name, record["sha256"], fresh)
-                _check(fresh, record, label=f"{source.label}/{name}")
-                fresh.rename(path)
-            except OSError as error:
-                raise HostFault(f"the cache in {self.folder} did not take {source.label}/{name}: {error}") from error
-            finally:
-                fresh.unlink(missing_ok=True)
+            self._replace(source, entry, name, record)
             self._shrink()
         return path
+
+    def repair(self, source: SplitSource, manifest_sha256: str) -> list[str]:
+        """Fetch again what is damaged or gone of an entry on this disk. Return its names. Raises HostFault.
+
+        A file is replaced whole: who has the old one open keeps it.
+        """
+        entry = self.folder / manifest_sha256
+        manifest = source.manifest(manifest_sha256)
+        wanted = _wanted(manifest, label=source.label)
+        fetched_later = {
+            name: record for name, record in json.loads(manifest)["files"].items() if (entry / name).is_file()
+        }
+        damaged = [name for name, record in (wanted | fetched_later).items() if not _is_whole(entry / name, record)]
+        for name in damaged:
+            log.warning("damaged on this disk, fetched again", split=source.label, file=name)
+            self._replace(source, entry, name, (wanted | fetched_later)[name])
+        if (entry / "manifest.json").read_bytes() != manifest:
+            damaged.append("manifest.json")
+            with self._replacing(entry / "manifest.json", label=source.label) as fresh:
+                fresh.write_bytes(manifest)
+        return damaged
+
+    def _replace(self, source: SplitSource, entry: Path, name: str, record: dict[str, Any]) -> None:
+        with self._replacing(entry / name, label=f"{source.label}/{name}") as fresh:
+            source.download(name, record["sha256"], fresh)
+            _check(fresh, record, label=f"{source.label}/{name}")
+
+    @contextmanager
+    def _replacing(self, path: Path, *, label: str) -> Iterator[Path]:
+        """Yield the name of a file that takes the place of `path` once it is written and on the disk."""
+        fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        with self._disk_takes(label):
+            try:
+                fresh.parent.mkdir(parents=True, exist_ok=True)
+                yield fresh
+                _sync(fresh)
+                fresh.replace(path)
+                _sync(path.parent)
+            finally:
+                fresh.unlink(missing_ok=True)
+
+    @contextmanager
+    def _disk_takes(self, label: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise HostFault(f"the cache in {self.folder} did not take {label}: {error}") from error
 
     def close(self) -> None:
         """Let other processes remove what this one worked with."""
@@ -115,21 +158,21 @@ class SplitCache:
 
     def _fetch(self, source: SplitSource, manifest_sha256: str, entry: Path) -> None:
         manifest = source.manifest(manifest_sha256)
-        try:
-            with self._fresh_folder(manifest_sha256) as fresh:
-                for name, record in _wanted(manifest, label=source.label).items():
-                    path = fresh / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    source.download(name, record["sha256"], path)
-                    _check(path, record, label=f"{source.label}/{name}")
-                (fresh / "manifest.json").write_bytes(manifest)
-                try:
-                    fresh.rename(entry)
-                except OSError:
-                    if not entry.is_dir():  # else another process was faster, with the same bytes
-                        raise
-        except OSError as error:
-            raise HostFault(f"the cache in {self.folder} did not take {source.label}: {error}") from error
+        with self._disk_takes(source.label), self._fresh_folder(manifest_sha256) as fresh:
+            for name, record in _wanted(manifest, label=source.label).items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                source.download(name, record["sha256"], path)
+                _check(path, record, label=f"{source.label}/{name}")
+            (fresh / "manifest.json").write_bytes(manifest)
+            for path in (*fresh.rglob("*"), fresh):
+                _sync(path)
+            try:
+                fresh.rename(entry)
+            except OSError:
+                if not entry.is_dir():  # else another process was faster, with the same bytes
+                    raise
+            _sync(self.folder)
         log.info("split fetched", split=source.label, bytes=_folder_size(entry))
 
     @contextmanager
@@ -169,6 +212,23 @@ def _wanted(manifest: bytes, *, label: str) -> dict[str, dict[str, Any]]:
         if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
             raise HostFault(f"the manifest of {label} names {name!r}, which lies outside the split")
     return {name: record for name, record in files.items() if not name.startswith(NOT_FETCHED)}
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk: a crash of the host must not leave a name without its bytes."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_whole(path: Path, record: dict[str, Any]) -> bool:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == record["sha256"]
+    except OSError:  # gone, or the disk does not give it
+        return False
 
 
 def _check(path: Path, record: dict[str, Any], *, label: str) -> None:

@@ -1,5 +1,6 @@
 """Splits from remote storage on this host's disk: verified, capped, and never taken from under a process."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -171,3 +172,47 @@ def test_partial_files_of_killed_processes_are_removed(storage: Storage, tmp_pat
         assert {path.name for path in folder.iterdir() if path.is_dir()} == {split, fetching.name}
     finally:
         os.close(held)
+
+
+def flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["visible/forget", OUTPUT_PATHS["oracle"], "manifest.json", ORIGINALS])
+def test_flipped_byte_is_found_and_fetched_again(
+    storage: Storage, tmp_path: Path, make_cache: CacheOf, name: str
+) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    source = StoredSplit(storage, "splits/a/public")
+    cache = make_cache()
+    cache.get_file(source, sha256, ORIGINALS)
+    path = tmp_path / "cache" / sha256 / name
+    good = path.read_bytes()
+    flip_a_byte(path)
+    assert cache.repair(source, sha256) == [name]
+    assert path.read_bytes() == good
+    flip_a_byte(path)
+    make_cache().get(source, sha256)  # a process that begins looks by itself
+    assert path.read_bytes() == good
+    assert cache.repair(source, sha256) == []
+
+
+def test_lost_file_is_fetched_again(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
+    sha256 = put(storage, tmp_path, "a")
+    source = StoredSplit(storage, "splits/a/public")
+    entry = make_cache().get(source, sha256)
+    (entry / "visible/forget").unlink()
+    assert (make_cache().get(source, sha256) / "visible/forget").read_bytes() == b"a" * 1000
+
+
+def test_full_disk_is_named(storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.write("a", b"content")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage._filesystem, "get_file", full)
+    with pytest.raises(HostFault, match=r"the disk of .* on this host is full"):
+        storage.download("a", tmp_path / "a")
