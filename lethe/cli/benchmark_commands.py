@@ -93,8 +93,10 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
 
     plan, folder = read_plan(file), BenchmarkFolder(out)
     if retry_failed:
+        from lethe.benchmark.tuned_methods import settled_methods
+
         for cell in plan.cells:
-            for method in plan.methods:
+            for method in settled_methods(plan, folder, cell):
                 folder.unit(cell, method).forget_failure()
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     options = {"--out": out, "--max-hours": max_hours, "--sandbox": sandbox, "--device": device}
@@ -232,6 +234,15 @@ def table(
 
 
 @app.command()
+def tuned(source: Source, out: Out = OUT) -> None:
+    """Print the constants that [tune] chose, as entries of a benchmark file, cell by cell."""
+    from lethe.benchmark.results import tuned_entries
+
+    for line in tuned_entries(_results(source, out)):
+        typer.echo(line)
+
+
+@app.command()
 def plot(
     source: Source,
     kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting, hardness or utility.")],
@@ -273,7 +284,7 @@ def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(each) for each in found])
     else:
-        words = {True: "holds", False: "DOES NOT HOLD", None: "undecided"}
+        words = {True: "holds", False: "DOES NOT HOLD", None: "not decided"}
         for each in found:
             kind = "hard" if each.hard else "soft"
             line = f"{each.id} {kind:4} {words[each.holds]:13} {each.cell}: {each.statement} ({each.numbers})"
