@@ -163,7 +163,8 @@ class BenchmarkFile(_Section):
             return value
         given = [{"id": each} if isinstance(each, str) else each for each in value]
         there = {each.get("id") for each in given if isinstance(each, dict)}
-        return given + [{"id": name} for name in ("score", "f", *TABLE_METRICS) if name not in there]
+        always = ("score", "f", *(["klom_closed"] if "klom" in there else []), *TABLE_METRICS)
+        return given + [{"id": name} for name in always if name not in there]
 
     @model_validator(mode="after")
     def _everything_can_be_computed(self) -> Self:
