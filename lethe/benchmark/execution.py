@@ -11,6 +11,7 @@ from lethe.benchmark.cell_metrics import compute_method_metrics, compute_referen
 from lethe.benchmark.method_runs import OpenRuns, run_method
 from lethe.benchmark.metric_keys import is_complete, missing_metrics
 from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
+from lethe.benchmark.run_cost import can_be_measured, measure_cost
 from lethe.benchmark.shared_preparation import SharedPreparation
 from lethe.benchmark.store import BenchmarkFolder, Unit
 from lethe.benchmark.tuned_methods import finished_study, settled_methods, study_file
@@ -158,12 +159,24 @@ class Execution:
 
     def _method(self, cell: CellPlan, method: MethodPlan) -> bool:
         unit, name = self.folder.unit(cell, method), f"{cell.name}, {method.label}"
-        if self._is_over() or name in self._faults or is_complete(self.plan, unit):
+        if self._is_over() or name in self._faults or self._is_done(unit, method):
             return False
         with self.folder.claimed(cell.key, method.key) as ours:
             if ours and not is_complete(self.plan, unit):
                 self._runs_and_metrics(cell, method, unit, name)
+            if ours and is_complete(self.plan, unit) and not self._is_done(unit, method):
+                self._cost(cell, method, unit, name)
         return not ours
+
+    def _is_done(self, unit: Unit, method: MethodPlan) -> bool:
+        costed = bool(unit.read("failure") or unit.read("cost")) or not can_be_measured(method)
+        return costed and is_complete(self.plan, unit)
+
+    def _cost(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
+        try:
+            measure_cost(unit, method, self._split(cell), run_limit_s=self.plan.file.run_wall_time_s)
+        except AppError as error:
+            self._faults[name] = f"its cost: {error.detail}"
 
     def _runs_and_metrics(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
         started = time.monotonic()

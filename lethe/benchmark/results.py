@@ -20,6 +20,7 @@ from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
 from lethe.benchmark.plan import CellPlan, Plan
+from lethe.benchmark.run_cost import cost_values
 from lethe.benchmark.store import BenchmarkFolder, Json, read_object
 from lethe.benchmark.tuned_methods import TUNED, settled_method, tuning_facts
 from lethe.competition.file import CompetitionFile
@@ -67,8 +68,12 @@ def assemble(file: BenchmarkFile, text: str, *, methods: list[Json], cells: Json
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions,
         "machine": machine,
-        "results_sha256": hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest(),
+        "results_sha256": cells_sha256(cells),
     }
+
+
+def cells_sha256(cells: Json) -> str:
+    return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()
 
 
 def read_results(path: Path) -> Json:
@@ -157,6 +162,7 @@ def _cell(plan: Plan, cell: CellPlan, folder: BenchmarkFolder) -> Json:
         elif unit.n_runs >= plan.file.n_models and (kept := unit.read(metrics_file(Side.UNLEARNED))):
             epsilon = unit.read(f"epsilon-{Side.UNLEARNED.value}").get("epsilon")
             rows[method.label] = method_row(plan.file.metrics, kept, epsilon=epsilon)
+            rows[method.label]["values"] |= cost_values(unit.read("cost"))
             rows[method.label] |= {"times": unit.read("times"), "sandbox": unit.read("backend").get("sandbox", "")}
             rows[method.label]["tuning"] = tuning_facts(plan, folder, cell, method)
     references = folder.references(cell)

@@ -263,12 +263,20 @@ def report(
         Path | None,
         typer.Option("--page", help="Where to write it; else SLUG.html in the folder. X.json holds the results alone."),
     ] = None,
+    cells: Annotated[
+        Path | None, typer.Option("--cells", help="A folder: write a JSON file of each finished cell, no page.")
+    ] = None,
 ) -> None:
     """Write one HTML file with tables, figures, settings, versions and hashes, or the results as JSON."""
+    from lethe.benchmark.finished_cells import write_finished_cells
     from lethe.benchmark.store import write_whole
     from lethe.reports.benchmark_page import report_page, results_text
 
     content = _results(source, out)
+    if cells is not None:
+        for written in write_finished_cells(content, cells):
+            console.print(str(written), markup=False, highlight=False, soft_wrap=True)
+        return
     path = page or (Path(source) if Path(source).is_dir() else out) / f"{content['slug']}.html"
     write_whole(path, (results_text(content) if path.suffix == ".json" else report_page(content)).encode())
     console.print(str(path), markup=False, highlight=False, soft_wrap=True)
@@ -307,6 +315,10 @@ def _results(given: str, out: Path) -> dict[str, Any]:
     from lethe.benchmark.results import collect, read_results
     from lethe.benchmark.store import require_folder
 
+    if source.is_dir() and not (source / "benchmarks").is_dir() and any(source.glob("*.json")):
+        from lethe.benchmark.finished_cells import read_cells
+
+        return read_cells(source)
     if source.is_dir():
         return collect(read_plan(_only_benchmark(source)), require_folder(source))
     if source.suffix == ".toml":

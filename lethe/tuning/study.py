@@ -11,6 +11,7 @@ from lethe.methods.catalogue import Value
 from lethe.tuning.search_space import Settings
 
 Search = Literal["random", "grid", "tpe"]
+FINALISTS = 3  # scored again on fresh runs, beside the file's own constants
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,15 @@ class SearchPlan:
     halvings: int = 2
     points: int = 3
     seed: int = 0
+
+    def runs_at(self, rung: int) -> int:
+        """Return how many runs a trial has after so many halvings."""
+        return runs_at(rung, runs=self.runs, halvings=self.halvings)
+
+
+def runs_at(rung: int, *, runs: int, halvings: int) -> int:
+    """Return how many of `runs` a trial has after so many halvings, at least 2."""
+    return min(runs, max(2, -(-runs >> (halvings - rung))))
 
 
 class _Part(BaseModel):
@@ -57,8 +67,8 @@ class Question(_Part):
     seed: int
 
     def runs_at(self, rung: int) -> int:
-        """Return how many runs a trial has after so many halvings, at least 2 and at most `runs`."""
-        return min(self.runs, max(2, -(-self.runs >> (self.halvings - rung))))
+        """Return how many runs a trial has after so many halvings."""
+        return runs_at(rung, runs=self.runs, halvings=self.halvings)
 
 
 class Score(_Part):

@@ -18,10 +18,8 @@ from lethe.methods.catalogue import Range
 from lethe.tuning.local_run import SplitRuns
 from lethe.tuning.objective import higher_is_better
 from lethe.tuning.search_space import Settings, grid_settings, own_settings, random_settings, search_ranges
-from lethe.tuning.study import Question, Sampler, SearchPlan, Study, Trial
+from lethe.tuning.study import FINALISTS, Question, Sampler, SearchPlan, Study, Trial
 from lethe.tuning.trial_runs import TrialRuns, runs_folder
-
-FINALISTS = 3  # scored again on fresh runs, beside the file's own constants
 
 
 def make_question(

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lethe.benchmark.benchmark_file import InvalidBenchmarkFile
+from lethe.benchmark.estimate import estimate
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.progress import benchmark_progress
 from lethe.benchmark.results import collect, tuned_entries
@@ -144,6 +145,15 @@ def test_unknown_objective_is_refused(tmp_path):
     path = write(tmp_path, TUNED.replace('objective = "retdev"', 'objective = "retdve"'))
     with pytest.raises(InvalidBenchmarkFile, match="retdve"):
         read_plan(path)
+
+
+def test_estimate_counts_the_search(run):
+    plan, _, _ = run
+    found = {row.name: row for row in estimate(plan).cells}
+    # two methods: 3 trials of 2 runs, and 2 fresh runs of the 3 best and the own constants
+    assert found["search for b"].runs == 2 * (3 * 2 + 4 * 2)
+    assert found["search for b"].models == 2 * 2 + 1
+    assert found["a"].runs == 4 * 4
 
 
 def test_server_refuses_a_search(run):
