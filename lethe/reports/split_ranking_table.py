@@ -24,7 +24,7 @@ def split_ranking_tables(
     for names in same_task_cells(content):
         rows_of_cells = [results.cells.index(name) for name in names]
         values = results.metric(metric)[rows_of_cells][:, results.ranked].T
-        known = ~np.isnan(values).any(axis=1)
+        known = np.asarray(~np.isnan(values).any(axis=1))
         if len(names) < 2 or known.sum() < 2:
             continue
         methods = [results.methods[i] for i, there in zip(results.ranked, known, strict=True) if there]

@@ -53,7 +53,7 @@ def counted_work(network: nn.Module) -> Iterator[Work]:
         if examples and output is not None:
             work.forward += examples
             if output.requires_grad:
-                output.register_hook(lambda _: went_back(examples))
+                output.register_hook(lambda _: went_back(examples))  # type: ignore[no-untyped-call]
         return made
 
     def went_back(examples: float) -> None:
