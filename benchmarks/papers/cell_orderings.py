@@ -4,15 +4,23 @@ Sources: Triantafillou et al. 2024 (E-06, E-08), Goel et al. 2023 (E-17, E-18), 
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
-from benchmarks.papers.ordering import BenchmarkRule, shown
+from benchmarks.papers.ordering import (
+    BenchmarkRule,
+    Decision,
+    Measured,
+    all_measured,
+    every,
+    exceeds,
+    falls,
+    shown,
+    within,
+)
 from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, Z_95, CellView
 
-Found = Iterator[tuple[str, bool, str]]
+Found = Iterator[tuple[str, Decision, str]]
 SURGERY = ("original", "ssd", "ssd_adaptive", "fisher", "influence")  # they change weights without training
 FLAT = 0.05  # by which a value may change and be called flat
 CLASSWISE = "mia_confidence_classwise"
@@ -21,68 +29,77 @@ ROUNDING = 1e-9
 
 def _stitched_msg(views: Sequence[CellView]) -> Found:
     for view in views:
-        f = view.known("f", "msg+cfw", view.named("msg"))
+        f = all_measured(view, ["msg+cfw", view.named("msg")], "f")
         if len(f) == 2:
-            half = Z_95 * float(np.linalg.norm([view.error(name, "f") for name in f]))
-            apart = f["msg+cfw"] - next(value for name, value in f.items() if name != "msg+cfw")
-            yield view.name, abs(apart) <= half, f"difference {apart:+.3f}, 95 % within {half:.3f}"
+            stitched, msg = f["msg+cfw"], next(each for name, each in f.items() if name != "msg+cfw")
+            apart = stitched.minus(msg)
+            half = Z_95 * apart.error
+            holds = abs(apart.value) <= half if exceeds(msg, Measured(0.0)) else None
+            yield view.name, holds, f"difference {apart.value:+.3f}, 95 % within {half:.3f}; {shown(f)}"
 
 
 def _stitched_fcs(views: Sequence[CellView]) -> Found:
     for view in views:
-        f = view.known("f", "fcs+cfw", view.named("fcs"))
+        f = all_measured(view, ["fcs+cfw", view.named("fcs")], "f")
         if len(f) == 2:
-            errors = {name: view.error(name, "f") for name in f}
-            wider = errors["fcs+cfw"] > min(errors.values())
-            yield view.name, wider, "standard errors: " + shown(errors)
+            # the standard error of a standard deviation of n runs
+            share = 1.0 / math.sqrt(2.0 * (view.content["n_models"] - 1))
+            errors = {name: Measured(each.error, share * each.error) for name, each in f.items()}
+            plain = next(each for name, each in errors.items() if name != "fcs+cfw")
+            yield view.name, exceeds(errors["fcs+cfw"], plain), "standard errors: " + shown(errors)
 
 
-def _untuned(view: CellView) -> dict[str, float]:
+def _untuned(view: CellView) -> dict[str, Measured]:
     """Return F of the winners with their own constants: they were chosen for another data set and network."""
-    found = {name: view.value(view.with_own_constants(name), "f") for name in WINNERS}
-    return {name: value for name, value in found.items() if value is not None}
+    names = {name: view.with_own_constants(name) for name in WINNERS}
+    found = all_measured(view, names.values(), "f")
+    return {name: found[row] for name, row in names.items() if row in found}
 
 
 def _transfer_prmq(views: Sequence[CellView]) -> Found:
     for view in views:
         f = _untuned(view)
         if "prmq" in f and len(f) > 2:
-            yield view.name, f["prmq"] == max(f.values()), shown(f)
+            yield view.name, every(exceeds(f["prmq"], each) for name, each in f.items() if name != "prmq"), shown(f)
 
 
 def _transfer_fcs(views: Sequence[CellView]) -> Found:
     for view in views:
         f = _untuned(view)
         if "fcs" in f and len(f) > 2:
-            yield view.name, f["fcs"] <= float(np.median(list(f.values()))), shown(f)
+            above = [exceeds(each, f["fcs"]) for name, each in f.items() if name != "fcs"]
+            yield view.name, _at_least_half(above), shown(f)
 
 
-def _attack_by_layers(view: CellView) -> dict[str, float]:
+def _at_least_half(decisions: Sequence[Decision]) -> Decision:
+    if 2 * decisions.count(True) >= len(decisions):
+        return True
+    return False if 2 * decisions.count(False) > len(decisions) else None
+
+
+def _attack_by_layers(view: CellView) -> dict[str, Measured]:
     eu = view.known(CLASSWISE, *view.by_layers("eu_k").values())
-    return view.known(CLASSWISE, ORIGINAL, *eu) if eu else {}
+    return all_measured(view, [ORIGINAL, *eu], CLASSWISE) if eu else {}
 
 
 def _attack_falls(views: Sequence[CellView]) -> Found:
     for view in views:
         values = _attack_by_layers(view) if view.forget_by() == "interclass-confusion" else {}
         if len(values) > 2:
-            yield view.name, _falls(view, CLASSWISE, list(values)), shown(values)
+            yield view.name, falls(list(values.values())), shown(values)
 
 
 def _attack_is_flat(views: Sequence[CellView]) -> Found:
     for view in views:
         values = _attack_by_layers(view) if view.forget_by() == "random" else {}
         if len(values) > 1:
-            yield view.name, max(values.values()) - min(values.values()) <= FLAT, shown(values)
+            yield view.name, _is_flat(values), shown(values)
 
 
-def _falls(view: CellView, metric: str, names: Sequence[str]) -> bool:
-    """Return whether a metric ends lower than it begins and no step rises by more than a standard error."""
-    values = view.known(metric, *names)
-    noise = [float(np.hypot(view.error(a, metric), view.error(b, metric))) for a, b in pairwise(values)]
-    steps = list(pairwise(values.values()))
-    rises = any(after > before + allowed for (before, after), allowed in zip(steps, noise, strict=True))
-    return not rises and steps[-1][1] < steps[0][0]
+def _is_flat(values: Mapping[str, Measured]) -> Decision:
+    high = max(values.values(), key=lambda each: each.value)
+    low = min(values.values(), key=lambda each: each.value)
+    return within(high.minus(low), FLAT)
 
 
 def _by_epochs(view: CellView) -> Iterator[list[str]]:
@@ -102,17 +119,17 @@ def _more_epochs(views: Sequence[CellView]) -> Found:
     for view in views:
         if view.forget_by() == "interclass-confusion":
             for names in _by_epochs(view):
-                numbers = shown(view.known("targeted_error", *names))
-                yield view.name, _falls(view, "targeted_error", names), numbers
+                values = all_measured(view, names, "targeted_error")
+                yield view.name, falls(list(values.values())), shown(values)
 
 
 def _more_epochs_utility(views: Sequence[CellView]) -> Found:
     for view in views:
         if view.forget_by() == "interclass-confusion":
             for names in _by_epochs(view):
-                values = view.known("ic_utility", *names)
+                values = all_measured(view, names, "ic_utility")
                 if len(values) > 1:
-                    yield view.name, max(values.values()) - min(values.values()) <= FLAT, shown(values)
+                    yield view.name, _is_flat(values), shown(values)
 
 
 def _always_hit(views: Sequence[CellView]) -> Found:
@@ -124,22 +141,24 @@ def _always_hit(views: Sequence[CellView]) -> Found:
             continue
         numbers = f"{share:.3f} of the forget set in all {view.content['n_models']} models"
         rate = view.table(ORACLE, "consistent_unforgettability").get("expected_all")
-        n_forget = view.n_forget()
+        n_forget, holds = view.n_forget(), None if share > 0 else False
         if rate is not None and n_forget:
+            holds = share > chance_bound(rate, n_forget) if share > 0 else False
             numbers += f"; independent hits give at most {chance_bound(rate, n_forget):.3f} (95 %)"
         methods = view.known("consistent_unforgettability", *view.methods)
         shared = sum(value > 0 for value in methods.values())
-        yield view.name, share > 0, f"{numbers}; so do {shared} of {len(methods)} methods"
+        yield view.name, holds, f"{numbers}; so do {shared} of {len(methods)} methods"
 
 
 def _distances(views: Sequence[CellView]) -> Found:
     for view in views:
         scale = view.value(ORACLE, "weight_distance")
         left_out = {view.named(method) for method in SURGERY}
-        trained = view.known("weight_distance", *(name for name in view.methods if name not in left_out))
+        names = [name for name in view.methods if name not in left_out]
+        trained = all_measured(view, names, "weight_distance")
         if scale and trained:
-            ratios = {name: value / scale for name, value in trained.items()}
-            holds = all(0.8 <= ratio <= 1.3 for ratio in ratios.values())
+            ratios = {name: each.times(1 / scale) for name, each in trained.items()}
+            holds = every(within(ratio.minus(Measured(1.05)), 0.25) for ratio in ratios.values())
             yield view.name, holds, f"over the distance of two retrainings: {shown(ratios)}"
 
 

@@ -2,18 +2,31 @@
 
 Sources: Triantafillou et al. 2024 (findings), the MIAU paper, Goel et al. 2023 (confusion), Cadet et al. 2024 (Deep
 Unlearn), Georgiev et al. 2024 (KLOM); those of language models are in text_orderings. Hard: must hold at any scale with
-a generalisation gap. Soft: reported with its numbers.
+a generalisation gap. Soft: reported with its numbers. A statement within its standard error, or without one, is
+not decided.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations, pairwise
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
 from benchmarks.papers.cell_orderings import CELL_RULES
 from benchmarks.papers.cell_pair_orderings import PAIR_RULES
-from benchmarks.papers.ordering import Ordering, shown
+from benchmarks.papers.ordering import (
+    Decision,
+    Measured,
+    Ordering,
+    all_measured,
+    correlation_exceeds,
+    every,
+    exceeds,
+    falls,
+    measured,
+    shown,
+    within,
+)
 from benchmarks.papers.text_orderings import text_orderings
 from lethe.benchmark.results import benchmark_results, higher_is_better
 from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
@@ -23,7 +36,7 @@ from lethe.reports.benchmark_tables import epsilon_by_method
 from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, CellView
 
 MIAU_OF_ORIGINAL = 0.1007
-CLOSE_GAPS, LEAST_F = 0.02, 0.005
+CLOSE_GAPS = 0.02
 MOST_AT_CAP = 0.5  # with two thirds at the cap, even equal hardest tenths overlap by no more than 1.5 times chance
 MOST_UNCOUNTED = 0.95  # with more, the 95th percentile is of an example that KLOM's bins leave out
 CONFUSIONS = ("interclass-confusion", "iid-confusion")
@@ -37,8 +50,8 @@ def check_orderings(content: Mapping[str, Any]) -> list[Ordering]:
     return sorted(found, key=lambda each: each.id)
 
 
-def _decided(view: CellView, name: str, hard: bool, statement: str, holds: bool, numbers: str) -> Ordering:
-    return Ordering(name, view.name, hard, statement, bool(holds), numbers)
+def _decided(view: CellView, name: str, hard: bool, statement: str, holds: Decision, numbers: str) -> Ordering:
+    return Ordering(name, view.name, hard, statement, None if holds is None else bool(holds), numbers)
 
 
 def _open(view: CellView, name: str, hard: bool, statement: str, reason: str) -> Ordering:
@@ -46,55 +59,64 @@ def _open(view: CellView, name: str, hard: bool, statement: str, reason: str) ->
 
 
 def _forgetting(view: CellView) -> Iterator[Ordering]:
-    original, oracle = view.value(ORIGINAL, "f"), view.value(ORACLE, "f")
-    if original is None or oracle is None:
+    if view.value(ORIGINAL, "f") is None or view.value(ORACLE, "f") is None:
         yield _open(view, "E-01", True, "F of the original is 0, of exact retraining the highest", "F is not stored")
         return
-    yield _decided(view, "E-01", True, "F of the original is at most 0.01", original <= 0.01, f"{original:.4f}")
-    others = view.known("f", *view.methods)
-    best = max(others, key=lambda name: others[name]) if others else ""
-    numbers = f"exact retraining {oracle:.3f}, best method {best} {others.get(best, 0.0):.3f}"
-    yield _decided(
-        view, "E-01", True, "exact retraining has a higher F than every method", oracle > others.get(best, 0.0), numbers
-    )
-    finetune = view.named("finetune")
-    winners = view.known("f", *(view.named(name) for name in WINNERS))
-    statement = "at least two winners lie above finetune by 2 standard errors"
-    base = view.value(finetune, "f")
-    if base is None or len(winners) < 2:
+    original, oracle = measured(view, ORIGINAL, "f"), measured(view, ORACLE, "f")
+    holds = exceeds(Measured(0.01), original)
+    yield _decided(view, "E-01", True, "F of the original is below 0.01", holds, shown({"original": original}))
+    others = all_measured(view, view.methods, "f")
+    best = max(others, key=lambda name: others[name].value) if others else None
+    numbers = shown({ORACLE: oracle} | ({f"best method {best}": others[best]} if best else {}))
+    statement = "exact retraining has a higher F than every method"
+    yield _decided(view, "E-01", True, statement, every(exceeds(oracle, each) for each in others.values()), numbers)
+    winners = all_measured(view, [view.named(name) for name in WINNERS], "f")
+    statement = "at least two winners lie above finetune by 2 standard errors and a tenth of exact retraining's F"
+    base = view.named("finetune")
+    if base not in others or len(winners) < 2:
         yield _open(view, "E-01", True, statement, "finetune and two winners are needed")
         return
-    above = [
-        name for name, f in winners.items() if f > base + 2 * np.hypot(view.error(name, "f"), view.error(finetune, "f"))
-    ]
-    yield _decided(view, "E-01", True, statement, len(above) >= 2, f"finetune {base:.3f}; {shown(winners)}")
+    found = [_clearly_above(each, others[base], 0.1 * oracle.value) for each in winners.values()]
+    holds = True if found.count(True) >= 2 else False if len(found) - found.count(False) < 2 else None
+    yield _decided(view, "E-01", True, statement, holds, shown({base: others[base]} | winners))
+
+
+def _clearly_above(value: Measured, base: Measured, by: float) -> Decision:
+    apart = value.minus(base)
+    return exceeds(Measured(apart.value, 2 * apart.error), Measured(0.0), by=by)
 
 
 def _prmq(view: CellView) -> Iterator[Ordering]:
-    winners = view.known("f", *(view.named(name) for name in WINNERS))
-    prmq = view.named("prmq")
+    winners = all_measured(view, [view.named(name) for name in WINNERS], "f")
+    prmq, statement = view.named("prmq"), "prmq is among the first two winners by F"
     if prmq not in winners or len(winners) < 3:
-        yield _open(view, "E-02", False, "prmq is among the first two winners by F", "three winners are needed")
+        yield _open(view, "E-02", False, statement, "three winners are needed")
         return
-    place = sorted(winners.values(), reverse=True).index(winners[prmq]) + 1
-    yield _decided(view, "E-02", False, "prmq is among the first two winners by F", place <= 2, shown(winners))
+    better = [exceeds(each, winners[prmq]) for name, each in winners.items() if name != prmq]
+    holds = False if better.count(True) >= 2 else True if better.count(False) >= len(better) - 1 else None
+    yield _decided(view, "E-02", False, statement, holds, shown(winners))
 
 
 def _gap_and_f(view: CellView) -> Iterator[Ordering]:
     gaps = view.known("accuracy_gap", *view.methods)
-    f = view.known("f", *gaps)
+    f = all_measured(view, gaps, "f")
     close = [(a, b) for a, b in combinations(f, 2) if abs(gaps[a] - gaps[b]) <= CLOSE_GAPS]
-    pairs = [(a, b) for a, b in close if _twice(f[a], f[b])]
-    statement = "two methods have accuracy gaps within 0.02 and F a factor of 2 apart"
-    if not close:
-        yield _open(view, "E-04", True, statement, "accuracy_gap, f of two methods with gaps within 0.02 are needed")
+    statement = "two methods have accuracy gaps within 0.02 and F, above a tenth of the oracle's, a factor of 2 apart"
+    oracle = view.value(ORACLE, "f")
+    if not close or oracle is None:
+        needed = "accuracy_gap, f of two methods with gaps within 0.02 and of exact retraining are needed"
+        yield _open(view, "E-04", True, statement, needed)
         return
-    shown = "; ".join(f"{a} {gaps[a]:.3f}/{f[a]:.3f}, {b} {gaps[b]:.3f}/{f[b]:.3f}" for a, b in pairs[:2])
-    yield _decided(view, "E-04", True, statement, bool(pairs), shown or "no such pair")
+    found = {pair: _twice(f[pair[0]], f[pair[1]], least=0.1 * oracle) for pair in close}
+    holds = True if True in found.values() else None if None in found.values() else False
+    pairs = [pair for pair, each in found.items() if each is holds][:2]
+    numbers = "; ".join(f"{a} {gaps[a]:.3f}/{f[a].value:.3f}, {b} {gaps[b]:.3f}/{f[b].value:.3f}" for a, b in pairs)
+    yield _decided(view, "E-04", True, statement, holds, numbers)
 
 
-def _twice(a: float, b: float) -> bool:
-    return max(a, b) >= LEAST_F and max(a, b) >= 2 * min(a, b)
+def _twice(a: Measured, b: Measured, *, least: float) -> Decision:
+    high, low = (a, b) if a.value >= b.value else (b, a)
+    return every([exceeds(high, low.times(2)), exceeds(high, Measured(least))])
 
 
 def _hard_examples(view: CellView) -> Iterator[Ordering]:
@@ -118,8 +140,17 @@ def _hard_examples(view: CellView) -> Iterator[Ordering]:
     n_examples = len(next(iter(varying.values())))
     chance = -(-n_examples // 10) / n_examples
     overlap = float(str(found.table["mean_top_decile_overlap"]))
-    numbers = f"overlap {overlap:.3f}, chance {chance:.3f}, mean Spearman {found.value:.3f}; {len(varying)} methods"
-    yield _decided(view, "E-05", True, statement, overlap > 1.5 * chance, numbers)
+    error = _overlap_error(n_examples, -(-n_examples // 10))
+    numbers = (
+        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {error:.3f}), mean Spearman {found.value:.3f}; "
+        f"{len(varying)} methods"
+    )
+    yield _decided(view, "E-05", True, statement, exceeds(Measured(overlap, error), Measured(1.5 * chance)), numbers)
+
+
+def _overlap_error(n: int, k: int) -> float:
+    """Return the standard deviation of the share that two random sets of k of n have in common (hypergeometric)."""
+    return float(np.sqrt(k * (k / n) * (1 - k / n) * (n - k) / (n - 1)) / k)
 
 
 def _mia_gap(view: CellView) -> Iterator[Ordering]:
@@ -128,13 +159,13 @@ def _mia_gap(view: CellView) -> Iterator[Ordering]:
 
 def _original_above(view: CellView, name: str, metric: str, ids: tuple[str, ...]) -> Iterator[Ordering]:
     statement = f"{metric} of the original lies above that of {', '.join(ids)}"
-    original = view.value(ORIGINAL, metric)
-    others = view.known(metric, *(view.named(method) for method in ids))
-    if original is None or not others:
+    others = all_measured(view, [view.named(method) for method in ids], metric)
+    if view.value(ORIGINAL, metric) is None or not others:
         yield _open(view, name, True, statement, f"{metric} of the original and of one of them is needed")
         return
-    holds = all(original > value for value in others.values())
-    yield _decided(view, name, True, statement, holds, f"original {original:.3g}; {shown(others)}")
+    original = measured(view, ORIGINAL, metric)
+    holds = every(exceeds(original, value) for value in others.values())
+    yield _decided(view, name, True, statement, holds, shown({"original": original} | others))
 
 
 def _miau(view: CellView) -> Iterator[Ordering]:
@@ -154,58 +185,52 @@ def _miau(view: CellView) -> Iterator[Ordering]:
 
 def _zrf(view: CellView) -> Iterator[Ordering]:
     statement = "ZRF of srl and bad_teacher lies above that of the original"
-    original = view.value(ORIGINAL, "zrf")
-    others = view.known("zrf", view.named("srl"), view.named("bad_teacher"))
-    if original is None or not others:
+    others = all_measured(view, [view.named("srl"), view.named("bad_teacher")], "zrf")
+    if view.value(ORIGINAL, "zrf") is None or not others:
         yield _open(view, "E-12", True, statement, "zrf of the original and of one of them is needed")
         return
-    holds = all(value > original for value in others.values())
-    yield _decided(view, "E-12", True, statement, holds, f"original {original:.3g}; {shown(others)}")
+    original = measured(view, ORIGINAL, "zrf")
+    holds = every(exceeds(value, original) for value in others.values())
+    yield _decided(view, "E-12", True, statement, holds, shown({"original": original} | others))
 
 
 def _layers(view: CellView) -> Iterator[Ordering]:
     eu, cf = view.by_layers("eu_k"), view.by_layers("cf_k")
-    errors = view.known("targeted_error", *eu.values(), *cf.values())
+    errors = all_measured(view, [*eu.values(), *cf.values()], "targeted_error")
     if view.forget_by() not in (*CONFUSIONS, "class") or not errors:
         return
-    original, oracle = view.value(ORIGINAL, "targeted_error"), view.value(ORACLE, "targeted_error")
+    references = all_measured(view, [ORIGINAL, ORACLE], "targeted_error")
     both = [(k, eu[k], cf[k]) for k in eu if k in cf and {eu[k], cf[k]} <= errors.keys()]
     if both:
-        holds = all(errors[a] <= errors[b] + _noise(view, a, b) for _, a, b in both)
-        numbers = "; ".join(f"k={k}: EU {errors[a]:.3f}, CF {errors[b]:.3f}" for k, a, b in both)
-        yield _decided(view, "E-15", True, "EU-k leaves no more targeted error than CF-k", holds, numbers)
-    if view.forget_by() == "class" and oracle is not None:
+        holds = every(exceeds(errors[b], errors[a]) for _, a, b in both)
+        numbers = "; ".join(f"k={k}: {shown({'EU': errors[a], 'CF': errors[b]})}" for k, a, b in both)
+        yield _decided(view, "E-15", True, "EU-k leaves less targeted error than CF-k", holds, numbers)
+    if view.forget_by() == "class" and ORACLE in references:
+        oracle = references[ORACLE].value
         yield _decided(view, "E-15", True, "exact retraining predicts no removed class", oracle == 0, f"{oracle:.3f}")
-    if view.forget_by() == "interclass-confusion" and len(eu) > 1 and original is not None and oracle is not None:
-        yield from _ladder(view, [ORIGINAL, *(name for name in eu.values() if name in errors)], oracle)
+    if view.forget_by() == "interclass-confusion" and len(eu) > 1 and len(references) == 2:
+        ladder = {ORIGINAL: references[ORIGINAL]} | {name: errors[name] for name in eu.values() if name in errors}
+        yield from _ladder(view, ladder, references[ORACLE])
 
 
-def _ladder(view: CellView, names: list[str], oracle: float) -> Iterator[Ordering]:
+def _ladder(view: CellView, steps: Mapping[str, Measured], oracle: Measured) -> Iterator[Ordering]:
     """Yield the fall with k. EU-k of all layers is a retraining itself, so it may end on either side of the oracle."""
-    values = [view.value(name, "targeted_error") or 0.0 for name in names]
-    steps = zip(pairwise(values), pairwise(names), strict=True)
-    falls = all(after <= before + _noise(view, *pair) for (before, after), pair in steps)
-    numbers = ", ".join(f"{name} {value:.3f}" for name, value in zip(names, values, strict=True))
-    statement = "targeted error falls with k, within one standard error"
-    yield _decided(view, "E-16", True, statement, falls, f"{numbers}, {ORACLE} {oracle:.3f}")
-    apart = values[-1] - oracle
-    noise = 2 * _noise(view, names[-1], ORACLE)
-    statement = "the largest k ends within 2 standard errors of exact retraining"
-    yield _decided(view, "E-16", False, statement, abs(apart) <= noise, f"difference {apart:+.3f}, 2 se {noise:.3f}")
-
-
-def _noise(view: CellView, a: str, b: str) -> float:
-    return float(np.hypot(view.error(a, "targeted_error"), view.error(b, "targeted_error")))
+    values = list(steps.values())
+    numbers = shown({**steps, ORACLE: oracle})
+    yield _decided(view, "E-16", True, "targeted error falls with k", falls(values), numbers)
+    apart = values[-1].minus(oracle)
+    statement = "the largest k ends within 0.05 of exact retraining"
+    yield _decided(view, "E-16", False, statement, within(apart, 0.05), shown({"difference": apart}))
 
 
 def _no_repair(view: CellView) -> Iterator[Ordering]:
     statement = "methods without retain data leave an error on the confused classes 0.05 above exact retraining"
-    oracle = view.value(ORACLE, "ic_error")
-    others = view.known("ic_error", view.named("gradient_ascent"), view.named("ssd"))
-    if view.forget_by() != "interclass-confusion" or oracle is None or not others:
+    others = all_measured(view, [view.named("gradient_ascent"), view.named("ssd")], "ic_error")
+    if view.forget_by() != "interclass-confusion" or view.value(ORACLE, "ic_error") is None or not others:
         return
-    holds = all(value > oracle + 0.05 for value in others.values())
-    yield _decided(view, "E-20", True, statement, holds, f"exact retraining {oracle:.3f}; {shown(others)}")
+    oracle = measured(view, ORACLE, "ic_error")
+    holds = every(exceeds(value, oracle, by=0.05) for value in others.values())
+    yield _decided(view, "E-20", True, statement, holds, shown({ORACLE: oracle} | others))
 
 
 def _groups(view: CellView) -> Iterator[Ordering]:
@@ -221,40 +246,47 @@ def _groups(view: CellView) -> Iterator[Ordering]:
     if found:
         numbers = ", ".join(f"{name} in G{group}" for name, group in found.items())
         statement = "gradient ascent, Fisher and influence are not in G1 by RetDev"
-        yield _decided(view, "E-21", True, statement, all(group > 1 for group in found.values()), numbers)
+        first = [method for method, group in zip(methods, groups, strict=True) if group == 1]
+        last = max((measured(view, name, "retdev") for name in first), key=lambda each: each.value)
+        outside = [exceeds(measured(view, name, "retdev"), last) for name, group in found.items() if group > 1]
+        holds = every([*outside, *(False for group in found.values() if group == 1)])
+        yield _decided(view, "E-21", True, statement, holds, numbers)
 
 
 def _indiscernibility(view: CellView) -> Iterator[Ordering]:
     statement = "the original and CF-1 are less indiscernible than msg and ct"
-    low = view.known("indiscernibility", ORIGINAL, view.by_layers("cf_k").get(1))
-    high = view.known("indiscernibility", view.named("msg"), view.named("ct"))
+    low = all_measured(view, [ORIGINAL, view.by_layers("cf_k").get(1)], "indiscernibility")
+    high = all_measured(view, [view.named("msg"), view.named("ct")], "indiscernibility")
     if not low or not high:
         yield _open(view, "E-22", True, statement, "one of each side is needed")
         return
-    holds = max(low.values()) < min(high.values())
+    holds = every(exceeds(above, below) for above, below in product(high.values(), low.values()))
     yield _decided(view, "E-22", True, statement, holds, f"{shown(low)}; {shown(high)}")
 
 
 def _speed(view: CellView) -> Iterator[Ordering]:
-    times = view.known("rte", *(name for name in view.methods if name != view.named("original")))
     ascent = view.named("gradient_ascent")
+    metric = "rte" if view.value(ascent, "rte_cpu") is None else "rte_cpu"
+    times = all_measured(view, [name for name in view.methods if name != view.named("original")], metric)
     if ascent not in times:
         yield _open(view, "E-23", True, "gradient ascent is the fastest, and all beat retraining", "no gradient_ascent")
         return
-    fastest = sorted(times, key=lambda name: -times[name])[:3]
-    first = {name: times[name] for name in fastest}
-    holds = times[ascent] >= max(times.values())
-    yield _decided(view, "E-23", True, "gradient ascent is the fastest of all methods", holds, shown(first))
-    slow = {name: value for name, value in times.items() if value <= 1}
-    yield _decided(view, "E-23", True, "every method is faster than retraining", not slow, shown(slow) or "all above 1")
+    fastest = sorted(times, key=lambda name: -times[name].value)[:3]
+    holds = every(exceeds(times[ascent], each) for name, each in times.items() if name != ascent)
+    statement = "gradient ascent is the fastest of all methods"
+    yield _decided(view, "E-23", True, statement, holds, shown({name: times[name] for name in fastest}))
+    holds = every(exceeds(each, Measured(1.0)) for each in times.values())
+    slow = {name: each for name, each in times.items() if not exceeds(each, Measured(1.0))}
+    yield _decided(view, "E-23", True, "every method is faster than retraining", holds, shown(slow) or "all above 1")
 
 
 def _ulira(view: CellView) -> Iterator[Ordering]:
     yield from _original_above(view, "E-25", "ulira_split", ("msg", "ct"))
-    oracle = view.value(ORACLE, "ulira_split")
-    if oracle is not None:
+    if view.value(ORACLE, "ulira_split") is not None:
+        oracle = measured(view, ORACLE, "ulira_split")
         statement = "exact retraining has a U-LiRA accuracy within 0.03 of one half"
-        yield _decided(view, "E-25", True, statement, abs(oracle - 0.5) <= 0.03, f"{oracle:.3f}")
+        holds = within(oracle.minus(Measured(0.5)), 0.03)
+        yield _decided(view, "E-25", True, statement, holds, shown({ORACLE: oracle}))
 
 
 def _klom(view: CellView) -> Iterator[Ordering]:
@@ -269,7 +301,8 @@ def _klom(view: CellView) -> Iterator[Ordering]:
         reason = "klom leaves out all of the original's margins in nearly all examples: klom_closed is needed"
         yield _open(view, "E-27", True, "KLOM agrees with F", reason)
         return
-    between = all(value >= oracle for value in klom.values())
+    lowest = measured(view, ORACLE, metric)
+    between = every(exceeds(value, lowest) for value in all_measured(view, klom, metric).values())
     ends = f"{min(klom.values()):.2f} to {max(klom.values()):.2f}"
     numbers = f"original {original:.2f}, methods {ends}, exact retraining {oracle:.2f}"
     yield _decided(view, "E-27", True, "no method has a KLOM below exact retraining's", between, numbers)
@@ -282,7 +315,8 @@ def _klom(view: CellView) -> Iterator[Ordering]:
         yield _open(view, "E-27", True, statement, "methods whose F and KLOM differ are needed")
         return
     rho = float(spearmanr(list(means.values()), list(f.values())).statistic)
-    yield _decided(view, "E-27", True, statement, rho < -0.7, f"{rho:.2f}")
+    holds = correlation_exceeds(rho, -0.7, n=len(f))
+    yield _decided(view, "E-27", True, statement, holds, f"{rho:.2f} over {len(f)} methods")
 
 
 RULES: tuple[Callable[[CellView], Iterator[Ordering]], ...] = (

@@ -15,6 +15,7 @@ from lethe.competition.report_section import MOST_KEPT, MetricRequest
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import InvalidInput
 from lethe.methods.rendering import render
+from lethe.tuning.study import Search, SearchPlan
 
 SCORES = ("score", "f")  # computed by the scorer itself, not by the registry of metrics
 TABLE_METRICS = ("retdev", "umia", "indiscernibility", "rte")
@@ -33,7 +34,7 @@ class _Section(BaseModel):
 class MethodEntry(BaseModel):
     """A method: `method`, an id of the catalogue, or `file`, relative to the benchmark file. name: its row.
 
-    Every other key sets a constant of the method.
+    tune: whether `[tune]` searches its constants. Every other key sets a constant, which is then not searched.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -41,6 +42,7 @@ class MethodEntry(BaseModel):
     method: str | None = None
     file: Path | None = None
     name: str | None = Field(default=None, min_length=1, max_length=80)
+    tune: bool = True
 
     @model_validator(mode="after")
     def _is_one_method(self) -> Self:
@@ -101,6 +103,34 @@ class Tables(_Section):
     timing: Literal["rte"] = "rte"
 
 
+class Tune(_Section):
+    """The search of every method's constants, alike for all; see SearchPlan for what is not said here.
+
+    split_seed: of the splits that are searched on, other than those that are reported. runs: also how many retrained
+    models such a split has.
+    """
+
+    trials: int = Field(default=30, ge=1)
+    budget_epochs: float | None = Field(default=None, gt=0)
+    search: Search = "random"
+    objective: str = "score"
+    runs: int = Field(default=16, ge=2, le=1024)
+    halvings: int = Field(default=2, ge=0, le=6)
+    points: int = Field(default=3, ge=1)
+    seed: int = Field(default=0, ge=0)
+    split_seed: int = Field(default=1_000_003, ge=0)
+
+    @model_validator(mode="after")
+    def _has_an_objective(self) -> Self:
+        if self.objective not in SCORES:
+            check_request(self.objective, {})
+        return self
+
+    @property
+    def plan(self) -> SearchPlan:
+        return SearchPlan(**self.model_dump(exclude={"split_seed"}))
+
+
 class BenchmarkFile(_Section):
     """One benchmark.
 
@@ -119,6 +149,7 @@ class BenchmarkFile(_Section):
     keep_weights: int = Field(default=0, ge=0, le=MOST_KEPT)
     cell: tuple[Cell, ...] = Field(min_length=1)
     tables: Tables = Tables()
+    tune: Tune | None = None
 
     @field_validator("methods", mode="before")
     @classmethod
@@ -132,7 +163,8 @@ class BenchmarkFile(_Section):
             return value
         given = [{"id": each} if isinstance(each, str) else each for each in value]
         there = {each.get("id") for each in given if isinstance(each, dict)}
-        return given + [{"id": name} for name in ("score", "f", *TABLE_METRICS) if name not in there]
+        always = ("score", "f", *(["klom_closed"] if "klom" in there else []), *TABLE_METRICS)
+        return given + [{"id": name} for name in always if name not in there]
 
     @model_validator(mode="after")
     def _everything_can_be_computed(self) -> Self:
@@ -158,6 +190,7 @@ class BenchmarkFile(_Section):
     def capture_levels(self) -> tuple[int, ...]:
         """Return the levels above 0 whose arrays are stored of every model; losses always, for the main table."""
         ids = [request.id for request in self.metrics if request.id not in SCORES]
+        ids += [self.tune.objective] if self.tune and self.tune.objective not in SCORES else []
         return tuple(sorted({1} | {level for name in ids for level in levels_for_metric(name)} - {0}))
 
 

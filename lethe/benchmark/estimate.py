@@ -15,6 +15,7 @@ from lethe.errors import AppError
 from lethe.networks.builders import build
 from lethe.preparation.cost_estimate import training_seconds
 from lethe.preparation.fingerprint import network_description
+from lethe.tuning.study import FINALISTS
 
 RUN_S = 0.2  # a process of its own and the evaluation of its model, measured with small networks
 RUN_SHARE = 0.2  # of one retraining: the competition's limit on a run, which most methods keep to
@@ -81,14 +82,28 @@ class BenchmarkEstimate:
 
 def estimate(plan: Plan, *, device: str = "cpu") -> BenchmarkEstimate:
     """Return what the benchmark costs on `device`, cpu or cuda. Raises InvalidSplit for a network that does not fit."""
-    found = {cell.key: _cell_estimate(plan, cell, device) for cell in plan.cells}
-    return BenchmarkEstimate(tuple(found[cell.key] for cell in plan.cells), tuple(found.values()))
+    cells = (*plan.search_cells, *plan.cells)
+    found = {cell.key: _cell_estimate(plan, cell, device) for cell in cells}
+    return BenchmarkEstimate(tuple(found[cell.key] for cell in cells), tuple(found.values()))
+
+
+def _search_runs(plan: Plan) -> int:
+    """Return how many runs all searches on one split make at most."""
+    tune = plan.file.tune
+    if tune is None:
+        return 0
+    left, runs = tune.trials, tune.trials * tune.plan.runs_at(0)
+    for rung in range(1, tune.halvings + 1):
+        left = -(-left // 2)
+        runs += left * (tune.plan.runs_at(rung) - tune.plan.runs_at(rung - 1))
+    return (runs + (FINALISTS + 1) * tune.runs) * sum(method.searched for method in plan.methods)
 
 
 def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
-    n_models, competition = plan.file.n_models, cell.competition
+    n_models, competition = cell.competition.n_models, cell.competition
     sets = 3 if competition.scoring.setup == "reuse-n-n" else 2
-    models, runs = sets * n_models + 1, n_models * len(plan.methods)
+    searched = cell in plan.search_cells
+    models, runs = sets * n_models + 1, _search_runs(plan) if searched else n_models * len(plan.methods)
     if competition.task.kind == "causal-lm":
         return _text_estimate(cell, models, runs, n_models, device)
     try:

@@ -4,13 +4,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
+from lethe.benchmark.benchmark_file import Tune
 from lethe.benchmark.cell_metrics import compute_method_metrics, compute_reference_metrics
 from lethe.benchmark.method_runs import OpenRuns, run_method
 from lethe.benchmark.metric_keys import is_complete, missing_metrics
 from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
+from lethe.benchmark.run_cost import can_be_measured, measure_cost
 from lethe.benchmark.shared_preparation import SharedPreparation
 from lethe.benchmark.store import BenchmarkFolder, Unit
+from lethe.benchmark.tuned_methods import finished_study, settled_methods, study_file
 from lethe.errors import AppError, HostFault
 from lethe.metrics import Side
 from lethe.preparation.step_cache import PreparationProgress
@@ -52,10 +56,50 @@ class Execution:
 
     def _pass(self) -> bool:
         """Go through all cells once. Return whether another process is at work on something."""
-        busy = [self._cell(cell) for cell in self.plan.cells]
+        busy = [self._search_cell(cell) for cell in self.plan.search_cells]
+        busy += [self._cell(cell) for cell in self.plan.cells]
         return any(busy)
 
-    def _cell(self, cell: CellPlan) -> bool:
+    def _search_cell(self, cell: CellPlan) -> bool:
+        """Search the constants of every method on this split. Return whether another process is at work on some."""
+        if (busy := self._preparation(cell)) is not None:
+            return busy
+        busy_searches = [self._search(cell, method) for method in self.plan.methods if method.searched]
+        return any(busy_searches)
+
+    def _search(self, cell: CellPlan, method: MethodPlan) -> bool:
+        from lethe.tuning.tuning import make_question, tune  # noqa: PLC0415  needed by few benchmarks
+
+        name = f"{cell.name}, {method.label}"
+        if self._is_over() or name in self._faults or finished_study(self.plan, self.folder, cell, method):
+            return False
+        file, source = study_file(self.plan, self.folder, cell, method), method.files["unlearning.py"]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        asked = cast(Tune, self.plan.file.tune).plan
+        with self.folder.claimed(cell.key, file.stem) as ours:
+            if not ours:
+                return True
+            try:
+                question = make_question(method.label, source, self._split(cell), asked, fixed=method.fixed)
+                study = tune(
+                    question,
+                    source,
+                    asked,
+                    split_dir=self._split(cell),
+                    study_file=file,
+                    run_limit_s=self.plan.file.run_wall_time_s,
+                    is_over=self._is_over,
+                )
+            except AppError as error:
+                self._faults[name] = error.detail
+                return False
+        if study.ended:
+            cost = f"{len(study.trials)} trials, {study.work_epochs:.1f} epochs, {study.cpu_time_s:.0f} processor s"
+            self.say(f"{name}: {cost}, chosen: trial {study.chosen}")
+        return False
+
+    def _preparation(self, cell: CellPlan) -> bool | None:
+        """Prepare a cell where it is not. Return None once it is, else whether another process is at it."""
         if cell.name in self._faults or self._is_over():
             return False
         if not self.folder.is_prepared(cell):
@@ -68,9 +112,14 @@ class Execution:
                     return False
                 if not self.folder.is_prepared(cell) and not self._prepare(cell):
                     return False
-        busy = [self._references(cell)]
-        busy += [self._method(cell, method) for method in self.plan.methods]
-        return any(busy)
+        return None
+
+    def _cell(self, cell: CellPlan) -> bool:
+        if (busy := self._preparation(cell)) is not None:
+            return busy
+        waits = [self._references(cell)]
+        waits += [self._method(cell, each) for each in settled_methods(self.plan, self.folder, cell)]
+        return any(waits)
 
     def _prepare(self, cell: CellPlan) -> bool:
         self.say(f"{cell.name}: preparing")
@@ -110,12 +159,24 @@ class Execution:
 
     def _method(self, cell: CellPlan, method: MethodPlan) -> bool:
         unit, name = self.folder.unit(cell, method), f"{cell.name}, {method.label}"
-        if self._is_over() or name in self._faults or is_complete(self.plan, unit):
+        if self._is_over() or name in self._faults or self._is_done(unit, method):
             return False
         with self.folder.claimed(cell.key, method.key) as ours:
             if ours and not is_complete(self.plan, unit):
                 self._runs_and_metrics(cell, method, unit, name)
+            if ours and is_complete(self.plan, unit) and not self._is_done(unit, method):
+                self._cost(cell, method, unit, name)
         return not ours
+
+    def _is_done(self, unit: Unit, method: MethodPlan) -> bool:
+        costed = bool(unit.read("failure") or unit.read("cost")) or not can_be_measured(method)
+        return costed and is_complete(self.plan, unit)
+
+    def _cost(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
+        try:
+            measure_cost(unit, method, self._split(cell), run_limit_s=self.plan.file.run_wall_time_s)
+        except AppError as error:
+            self._faults[name] = f"its cost: {error.detail}"
 
     def _runs_and_metrics(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
         started = time.monotonic()

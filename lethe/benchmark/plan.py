@@ -8,7 +8,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from lethe.benchmark.benchmark_file import (
     Cell,
     InvalidBenchmarkFile,
     MethodEntry,
+    Tune,
     parse_benchmark,
 )
 from lethe.competition.file import CompetitionFile
@@ -30,6 +31,7 @@ from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
 from lethe.methods.rendering import render, set_constants, with_preset
+from lethe.tuning.search_space import search_ranges
 
 KEY_LENGTH = 20
 CUTMIX = {"mixing": "cutmix"}
@@ -46,7 +48,10 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """One method. files: name -> text, as a submission's. constants: those of the catalogue's method, with defaults."""
+    """One method. files: name -> text, as a submission's. constants: those of the catalogue's method, with defaults.
+
+    fixed: constants that the benchmark sets. has_ranges: whether others have a range; searched: whether they are.
+    """
 
     label: str
     key: str
@@ -54,17 +59,26 @@ class MethodPlan:
     method_id: str | None
     deterministic: bool
     constants: Mapping[str, bool | int | float | str]
+    fixed: tuple[str, ...] = ()
+    has_ranges: bool = False
+    searched: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """path, text: of the benchmark file as it was read."""
+    """path, text: of the benchmark file as it was read. searches: the cell that is searched on, by a cell's key."""
 
     file: BenchmarkFile
     path: Path
     text: str
     cells: tuple[CellPlan, ...]
     methods: tuple[MethodPlan, ...]
+    searches: Mapping[str, CellPlan] = field(default_factory=dict)
+
+    @property
+    def search_cells(self) -> tuple[CellPlan, ...]:
+        """Return each cell that is searched on once."""
+        return tuple({cell.key: cell for cell in self.searches.values()}.values())
 
     @property
     def file_sha256(self) -> str:
@@ -86,7 +100,31 @@ def read_plan(path: Path) -> Plan:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InvalidBenchmarkFile(f"{path}: two cells are called {twice!r}: give one of them another `name`")
     _require_metrics_fit(file, cells, path)
-    return Plan(file, path.resolve(), text, cells, tuple(_method_plan(entry, path.parent) for entry in file.methods))
+    methods = tuple(_method_plan(entry, file, path.parent) for entry in file.methods)
+    return Plan(file, path.resolve(), text, cells, methods, _searches(file, cells, path))
+
+
+def _searches(file: BenchmarkFile, cells: Sequence[CellPlan], path: Path) -> dict[str, CellPlan]:
+    """Return the cell that each cell's constants are searched on; cells that differ in the split's seed share it."""
+    if file.tune is None:
+        return {}
+    if same := next((cell.name for cell in cells if cell.competition.splits.seed == file.tune.split_seed), None):
+        raise InvalidBenchmarkFile(
+            f"{path}: tune: split_seed {file.tune.split_seed} is that of cell {same!r}, which is reported: name another"
+        )
+    return {cell.key: _search_cell(cell, file.tune) for cell in cells}
+
+
+def _search_cell(cell: CellPlan, tune: Tune) -> CellPlan:
+    """Return the same task on a split of its own: other forget set, original and retrained models."""
+    settings = cell.competition.model_dump(mode="json")
+    settings["splits"]["seed"] = tune.split_seed
+    settings["scoring"]["setup"] = "reuse-n-1"
+    settings["report"]["keep_weights"] = 0
+    settings["n_models"] = tune.runs
+    draft = CompetitionFile.model_validate(settings)
+    key = cell_key(draft)
+    return CellPlan(f"search for {cell.name}", key, CompetitionFile.model_validate(settings | {"slug": f"cell-{key}"}))
 
 
 def _require_metrics_fit(file: BenchmarkFile, cells: Sequence[CellPlan], path: Path) -> None:
@@ -180,7 +218,15 @@ def content_key(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
 
 
-def _method_plan(entry: MethodEntry, folder: Path) -> MethodPlan:
+def _method_plan(entry: MethodEntry, file: BenchmarkFile, folder: Path) -> MethodPlan:
+    plain = _plain_method(entry, folder)
+    fixed = tuple(entry.constants)
+    has_ranges = bool(search_ranges(plain.files["unlearning.py"], fixed=fixed))
+    searched = has_ranges and entry.tune and file.tune is not None
+    return replace(plain, fixed=fixed, has_ranges=has_ranges, searched=searched)
+
+
+def _plain_method(entry: MethodEntry, folder: Path) -> MethodPlan:
     if entry.method is not None:
         files = {"unlearning.py": render(entry.method, entry.constants)}
         info = method_info(entry.method)

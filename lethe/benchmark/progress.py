@@ -6,6 +6,7 @@ from typing import Any
 from lethe.benchmark.metric_keys import is_complete
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import BenchmarkFolder, Unit
+from lethe.benchmark.tuned_methods import settled_methods
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def benchmark_progress(plan: Plan, folder: BenchmarkFolder) -> BenchmarkProgress
 
 
 def _cell_progress(plan: Plan, folder: BenchmarkFolder, cell: CellPlan) -> CellProgress:
-    units = [folder.unit(cell, method) for method in plan.methods]
+    units = [folder.unit(cell, each) for each in settled_methods(plan, folder, cell)]
     failed = [bool(unit.read("failure")) for unit in units]
     done = [unit for unit, wrong in zip(units, failed, strict=True) if not wrong and is_complete(plan, unit)]
     return CellProgress(
@@ -69,7 +70,7 @@ def _cell_progress(plan: Plan, folder: BenchmarkFolder, cell: CellPlan) -> CellP
         n_done=len(done),
         n_failed=sum(failed),
         n_runs=sum(unit.n_runs for unit in units),
-        wanted_runs=plan.file.n_models * len(units),
+        wanted_runs=plan.file.n_models * len(plan.methods),
         measured_s=sum(_seconds(unit) for unit in done),
         n_measured=len(done),
     )
@@ -96,7 +97,7 @@ def _failures(plan: Plan, folder: BenchmarkFolder) -> list[str]:
     for cell in plan.cells:
         if reason := folder.cell_failure(cell):
             found.append(f"{cell.name}: cannot be prepared: {reason}")
-        for method in plan.methods:
+        for method in settled_methods(plan, folder, cell):
             if failure := folder.unit(cell, method).read("failure"):
                 found.append(f"{cell.name}, {method.label}: F: {failure['message']}")
     return found

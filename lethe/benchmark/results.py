@@ -7,7 +7,7 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,9 @@ from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
 from lethe.benchmark.plan import CellPlan, Plan
+from lethe.benchmark.run_cost import cost_values
 from lethe.benchmark.store import BenchmarkFolder, Json, read_object
+from lethe.benchmark.tuned_methods import TUNED, settled_method, tuning_facts
 from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput
@@ -59,14 +61,19 @@ def assemble(file: BenchmarkFile, text: str, *, methods: list[Json], cells: Json
         "benchmark_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "n_models": file.n_models,
         "tables": file.tables.model_dump(mode="json"),
+        "tune": file.tune and file.tune.model_dump(mode="json"),
         "metrics": [{"id": request.id, "parameters": request.parameters} for request in file.metrics],
         "methods": methods,
         "cells": cells,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions,
         "machine": machine,
-        "results_sha256": hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest(),
+        "results_sha256": cells_sha256(cells),
     }
+
+
+def cells_sha256(cells: Json) -> str:
+    return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()
 
 
 def read_results(path: Path) -> Json:
@@ -83,6 +90,18 @@ def read_results(path: Path) -> Json:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InvalidInput(f"{path} is no report of a benchmark: its format is not {FORMAT}")
     return content
+
+
+def tuned_entries(content: Json) -> Iterator[str]:
+    """Yield lines of TOML: a comment for each cell, and its tuned methods as entries of `methods`."""
+    methods = {method["name"]: method for method in content["methods"]}
+    for cell, found in content["cells"].items():
+        yield f"# {cell}"
+        for name, row in found["rows"].items():
+            facts = row.get("tuning", {})
+            if facts.get("state") == TUNED and methods[name]["id"] is not None:
+                pairs = {"method": methods[name]["id"], "name": name} | methods[name]["constants"] | facts["settings"]
+                yield "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in pairs.items()) + " },"
 
 
 def benchmark_results(content: Json) -> BenchmarkResults:
@@ -134,13 +153,18 @@ def _standard_error(found: Json) -> float:
 def _cell(plan: Plan, cell: CellPlan, folder: BenchmarkFolder) -> Json:
     rows: dict[str, Json] = {}
     for method in plan.methods:
-        unit = folder.unit(cell, method)
+        if (settled := settled_method(plan, folder, cell, method)) is None:
+            continue
+        unit = folder.unit(cell, settled)
         if failure := unit.read("failure"):
             rows[method.label] = {"failure": failure["message"], "values": {}}
+            rows[method.label]["tuning"] = tuning_facts(plan, folder, cell, method)
         elif unit.n_runs >= plan.file.n_models and (kept := unit.read(metrics_file(Side.UNLEARNED))):
             epsilon = unit.read(f"epsilon-{Side.UNLEARNED.value}").get("epsilon")
             rows[method.label] = method_row(plan.file.metrics, kept, epsilon=epsilon)
+            rows[method.label]["values"] |= cost_values(unit.read("cost"))
             rows[method.label] |= {"times": unit.read("times"), "sandbox": unit.read("backend").get("sandbox", "")}
+            rows[method.label]["tuning"] = tuning_facts(plan, folder, cell, method)
     references = folder.references(cell)
     for name, side in REFERENCES.items():
         if kept := references.read(metrics_file(side)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from lethe.benchmark.plan import Plan
 from lethe.client.api import LetheClient, Unreachable
-from lethe.errors import HostFault
+from lethe.errors import HostFault, InvalidInput
 
 Json = dict[str, Any]
 LOOK_EVERY_S, LOST_AFTER = 5.0, 60  # answers in a row
@@ -18,6 +18,11 @@ def put_benchmark(client: LetheClient, plan: Plan, *, max_hours: float | None = 
 
     max_hours: nothing is submitted after that, 0 stops it now. retry: run again what failed.
     """
+    if plan.file.tune is not None:
+        raise InvalidInput(
+            "[tune] searches in a folder of this machine: run it without --server, then send a file without [tune] "
+            "whose methods have the chosen constants, which `lethe benchmark tuned` prints"
+        )
     body = {
         "file": plan.file.model_dump(mode="json"),
         "text": plan.text,

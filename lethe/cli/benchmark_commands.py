@@ -93,8 +93,10 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
 
     plan, folder = read_plan(file), BenchmarkFolder(out)
     if retry_failed:
+        from lethe.benchmark.tuned_methods import settled_methods
+
         for cell in plan.cells:
-            for method in plan.methods:
+            for method in settled_methods(plan, folder, cell):
                 folder.unit(cell, method).forget_failure()
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     options = {"--out": out, "--max-hours": max_hours, "--sandbox": sandbox, "--device": device}
@@ -232,6 +234,15 @@ def table(
 
 
 @app.command()
+def tuned(source: Source, out: Out = OUT) -> None:
+    """Print the constants that [tune] chose, as entries of a benchmark file, cell by cell."""
+    from lethe.benchmark.results import tuned_entries
+
+    for line in tuned_entries(_results(source, out)):
+        typer.echo(line)
+
+
+@app.command()
 def plot(
     source: Source,
     kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting, hardness or utility.")],
@@ -252,12 +263,20 @@ def report(
         Path | None,
         typer.Option("--page", help="Where to write it; else SLUG.html in the folder. X.json holds the results alone."),
     ] = None,
+    cells: Annotated[
+        Path | None, typer.Option("--cells", help="A folder: write a JSON file of each finished cell, no page.")
+    ] = None,
 ) -> None:
     """Write one HTML file with tables, figures, settings, versions and hashes, or the results as JSON."""
+    from lethe.benchmark.finished_cells import write_finished_cells
     from lethe.benchmark.store import write_whole
     from lethe.reports.benchmark_page import report_page, results_text
 
     content = _results(source, out)
+    if cells is not None:
+        for written in write_finished_cells(content, cells):
+            console.print(str(written), markup=False, highlight=False, soft_wrap=True)
+        return
     path = page or (Path(source) if Path(source).is_dir() else out) / f"{content['slug']}.html"
     write_whole(path, (results_text(content) if path.suffix == ".json" else report_page(content)).encode())
     console.print(str(path), markup=False, highlight=False, soft_wrap=True)
@@ -273,7 +292,7 @@ def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(each) for each in found])
     else:
-        words = {True: "holds", False: "DOES NOT HOLD", None: "undecided"}
+        words = {True: "holds", False: "DOES NOT HOLD", None: "not decided"}
         for each in found:
             kind = "hard" if each.hard else "soft"
             line = f"{each.id} {kind:4} {words[each.holds]:13} {each.cell}: {each.statement} ({each.numbers})"
@@ -296,6 +315,10 @@ def _results(given: str, out: Path) -> dict[str, Any]:
     from lethe.benchmark.results import collect, read_results
     from lethe.benchmark.store import require_folder
 
+    if source.is_dir() and not (source / "benchmarks").is_dir() and any(source.glob("*.json")):
+        from lethe.benchmark.finished_cells import read_cells
+
+        return read_cells(source)
     if source.is_dir():
         return collect(read_plan(_only_benchmark(source)), require_folder(source))
     if source.suffix == ".toml":

@@ -1,7 +1,7 @@
 """`lethe methods`: the unlearning methods of the literature, as entries that run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -28,6 +28,10 @@ app = typer.Typer(
     name="methods", help="Unlearning methods of the literature, as entries that run.", no_args_is_help=True
 )
 Id = Annotated[str, typer.Argument(help="The method's id; `lethe methods list` shows all.", metavar="ID")]
+IdOrFile = Annotated[
+    str, typer.Argument(help="A method's id, or a file of your own (ending in .py).", metavar="ID|FILE")
+]
+Split = Annotated[Path, typer.Option("--split", help="A prepared split's folder.", exists=True, file_okay=False)]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a constant: NAME=value. May be repeated.")]
 
 
@@ -113,9 +117,9 @@ def stitch(
 
 @app.command()
 def run(
-    method: Id,
+    method: IdOrFile,
     *,
-    split: Annotated[Path, typer.Option("--split", help="A prepared split's folder.", exists=True, file_okay=False)],
+    split: Split,
     settings: Settings = None,
     runs: Annotated[int, typer.Option("--runs", "-n", min=1, max=1024, help="How many models to unlearn.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Of the first run; the others count up.")] = 0,
@@ -123,22 +127,26 @@ def run(
     timeout_s: Annotated[float | None, typer.Option("--timeout-s", help="For all runs together.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a method on a prepared split on this machine, in a child process, without a server."""
-    from lethe.methods.rendering import parse_settings, render
+    """Run a method on a prepared split on this machine, in a child process, without a server or a sandbox."""
     from lethe.tuning.local_run import run_on_split
 
-    files = {f"{method}.py": render(method, parse_settings(settings or []))}
-    done = run_on_split(files, split, runs=runs, seed=seed, weights_dir=keep, timeout_s=timeout_s)
+    name, source, _ = _source(method, settings)
+    done = run_on_split({f"{name}.py": source}, split, runs=runs, seed=seed, weights_dir=keep, timeout_s=timeout_s)
     facts = done.as_json()
     if as_json:
         print_json(facts)
         return
     print_facts(
         (
-            ("method", method),
+            ("method", name),
             ("runs", len(done.runs)),
-            ("time of a run", f"{done.median('wall_time_s'):.3f} s"),
-            ("a retraining takes", f"{facts['run_time_efficiency']:.1f} times as long"),
+            (
+                "time of a run",
+                f"{done.median('wall_time_s'):.3f} s, of the processor {done.median('cpu_time_s'):.3f} s",
+            ),
+            ("work of a run", f"{done.median('work_epochs'):.2f} epochs of training"),
+            ("a retraining takes", f"{_times(facts['run_time_efficiency'])} as much processor time"),
+            ("", f"{_times(facts['work_efficiency'])} as much work"),
             ("accuracy on retain", f"{done.median('retain_accuracy'):.4f}"),
             ("on forget", f"{done.median('forget_accuracy'):.4f}"),
             ("on test", f"{done.median('test_accuracy'):.4f}"),
@@ -148,19 +156,44 @@ def run(
     )
 
 
+def _times(ratio: float | None) -> str:
+    return "an unknown number of times" if ratio is None else f"{ratio:.1f} times"
+
+
+def _source(method: str, settings: list[str] | None) -> tuple[str, str, tuple[str, ...]]:
+    """Return id, source with constants set, and the names of these constants. `method`: an id, or a file (.py)."""
+    from lethe.methods.rendering import parse_settings, read_method, set_constants, with_preset
+
+    name, source = read_method(method)
+    pairs: dict[str, Any] = dict(parse_settings(settings or []))
+    if not method.endswith(".py"):
+        pairs = with_preset(name, pairs)
+    return name, set_constants(source, pairs, owner=f"method {name}"), tuple(pairs)
+
+
 @app.command()
 def tune(
-    method: Id,
+    method: IdOrFile,
     *,
-    split: Annotated[Path, typer.Option("--split", help="A prepared split's folder.", exists=True, file_okay=False)],
-    search: Annotated[str, typer.Option("--search", help="random, grid, or optuna (extra `tune`).")] = "random",
+    split: Split,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Fix a constant, which is then not searched: NAME=value.")
+    ] = None,
+    search: Annotated[str, typer.Option("--search", help="random, grid, or tpe (extra `tune`).")] = "random",
     objective: Annotated[
         str, typer.Option("--objective", help="score (the competition's), or a metric's id; see `lethe metrics`.")
     ] = "score",
-    budget_s: Annotated[
-        float, typer.Option("--budget-s", min=0.0, help="Device seconds of unlearning, of all calls together.")
-    ] = 60.0,
-    runs: Annotated[int, typer.Option("--runs", "-n", min=2, max=1024, help="Models to unlearn in a trial.")] = 16,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="At most; the first has the file's constants.")] = 30,
+    budget_epochs: Annotated[
+        float | None,
+        typer.Option("--budget-epochs", min=0.0, help="Work of all trials, in epochs of training; then none begins."),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option("--runs", "-n", min=2, max=1024, help="Models to unlearn in a trial that stays to the end.")
+    ] = 16,
+    halvings: Annotated[
+        int, typer.Option("--halvings", min=0, max=6, help="How often half of the trials is left with twice the runs.")
+    ] = 2,
     points: Annotated[int, typer.Option("--points", min=1, help="Of a grid, on each range.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Of the search, and of each trial's first run.")] = 0,
     study: Annotated[
@@ -171,27 +204,29 @@ def tune(
     """Search a method's constants on a prepared split, whose retrained models it is compared with."""
     from typing import get_args
 
-    from lethe.tuning.study import Search
+    from lethe.tuning.study import Search, SearchPlan
     from lethe.tuning.tuning import make_question
     from lethe.tuning.tuning import tune as tune_method
 
     if search not in get_args(Search):
         raise InvalidInput(f"--search must be one of {', '.join(get_args(Search))}, was {search!r}")
-    path = study or Path(f"{method}.study.json")
-    kinds: Any = search
-    question = make_question(method, split, objective=objective, search=kinds, points=points, runs=runs, seed=seed)
-    done = tune_method(question, split, path, budget_s=budget_s, on_trial=_print_trial)
+    name, source, fixed = _source(method, settings)
+    path, kind = study or Path(f"{name}.study.json"), cast(Any, search)
+    plan = SearchPlan(trials, budget_epochs, kind, objective, runs, halvings, points, seed)
+    question = make_question(name, source, split, plan, fixed=fixed)
+    done = tune_method(question, source, plan, split_dir=split, study_file=path, on_trial=_print_trial)
     if as_json:
         print_json({"study": str(path), "best": None if done.best is None else done.best.model_dump()})
         return
-    best = done.best
+    best, own = done.best, done.trials[0].fresh
     print_facts(
         (
             ("study", path),
             ("trials", len(done.trials)),
-            ("device time", f"{done.device_time_s:.1f} s of {budget_s:g} s"),
-            ("best " + objective, None if best is None else f"{best.value:.6f}"),
-            ("with", None if best is None else " ".join(f"--set {k}={v}" for k, v in best.settings.items())),
+            ("work", f"{done.work_epochs:.1f} epochs of training, {done.cpu_time_s:.1f} s of the processor"),
+            (f"{objective} on fresh runs", None if best is None or best.fresh is None else f"{best.fresh.value:.6f}"),
+            ("with the file's constants", None if own is None else f"{own.value:.6f}"),
+            ("chosen", None if best is None else " ".join(f"--set {k}={v}" for k, v in best.settings.items())),
             ("note", "reference-tuned: chosen by comparison with retrained models"),
         )
     )
@@ -199,8 +234,10 @@ def tune(
 
 def _print_trial(trial: "Trial") -> None:
     settings = " ".join(f"{name}={value}" for name, value in trial.settings.items())
-    what = trial.failure if trial.value is None else f"{trial.value:.6f}"
-    notes.print(f"{what}  {trial.device_time_s:.2f} s  {settings}", highlight=False, markup=False)
+    last = trial.fresh or (trial.scores[-1] if trial.scores else None)
+    kind = "" if trial.fresh is None else "fresh "
+    what = trial.failure if trial.failure or last is None else f"{last.value:.6f} of {last.runs} {kind}runs"
+    notes.print(f"{what}  {trial.work_epochs:.2f} epochs  {settings}", highlight=False, markup=False)
 
 
 def _row(method: "MethodInfo") -> tuple[object, ...]:

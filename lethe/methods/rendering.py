@@ -3,6 +3,7 @@
 import ast
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Constant, Value, constants_in, method_info, method_source, settable
@@ -19,6 +20,20 @@ def render(method_id: str, settings: Mapping[str, Value | str]) -> str:
     Raises NotFound for an unknown method, InvalidInput for an unknown constant or preset or a value outside its type.
     """
     return set_constants(method_source(method_id), with_preset(method_id, settings), owner=f"method {method_id}")
+
+
+def read_method(name: str) -> tuple[str, str]:
+    """Return id and source of a method: of the catalogue, or of a Python file, whose name ends in .py.
+
+    Raises NotFound for an unknown id, InvalidInput for a file that cannot be read.
+    """
+    if not name.endswith(".py"):
+        return name, method_source(name)
+    path = Path(name)
+    try:
+        return path.stem, path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the method file {path} cannot be read: {error}") from error
 
 
 def with_preset(method_id: str, settings: Mapping[str, Value | str]) -> dict[str, Value | str]:

@@ -31,7 +31,7 @@ from lethe.preparation.fingerprint import (
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.probe_steps import probe_steps
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
-from lethe.preparation.single_models import measure_retraining_s, train_original
+from lethe.preparation.single_models import measure_retraining, train_original
 from lethe.preparation.split_report import report_page
 from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace
 from lethe.preparation.task_kinds import task_preparation
@@ -327,7 +327,7 @@ class Preparation:
         return {"train_accuracy": accuracy}
 
     def _measure_retraining(self) -> dict[str, Any]:
-        return {"retraining_time_s": round(measure_retraining_s(self._job("retain"), self._seed("timing", 0)), 4)}
+        return dict(measure_retraining(self._job("retain"), self._seed("timing", 0)))
 
     def _find_batch_size(self) -> dict[str, Any]:
         given: dict[str, Any] = {"device": self.device, "precision": self._precision}

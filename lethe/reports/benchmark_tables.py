@@ -1,17 +1,21 @@
 """The tables of a benchmark's results."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
+from lethe.benchmark.tuned_methods import TUNED
 from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
 from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.reports.comparable_methods import left_out, ranking_note
 from lethe.reports.group_tables import group_mean_table
 from lethe.reports.performance_table import performance_table
 from lethe.reports.ranking_table import pareto_table, ranking_table
+from lethe.reports.split_ranking_table import split_ranking_tables
 from lethe.reports.table import FAILED, Column, Table, Value
 
 OWN_COLUMNS = frozenset({"retdev", "umia", "indiscernibility", "rte"})  # of the performance table
@@ -27,11 +31,56 @@ def benchmark_tables(content: Mapping[str, Any], *, groups: bool = False) -> Ite
             yield performance_table(results, cell)
             yield metric_table(content, results, cell)
             yield from correlation_tables(content, cell)
+    yield from tuning_tables(content)
+    yield from ranking_tables(content, results)
+
+
+def ranking_tables(content: Mapping[str, Any], results: BenchmarkResults) -> Iterator[Table]:
+    """Yield ranking groups, Pareto counts and ranks over splits of the methods that were tuned alike.
+
+    One cell ranks nothing, and the only table says so.
+    """
+    if len(results.cells) < 2:
+        yield Table("Ranking of methods", (Column("None"),), (("one cell says nothing of the order of methods",),))
+        return
+    note = ranking_note(content)
+    compared = replace(results, references=(*left_out(content), *results.references))
     directions = {name: higher_is_better(name) for name in content["tables"]["groups"]}
-    yield ranking_table(results, directions)
-    yield pareto_table(results, {name: higher_is_better(name) for name in content["tables"]["pareto"]})
+    for metric in FIRST:
+        yield from split_ranking_tables(content, compared, metric, note=note)
+    yield _noted(ranking_table(compared, directions), note)
+    pareto = {name: higher_is_better(name) for name in content["tables"]["pareto"]}
+    yield _noted(pareto_table(compared, pareto), note)
     for name, up in directions.items():
-        yield group_mean_table(results, name, higher_is_better=up)
+        yield _noted(group_mean_table(compared, name, higher_is_better=up), note)
+
+
+def _noted(table: Table, note: str) -> Table:
+    return replace(table, title=table.title + note)
+
+
+def tuning_tables(content: Mapping[str, Any]) -> Iterator[Table]:
+    """Yield for each cell with tuned methods what their search cost, chose and gained on fresh runs."""
+    for cell, found in content["cells"].items():
+        facts = {name: row.get("tuning", {}) for name, row in found["rows"].items()}
+        tuned = {name: each for name, each in facts.items() if each.get("state") == TUNED}
+        if not tuned:
+            continue
+        objective = next(iter(tuned.values()))["objective"]
+        columns = (
+            Column("Method"), Column("trials"), Column("work, epochs", 1), Column("processor s", 1),
+            Column(f"{objective}, own constants", 3), Column(f"{objective}, chosen", 3), Column("chosen constants"),
+        )  # fmt: skip
+        rows: list[tuple[Value, ...]] = []
+        for name, each in tuned.items():
+            chosen = " ".join(f"{key}={_short(value)}" for key, value in each["settings"].items())
+            cost = (each["trials"], each["work_epochs"], each["cpu_time_s"])
+            rows.append((name, *cost, each["own_fresh"], each["fresh"], chosen))
+        yield Table(f"{cell}: tuning on another split, scores of fresh runs", columns, tuple(rows))
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def metric_table(content: Mapping[str, Any], results: BenchmarkResults, cell: str) -> Table:

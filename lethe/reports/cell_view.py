@@ -1,5 +1,6 @@
 """One cell of a benchmark's results, asked by methods' ids."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,9 @@ class CellView:
 
     def constants(self, name: str) -> dict[str, Any]:
         """Return the constants of a method, by the name of its row; those of a file of code are unknown: none."""
-        return next((dict(m["constants"]) for m in self.content["methods"] if m["name"] == name), {})
+        row = self.content["cells"][self.name]["rows"].get(name, {})
+        tuned = row.get("tuning", {}).get("settings", {})
+        return next((dict(m["constants"]) | tuned for m in self.content["methods"] if m["name"] == name), {})
 
     def with_own_constants(self, method_id: str) -> str | None:
         """Return the name of the method of this id for which no constant was set to another than the catalogue's.
@@ -99,10 +102,10 @@ class CellView:
         return next(reversed(self.by_epochs(method_id).values()), None)
 
     def error(self, name: str | None, metric: str) -> float:
-        """Return the standard error of a metric, by its 95 % interval; 0 where it has none."""
+        """Return the standard error of a metric, by its 95 % interval; NaN where none is known."""
         row = self.content["cells"][self.name]["rows"].get(name, {})
         interval = row.get("values", {}).get(metric, {}).get("interval")
-        return float(interval[1] - interval[0]) / (2 * Z_95) if interval and None not in interval else 0.0
+        return float(interval[1] - interval[0]) / (2 * Z_95) if interval and None not in interval else math.nan
 
     def spread(self, name: str, metric: str) -> float | None:
         """Return the standard deviation of a metric over runs."""

@@ -26,14 +26,15 @@ def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
         import optuna  # noqa: PLC0415  an extra
     except ImportError as error:
         raise InvalidInput(
-            "--search optuna needs the package optuna: pip install 'lethe-unlearning[tune]'; random and grid need none"
+            "--search tpe needs the package optuna: pip install 'lethe-unlearning[tune]'; random and grid need none"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = {name: _distribution(optuna.distributions, found) for name, found in ranges.items()}
 
     def next_settings(study: Study) -> Settings:
-        done = [(trial, trial.losses or [trial.value]) for trial in study.trials if trial.value is not None]
-        n_losses = max((len(trial.losses) for trial, _ in done), default=0)
+        first = [(trial, trial.scores[0]) for trial in study.trials if trial.scores]
+        done = [(trial, score.losses or [score.value]) for trial, score in first if _is_inside(trial.settings, ranges)]
+        n_losses = max((len(score.losses) for _, score in first), default=0)
         if n_losses:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -56,6 +57,15 @@ def optuna_sampler(ranges: Mapping[str, Range], *, seed: int) -> Sampler:
         return dict(asked.ask(distributions).params)
 
     return next_settings
+
+
+def _is_inside(settings: Settings, ranges: Mapping[str, Range]) -> bool:
+    """Return whether Optuna can learn from a trial; the file's own constants may lie outside their ranges."""
+    return all(
+        value in found.values if found.kind == "choice" else found.values[0] <= value <= found.values[1]  # type: ignore[operator]
+        for name, found in ranges.items()
+        for value in [settings[name]]
+    )
 
 
 def _distribution(kinds: Any, found: Range) -> Any:

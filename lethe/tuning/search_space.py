@@ -1,22 +1,37 @@
 """Values to try for a method's constants, from the ranges that its file declares: at random, or on a grid."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from random import Random
 
 from lethe.errors import InvalidInput
-from lethe.methods.catalogue import Range, Value, method_info
+from lethe.methods.catalogue import Constant, Range, Value, constants_in
+from lethe.methods.inlining import parse
 
 Settings = dict[str, Value]
 
 
-def search_ranges(method_id: str) -> dict[str, Range]:
-    """Return the ranges of a method's constants. Raises NotFound, or InvalidInput if it has none."""
-    found = {constant.name: constant.range for constant in method_info(method_id).constants if constant.range}
-    if not found:
-        raise InvalidInput(f"method {method_id} has no constant with a search range: there is nothing to tune")
-    return found
+def search_ranges(source: str, *, fixed: Collection[str] = ()) -> dict[str, Range]:
+    """Return the ranges that a method's file declares, but for the constants in `fixed`; empty where it has none.
+
+    Raises InvalidInput if the source is not Python, or a range is on another constant's line.
+    """
+    found = {each.name: each.range for each in source_constants(source) if each.range is not None}
+    return {name: each for name, each in found.items() if name not in fixed}
+
+
+def own_settings(source: str, ranges: Mapping[str, Range]) -> Settings:
+    """Return the values that the file has for the constants that are searched."""
+    return {constant.name: constant.value for constant in source_constants(source) if constant.name in ranges}
+
+
+def source_constants(source: str) -> list[Constant]:
+    """Return the constants of a method's source. Raises InvalidInput if it is not Python."""
+    try:
+        return constants_in(parse(source), source)
+    except (SyntaxError, ValueError) as error:
+        raise InvalidInput(f"the method is not Python: {error}") from error
 
 
 def random_settings(ranges: Mapping[str, Range], *, seed: int, trial: int) -> Settings:

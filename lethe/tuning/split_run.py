@@ -1,49 +1,115 @@
-"""Runs one method on a prepared split, in a process of its own: `python -m lethe.tuning.split_run REQUEST`.
+"""Runs methods on one prepared split: `python -m lethe.tuning.split_run SPLIT ANSWERS`, a fork for each request.
 
-REQUEST is a JSON file: {"split", "source", "runs", "seed", "weights"}. The result is one line of JSON on standard
-output. `weights` is a folder for the unlearned models, or null.
+Requests are JSON lines on standard input: {"source", "runs", "seed", "weights", "outputs", "answer", "timeout_s"}.
+ANSWERS is a file descriptor; a line on it says that a request is done, and the file `answer` how. `weights` is a folder
+for the unlearned models, `outputs` a file for what they answer, or null.
 """
 
 import importlib.util
 import json
+import os
 import resource
+import signal
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # an optimiser's first step imports it, which takes a second in each fork
 from torch import nn
 
 from lethe.data.files import write_tensors
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
+from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.model_outputs import StoredOutputs
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import GuestData, load_data, make_loaders
+from lethe.tuning.counted_work import counted_work
 
 Unlearning = Callable[..., Any]
+POLL_S = 0.005
+COST = ("work_epochs", "cpu_time_s")  # of all runs together, in the metadata of their outputs
 
 
-def main(request_file: Path) -> None:
-    """Carry out the request and print what came of it."""
-    request = json.loads(request_file.read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class LoadedSplit:
+    """What all runs on a split share."""
+
+    manifest: Manifest
+    data: GuestData
+    evaluator: Evaluator
+
+
+def main(split_dir: Path, answers_fd: int) -> None:
+    """Serve requests until standard input ends."""
     torch.set_num_threads(1)
-    split = Path(request["split"])
-    manifest, data = Manifest.read(split), load_data(split / "visible")
-    evaluator, unlearning = load_evaluator(split), load_method(Path(request["source"]))
+    split = LoadedSplit(Manifest.read(split_dir), load_data(split_dir / "visible"), load_evaluator(split_dir))
+    for line in sys.stdin:
+        os.write(answers_fd, json.dumps(_serve(json.loads(line), split)).encode() + b"\n")
+
+
+def _serve(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
+    """Return the exit status of the request's fork; None where its time was over."""
+    until = None if request["timeout_s"] is None else time.monotonic() + float(request["timeout_s"])
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os._exit(_work(request, split))
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return {"status": os.waitstatus_to_exitcode(status)}
+        if until is not None and time.monotonic() >= until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return {"status": None}
+        time.sleep(POLL_S)
+
+
+def _work(request: Mapping[str, Any], split: LoadedSplit) -> int:
+    answer = Path(request["answer"])
+    try:
+        answer.write_text(json.dumps(_all_runs(request, split)), encoding="utf-8")
+    except BaseException as error:
+        traceback.print_exception(error)
+        said = traceback.format_exception_only(error)[-1].strip()
+        answer.write_text(json.dumps({"failure": said}), encoding="utf-8")
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def _all_runs(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
+    unlearning = load_method(Path(request["source"]))
     before_mib = peak_memory_mib()
-    runs = [
-        one_run(unlearning, data, evaluator, seed=request["seed"] + run, into=weights_file(request["weights"], run))
+    found = [
+        one_run(
+            unlearning,
+            split.data,
+            split.evaluator,
+            seed=request["seed"] + run,
+            into=weights_file(request["weights"], run),
+        )
         for run in range(request["runs"])
     ]
-    result = {
-        "runs": runs,
-        "retraining_time_s": manifest.retraining_time_s,
+    if request["outputs"] is not None:
+        cost = {name: str(sum(facts[name] for facts, _ in found)) for name in COST}
+        StoredOutputs.of_runs([outputs for _, outputs in found]).write(Path(request["outputs"]), metadata=cost)
+    return {
+        "runs": [facts for facts, _ in found],
+        "retraining_time_s": split.manifest.retraining_time_s,
+        "retraining_cpu_s": split.manifest.steps["timing"].values.get("retraining_cpu_s"),
+        "retraining_epochs": split.manifest.recipe["training"]["epochs"],
         "peak_memory_mib": peak_memory_mib(),
         "added_memory_mib": peak_memory_mib() - before_mib,
     }
-    sys.stdout.write(json.dumps(result) + "\n")
 
 
 def load_method(path: Path) -> Unlearning:
@@ -60,27 +126,31 @@ def load_method(path: Path) -> Unlearning:
 
 def one_run(
     unlearning: Unlearning, data: GuestData, evaluator: Evaluator, *, seed: int, into: Path | None
-) -> dict[str, float]:
-    """Unlearn once from the original model. Return time in seconds and accuracies of the result."""
+) -> tuple[dict[str, float], RunOutputs]:
+    """Unlearn once from the original model. Return times in seconds, work in epochs and accuracies; and all outputs."""
     net = build(data.network)
     net.load_state_dict(data.original_state)
     net.train()
     torch.manual_seed(seed)
     loaders = make_loaders(data)
-    started = time.perf_counter()
-    unlearning(net, loaders.retain, loaders.forget, loaders.validation)
-    wall_time_s = time.perf_counter() - started
+    started, cpu_started = time.perf_counter(), time.process_time()
+    with counted_work(net) as work:
+        unlearning(net, loaders.retain, loaders.forget, loaders.validation)
+    cpu_time_s, wall_time_s = time.process_time() - cpu_started, time.perf_counter() - started
     state = {name: tensor.detach() for name, tensor in net.state_dict().items()}
     outputs = evaluator.evaluate_state(state)
     if into is not None:
         write_tensors(into, state)
-    return {
+    facts = {
         "wall_time_s": wall_time_s,
+        "cpu_time_s": cpu_time_s,
+        "work_epochs": work.epochs(len(data.retain)),
         "retain_accuracy": outputs.retain_accuracy,
         "forget_accuracy": data.forget.accuracy(net),
         "test_accuracy": outputs.test_accuracy,
         "distance": weight_distance(net, data),
     }
+    return facts, outputs
 
 
 @torch.no_grad()
@@ -99,4 +169,4 @@ def peak_memory_mib() -> float:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

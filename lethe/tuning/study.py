@@ -1,5 +1,6 @@
 """A study: the trials of one method's search on one split, in a JSON file that a later call goes on with."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
@@ -9,62 +10,121 @@ from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Value
 from lethe.tuning.search_space import Settings
 
-Search = Literal["random", "grid", "optuna"]
+Search = Literal["random", "grid", "tpe"]
+FINALISTS = 3  # scored again on fresh runs, beside the file's own constants
 
 
-class Question(BaseModel):
-    """What a study asks. Trials of different questions are never mixed. split_sha256: of the split's manifest."""
+@dataclass(frozen=True)
+class SearchPlan:
+    """What every method of a comparison gets alike.
+
+    trials: at most, the file's own constants included. budget_epochs: no trial begins once the runs of the trials cost
+    as much as so many epochs of training; None: trials alone are counted. points: of a grid, on each range.
+    """
+
+    trials: int = 30
+    budget_epochs: float | None = None
+    search: Search = "random"
+    objective: str = "score"
+    runs: int = 16
+    halvings: int = 2
+    points: int = 3
+    seed: int = 0
+
+    def runs_at(self, rung: int) -> int:
+        """Return how many runs a trial has after so many halvings."""
+        return runs_at(rung, runs=self.runs, halvings=self.halvings)
+
+
+def runs_at(rung: int, *, runs: int, halvings: int) -> int:
+    """Return how many of `runs` a trial has after so many halvings, at least 2."""
+    return min(runs, max(2, -(-runs >> (halvings - rung))))
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Question(_Part):
+    """What a study asks. Trials of different questions are never mixed.
+
+    source_sha256: of the method's file. split_sha256: of the split's manifest. fixed: constants that are not searched.
+    runs: of a trial that stays to the end. halvings: how often the better half of the trials gets twice as many runs.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: str
+    source_sha256: str
     split_sha256: str
+    fixed: tuple[str, ...] = ()
     objective: str
     higher_is_better: bool
     search: Search
     points: int
     runs: int
+    halvings: int
     seed: int
 
+    def runs_at(self, rung: int) -> int:
+        """Return how many runs a trial has after so many halvings."""
+        return runs_at(rung, runs=self.runs, halvings=self.halvings)
 
-class Trial(BaseModel):
-    """One try. value: None where it failed, and `failure` says why. device_time_s: of its runs, retraining not.
 
-    losses: where the objective has several, those that `value` is the norm of.
+class Score(_Part):
+    """losses: where the objective has several, those that `value` is the norm of."""
+
+    runs: int
+    value: float
+    losses: list[float] = []
+
+
+class Trial(_Part):
+    """One try; the first of a study has the file's own constants.
+
+    scores: after each halving that it reached. fresh: of runs that the search never saw. failure: why it has no score.
+    work_epochs: epochs of training that cost as much as all its runs. cpu_time_s: of these runs.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     settings: dict[str, Value]
-    value: float | None = None
-    losses: list[float] = []
-    device_time_s: float = 0.0
+    scores: list[Score] = []
+    fresh: Score | None = None
+    work_epochs: float = 0.0
+    cpu_time_s: float = 0.0
     failure: str = ""
 
 
-class Study(BaseModel):
-    """The file. reference_tuned: the objective compares with retrained models, which unlearning is to spare."""
+class Study(_Part):
+    """The file. chosen: the trial whose fresh runs are the best; None until the search has ended, or where all failed.
 
-    model_config = ConfigDict(extra="forbid")
+    reference_tuned: the objective compares with retrained models, which unlearning is to spare.
+    """
 
     question: Question
     reference_tuned: Literal[True] = True
     trials: list[Trial] = []
+    ended: bool = False
+    chosen: int | None = None
 
     @classmethod
     def open(cls, path: Path, question: Question) -> Self:
         """Return the study at `path`, or a new one. Raises InvalidInput for a file of another question."""
         if not path.exists():
             return cls(question=question)
-        try:
-            study = cls.model_validate_json(path.read_text("utf-8"))
-        except (ValidationError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} is no study") from error
+        study = cls.read(path)
         asked, found = question.model_dump(), study.question.model_dump()
         if differing := [name for name in asked if asked[name] != found[name]]:
             name = differing[0]
             raise InvalidInput(f"{path} is a study of {name} {found[name]!r}, not {asked[name]!r}; name another file")
         return study
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the study at `path`. Raises InvalidInput if it is none."""
+        try:
+            return cls.model_validate_json(path.read_text("utf-8"))
+        except (ValidationError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} is no study; remove it, or name another file") from error
 
     def save(self, path: Path) -> None:
         """Replace the file at once, so that an interrupted search leaves it whole."""
@@ -73,15 +133,23 @@ class Study(BaseModel):
         beside.replace(path)
 
     @property
-    def device_time_s(self) -> float:
-        return sum(trial.device_time_s for trial in self.trials)
+    def work_epochs(self) -> float:
+        return sum(trial.work_epochs for trial in self.trials)
+
+    @property
+    def cpu_time_s(self) -> float:
+        return sum(trial.cpu_time_s for trial in self.trials)
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best value, the first of equals; None while none has one."""
-        sign = 1.0 if self.question.higher_is_better else -1.0
-        scored = [(sign * trial.value, trial) for trial in self.trials if trial.value is not None]
-        return max(scored, key=lambda pair: pair[0])[1] if scored else None
+        """The chosen trial."""
+        return None if self.chosen is None else self.trials[self.chosen]
+
+    def in_order(self, numbers: list[int], *, rung: int) -> list[int]:
+        """Return those trials that have a score after so many halvings, best first, the first of equals first."""
+        sign = -1.0 if self.question.higher_is_better else 1.0
+        scored = [number for number in numbers if len(self.trials[number].scores) > rung]
+        return sorted(scored, key=lambda number: sign * self.trials[number].scores[rung].value)
 
 
 class Sampler(Protocol):

@@ -1,90 +1,152 @@
-"""Search of a method's constants on a prepared split: random, grid or Optuna, in a budget of device seconds.
+"""Search of a method's constants on a prepared split, in a budget of trials and of counted work.
 
-Every method gets the same budget of seconds of unlearning, not of trials: a slow method must not be searched longer.
-The objective compares with the split's retrained models, so what is found is reference-tuned.
+Every method gets the same budget: work is counted in examples, not in seconds, so that it is the same at every load.
+The first trial has the file's own constants. The better half of the trials gets twice as many runs, and again
+(successive halving: Jamieson & Talwalkar 2016, arXiv:1502.07943). The best of those that stay, and the file's own
+constants, are scored again on runs that the search never saw; the best of these scores decides. The objective compares
+with the split's retrained models, so what is found is reference-tuned.
 """
 
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
+from shutil import rmtree
 
 from lethe.data.files import sha256_of
-from lethe.errors import AppError, InvalidInput
-from lethe.methods.rendering import render
-from lethe.tuning.local_run import run_on_split
-from lethe.tuning.search_space import Settings, grid_settings, random_settings, search_ranges
-from lethe.tuning.study import Question, Sampler, Search, Study, Trial
-
-if TYPE_CHECKING:
-    from lethe.evaluation.model_outputs import StoredOutputs
-
-SCORE = "score"
-SEVERAL_LOSSES = "deepunlearn_objective"
+from lethe.errors import InvalidInput
+from lethe.methods.catalogue import Range
+from lethe.tuning.local_run import SplitRuns
+from lethe.tuning.objective import higher_is_better
+from lethe.tuning.search_space import Settings, grid_settings, own_settings, random_settings, search_ranges
+from lethe.tuning.study import FINALISTS, Question, Sampler, SearchPlan, Study, Trial
+from lethe.tuning.trial_runs import TrialRuns, runs_folder
 
 
 def make_question(
-    method_id: str, split_dir: Path, *, objective: str, search: Search, points: int, runs: int, seed: int
+    method: str, source: str, split_dir: Path, plan: SearchPlan, *, fixed: tuple[str, ...] = ()
 ) -> Question:
-    """Return what a study asks. Raises NotFound for the method, InvalidInput for the objective or the split."""
-    search_ranges(method_id)
+    """Return what a study asks. fixed: constants of the source that are not searched.
+
+    Raises InvalidInput for the objective or the split, or if there is nothing to search.
+    """
+    if not search_ranges(source, fixed=fixed):
+        raise InvalidInput(f"method {method} has no constant with a search range: there is nothing to tune")
     manifest = split_dir / "manifest.json"
     if not manifest.is_file():
         raise InvalidInput(f"{split_dir} is no prepared split: it has no manifest.json")
     return Question(
-        method=method_id,
+        method=method,
+        source_sha256=sha256(source.encode()).hexdigest(),
         split_sha256=sha256_of(manifest),
-        objective=objective,
-        higher_is_better=_higher_is_better(objective),
-        search=search,
-        points=points,
-        runs=runs,
-        seed=seed,
+        fixed=fixed,
+        objective=plan.objective,
+        higher_is_better=higher_is_better(plan.objective),
+        search=plan.search,
+        points=plan.points,
+        runs=plan.runs,
+        halvings=plan.halvings,
+        seed=plan.seed,
     )
 
 
 def tune(
     question: Question,
+    source: str,
+    plan: SearchPlan,
+    *,
     split_dir: Path,
     study_file: Path,
-    *,
-    budget_s: float,
+    run_limit_s: float | None = None,
+    process: SplitRuns | None = None,
     on_trial: Callable[[Trial], None] = lambda _: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Study:
-    """Go on with the study until its budget is used or all was tried; each trial is stored before the next begins.
+    """Go on with the study to its end, or until `is_over`; whatever a trial gained is stored before the next step.
 
-    budget_s: device seconds of unlearning of all trials, those of earlier calls included; a trial that begins before
-    the budget is used is finished. Raises InvalidInput for a file of another study.
+    A call with more trials or a larger budget goes on from the trials that are there. process: of this split, started;
+    None: one of its own. Raises InvalidInput for a file of another study.
     """
-    study, next_settings = Study.open(study_file, question), _sampler(question)
-    while study.device_time_s < budget_s and (settings := next_settings(study)) is not None:
-        study.trials.append(_tried(question, split_dir, settings))
+    if process is None:
+        with SplitRuns(split_dir) as own:
+            given = {"split_dir": split_dir, "study_file": study_file, "run_limit_s": run_limit_s}
+            return tune(question, source, plan, process=own, on_trial=on_trial, is_over=is_over, **given)  # type: ignore[arg-type]
+    if not study_file.exists():
+        rmtree(runs_folder(study_file), ignore_errors=True)  # of a study that was removed
+    study = Study.open(study_file, question)
+    runs = TrialRuns(study, source, split_dir, process, study_file, run_limit_s)
+    for number, step in _steps(study, plan, source, runs):
+        if is_over():
+            return study
+        step()
         study.save(study_file)
-        on_trial(study.trials[-1])
+        on_trial(study.trials[number])
+    study.chosen, study.ended = _chosen(study), True
+    study.save(study_file)
     return study
 
 
-def _tried(question: Question, split_dir: Path, settings: Settings) -> Trial:
-    """Return the trial; one that fails costs what it took of the wall clock, or a search of failures had no end."""
-    files, started = {f"{question.method}.py": render(question.method, settings)}, time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="lethe-tune-") as name:
-        try:
-            done = run_on_split(files, split_dir, runs=question.runs, seed=question.seed, weights_dir=Path(name))
-            value, losses = _value(question.objective, split_dir, Path(name))
-        except AppError as error:
-            return Trial(settings=settings, device_time_s=time.monotonic() - started, failure=error.detail)
-    return Trial(
-        settings=settings, value=value, losses=losses, device_time_s=sum(run["wall_time_s"] for run in done.runs)
-    )
+def _steps(study: Study, plan: SearchPlan, source: str, runs: TrialRuns) -> Iterator[tuple[int, Callable[[], None]]]:
+    """Yield what is to be done, one trial's runs at a time, as the trials that are there ask for it."""
+    question, next_settings = study.question, _sampler(study.question, source)
+    while len(study.trials) < plan.trials and not _is_used(study, plan):
+        if (settings := next_settings(study)) is None:
+            break
+        study.ended = False
+        trial, number = Trial(settings=settings), len(study.trials)
+
+        def begin(trial: Trial = trial, number: int = number) -> None:
+            study.trials.append(trial)
+            runs.search_score(number, runs=question.runs_at(0))
+
+        yield number, begin
+    for rung, keep in _rungs(study):
+        for number in keep:
+            if len(study.trials[number].scores) == rung and not study.trials[number].failure:
+                yield number, lambda number=number, rung=rung: runs.search_score(number, runs=question.runs_at(rung))  # type: ignore[misc]
+    for number in _finalists(study):
+        if study.trials[number].fresh is None and not study.trials[number].failure:
+            yield number, lambda number=number: runs.fresh_score(number, runs=question.runs)  # type: ignore[misc]
 
 
-def _sampler(question: Question) -> Sampler:
-    ranges = search_ranges(question.method)
-    if question.search == "optuna":
+def _is_used(study: Study, plan: SearchPlan) -> bool:
+    return plan.budget_epochs is not None and study.work_epochs >= plan.budget_epochs
+
+
+def _rungs(study: Study) -> Iterator[tuple[int, list[int]]]:
+    """Yield each halving with the trials that it keeps; asked for the next one, the trials have their scores."""
+    keep = list(range(len(study.trials)))
+    for rung in range(1, study.question.halvings + 1):
+        keep = study.in_order(keep, rung=rung - 1)
+        keep = keep[: -(-len(keep) // 2)]
+        yield rung, keep
+
+
+def _finalists(study: Study) -> list[int]:
+    """Return the trials that are scored again, the file's own constants among them."""
+    keep = list(range(len(study.trials)))
+    for _, kept in _rungs(study):
+        keep = kept
+    best = study.in_order(keep, rung=study.question.halvings)[:FINALISTS]
+    return sorted({0, *best}) if study.trials else []
+
+
+def _chosen(study: Study) -> int | None:
+    """Return the finalist with the best fresh score, the first of equals; None where none has one."""
+    sign = 1.0 if study.question.higher_is_better else -1.0
+    fresh = [(number, study.trials[number].fresh) for number in _finalists(study)]
+    scored = [(sign * score.value, -number) for number, score in fresh if score is not None]
+    return -max(scored)[1] if scored else None
+
+
+def _sampler(question: Question, source: str) -> Sampler:
+    """Return what gives the file's own constants first, and then the search's."""
+    ranges = search_ranges(source, fixed=question.fixed)
+    search = _search(question, ranges)
+    return lambda study: search(study) if study.trials else own_settings(source, ranges)
+
+
+def _search(question: Question, ranges: Mapping[str, Range]) -> Sampler:
+    if question.search == "tpe":
         from lethe.tuning.optuna_search import optuna_sampler  # noqa: PLC0415  an extra
 
         return optuna_sampler(ranges, seed=question.seed)
@@ -92,99 +154,7 @@ def _sampler(question: Question) -> Sampler:
         return lambda study: random_settings(ranges, seed=question.seed, trial=len(study.trials))
 
     def next_on_grid(study: Study) -> Settings | None:
-        untried: Iterator[Settings] = grid_settings(ranges, points=question.points)
-        return next((settings for number, settings in enumerate(untried) if number == len(study.trials)), None)
+        untried = grid_settings(ranges, points=question.points)
+        return next((settings for number, settings in enumerate(untried, start=1) if number == len(study.trials)), None)
 
     return next_on_grid
-
-
-def _higher_is_better(objective: str) -> bool:
-    if objective == SCORE:
-        return True
-    from lethe.metrics.core.registry import Direction, metric  # noqa: PLC0415
-
-    try:
-        direction = metric(objective).direction
-    except ValueError as error:
-        raise InvalidInput(f"{error}; or {SCORE!r}, the competition's") from error
-    if direction not in (Direction.HIGHER, Direction.LOWER):
-        raise InvalidInput(f"{objective} has no better end to search for ({direction}); choose another metric")
-    return direction == Direction.HIGHER
-
-
-def _value(objective: str, split_dir: Path, models: Path) -> tuple[float, list[float]]:
-    """Return the objective of the unlearned models in a folder, and the losses that it joins, if it joins several.
-
-    Raises InvalidInput where it has none.
-    """
-    from lethe.competition.file import Scoring  # noqa: PLC0415
-    from lethe.evaluation.checkpoint_files import evaluate_folder  # noqa: PLC0415  with torch
-    from lethe.evaluation.inference import SplitEvaluator  # noqa: PLC0415
-    from lethe.evaluation.model_outputs import StoredOutputs  # noqa: PLC0415
-
-    outputs = StoredOutputs.of_runs(evaluate_folder(SplitEvaluator.load(split_dir), models))
-    if objective == SCORE:
-        return _score(outputs, split_dir), []
-    if objective == SEVERAL_LOSSES:
-        return _several_losses(outputs, split_dir)
-    from lethe.evaluation.split_inputs import split_inputs  # noqa: PLC0415
-    from lethe.metrics import evaluate  # noqa: PLC0415
-
-    found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Scoring()), [objective])[objective]
-    if found.result is None or found.result.value is None:
-        raise InvalidInput(found.not_computed or f"{objective} has no value here")
-    return float(found.result.value), []
-
-
-def _several_losses(outputs: "StoredOutputs", split_dir: Path) -> tuple[float, list[float]]:
-    """Return the norm of Deep Unlearn's four losses and the losses: means over runs, run i against retrained model i.
-
-    The split's test set stands for validation: what is tuned here is reported on another split.
-    """
-    from lethe.metrics.benchmark.deepunlearn_objective import deepunlearn_objective  # noqa: PLC0415
-    from lethe.metrics.membership.umia import AttackParameters, forget_test_attack  # noqa: PLC0415
-
-    retrained = _as_many_retrained(outputs, split_dir)
-    if missing := [name for name in ("forget_loss", "test_loss") if name not in outputs.captured]:
-        raise InvalidInput(f"{SEVERAL_LOSSES} needs {missing[0]}: prepare the split with `capture = 1` in [report]")
-    attack = forget_test_attack(
-        outputs.captured["forget_loss"], outputs.captured["test_loss"], **AttackParameters().model_dump()
-    )
-    losses = np.mean(
-        [
-            [float(str(loss)) for loss in deepunlearn_objective(ours, theirs, accuracy).table.values()]
-            for ours, theirs, accuracy in zip(_accuracies(outputs), _accuracies(retrained), attack, strict=False)
-        ],
-        axis=0,
-    )
-    return float(np.linalg.norm(losses)), losses.tolist()
-
-
-def _accuracies(outputs: "StoredOutputs") -> NDArray[np.float64]:
-    """Return accuracies on retain, forget and test set, shape (n_models, 3)."""
-    forget = outputs.captured["forget_correct"].mean(axis=1)
-    return np.stack([outputs.retain_accuracy, forget, outputs.test_accuracy], axis=1)
-
-
-def _as_many_retrained(outputs: "StoredOutputs", split_dir: Path) -> "StoredOutputs":
-    """Return the split's retrained models. Raises InvalidInput if there are fewer than were unlearned."""
-    from lethe.evaluation.model_outputs import read_outputs  # noqa: PLC0415
-
-    retrained = read_outputs(split_dir)
-    if len(retrained) < len(outputs):
-        raise InvalidInput(f"the split has {len(retrained)} retrained models, fewer than {len(outputs)} runs")
-    return retrained
-
-
-def _score(outputs: "StoredOutputs", split_dir: Path) -> float:
-    """Return the competition's score against as many retrained models as were unlearned."""
-    from lethe.competition.file import Scoring  # noqa: PLC0415
-    from lethe.evaluation.competition_score import score_outputs  # noqa: PLC0415
-    from lethe.metrics.scoring.score import ModelOutputs  # noqa: PLC0415
-
-    retrained, n = _as_many_retrained(outputs, split_dir), len(outputs)
-    sides = (
-        ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy),
-        ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
-    )
-    return float(score_outputs(*sides, scoring=Scoring(bootstrap_resamples=0)).final_score or 0.0)

@@ -44,6 +44,6 @@ def check(content: dict[str, Any], name: str, part: str = "") -> list[Ordering]:
 
 def _value(value: Any) -> dict[str, Any]:
     if not isinstance(value, tuple):
-        return {"value": value}
+        return {"value": value, "interval": None if value is None else [value, value]}
     middle, error = value
     return {"value": middle, "interval": [middle - 1.959964 * error, middle + 1.959964 * error]}

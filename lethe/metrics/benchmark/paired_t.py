@@ -38,6 +38,9 @@ def paired_t(higher: npt.ArrayLike, lower: npt.ArrayLike) -> PairedTest:
     mean, spread = float(difference.mean()), float(difference.std(ddof=1))
     if spread == 0.0:
         return PairedTest(mean, (mean, mean), float(np.sign(mean) * np.inf) if mean else 0.0, (1 - np.sign(mean)) / 2)
+    if mean == 0.0:
+        reach = float(stdtrit(difference.size - 1, 0.975)) * spread / np.sqrt(difference.size)
+        return PairedTest(mean, (-reach, reach), 0.0, 0.5)
     return paired_t_of_effect(mean, mean / spread, n_runs=difference.size)
 
 

@@ -71,6 +71,17 @@ def test_every_run_is_stored(finished):
     assert {"forget_loss", "test_loss", "retain_loss"} <= set(outputs.captured)
 
 
+def test_cost_is_stated_in_processor_time_and_in_work(finished):
+    path, out = finished
+    rows = collect(read_plan(path), BenchmarkFolder(out))["cells"]
+    (rows,) = [cell["rows"] for cell in rows.values()]
+    values = rows["finetune LR=0.05"]["values"]
+    assert values["rte_work"]["value"] == 4.0  # epochs of training over one of finetuning
+    assert values["rte_cpu"]["value"] > 0
+    assert rows["original"]["values"]["rte_work"]["value"] is None  # it passes nothing through the network
+    assert units(path, out)["broken"].read("cost") == {}
+
+
 def test_a_failing_method_has_its_reason(finished):
     failure = units(*finished)["broken"].read("failure")
     assert failure["run"] == 0

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from lethe.errors import InvalidInput
 from lethe.methods.rendering import render
 from lethe.methods.stitching import stitch
-from lethe.tuning.local_run import run_on_split
+from lethe.tuning.local_run import SplitRuns, run_on_split
 
 
 def test_runs_on_a_split_are_measured_and_kept(prepared, tmp_path):
@@ -21,7 +21,24 @@ def test_runs_on_a_split_are_measured_and_kept(prepared, tmp_path):
     assert any((first[name] != second[name]).any() for name in original)
     assert all(0 <= run["forget_accuracy"] <= 1 and run["wall_time_s"] > 0 for run in done.runs)
     facts = done.as_json()
-    assert facts["run_time_efficiency"] == done.retraining_time_s / done.median("wall_time_s")
+    assert facts["run_time_efficiency"] == done.retraining_cpu_s / done.median("cpu_time_s")
+    assert [run["work_epochs"] for run in done.runs] == [1.0, 1.0]
+    assert facts["work_efficiency"] == 4.0  # epochs of the split's training
+
+
+def test_a_no_op_costs_no_work(prepared, quick_children):
+    done = run_on_split({"original.py": render("original", {})}, prepared)
+    assert done.runs[0]["work_epochs"] == 0.0
+    assert done.as_json()["work_efficiency"] is None
+
+
+def test_one_process_serves_several_methods(prepared, quick_children):
+    with SplitRuns(prepared) as process:
+        with pytest.raises(InvalidInput, match="ZeroDivisionError"):
+            process.run({"bad.py": "def unlearning(*given):\n    1 / 0\n"})
+        with pytest.raises(InvalidInput, match="status"):
+            process.run({"gone.py": "import os\ndef unlearning(*given):\n    os._exit(7)\n"})
+        assert process.run({"original.py": render("original", {})}).runs[0]["distance"] == 0.0
 
 
 def test_stitched_files_run_on_a_split(prepared, quick_children):

@@ -3,8 +3,9 @@
 import pytest
 
 from lethe.errors import InvalidInput
-from lethe.methods.catalogue import Range
-from lethe.tuning.search_space import grid_settings, random_settings, search_ranges
+from lethe.methods.catalogue import Range, method_source
+from lethe.methods.rendering import set_constants
+from lethe.tuning.search_space import grid_settings, own_settings, random_settings, search_ranges
 
 RANGES = {
     "LR": Range("log", (1e-4, 1.0)),
@@ -39,6 +40,18 @@ def test_whole_numbers_are_not_tried_twice_on_a_fine_grid():
     assert len(list(grid_settings({"EPOCHS": Range("int", (1, 3))}, points=10))) == 3
 
 
-def test_method_without_ranges_cannot_be_tuned():
-    with pytest.raises(InvalidInput, match="original has no constant with a search range"):
-        search_ranges("original")
+def test_constants_that_were_set_are_not_searched():
+    source = method_source("finetune")
+    assert "LR" in search_ranges(source)
+    assert "LR" not in search_ranges(source, fixed=["LR"])
+    assert search_ranges(method_source("original")) == {}
+
+
+def test_own_settings_are_those_of_the_file():
+    source = set_constants(method_source("finetune"), {"LR": 0.25}, owner="finetune")
+    assert own_settings(source, search_ranges(source))["LR"] == 0.25
+
+
+def test_source_that_is_not_python_is_refused():
+    with pytest.raises(InvalidInput, match="not Python"):
+        search_ranges("def :")

@@ -1,22 +1,43 @@
-"""A search within its budget, stored after every trial and taken up again."""
+"""A search within its budget, stored after every step and taken up again."""
 
 import math
 import sys
+from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from lethe.errors import InvalidInput
-from lethe.tuning import tuning
+from lethe.evaluation.model_outputs import StoredOutputs
+from lethe.methods.catalogue import method_source
+from lethe.tuning import trial_runs
 from lethe.tuning.local_run import LocalRuns
+from lethe.tuning.objective import SEVERAL_LOSSES
 from lethe.tuning.optuna_search import optuna_sampler
-from lethe.tuning.search_space import random_settings, search_ranges
-from lethe.tuning.study import Question, Study, Trial
+from lethe.tuning.search_space import own_settings, random_settings, search_ranges
+from lethe.tuning.study import Question, Score, SearchPlan, Study, Trial
+from lethe.tuning.trial_runs import FRESH_SEEDS
 from lethe.tuning.tuning import make_question, tune
 
+SOURCE = method_source("finetune")
 
-def question(split, **changed):
-    given = {"objective": "score", "search": "random", "points": 2, "runs": 2, "seed": 0} | changed
-    return make_question("finetune", split, **given)
+
+@dataclass
+class MadeUpRuns:
+    """Runs of one epoch each; what they answer is the epochs that were set, and three epochs fail."""
+
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def run(self, files, *, runs, seed, outputs_file, timeout_s):
+        (text,) = files.values()
+        epochs = int(next(line for line in text.splitlines() if line.startswith("EPOCHS = "))[9])
+        if epochs == 3:
+            raise InvalidInput("three is too many")
+        self.asked.append((seed, runs))
+        column = np.full(runs, float(epochs))
+        cost = {"work_epochs": str(float(runs)), "cpu_time_s": str(0.5 * runs)}
+        StoredOutputs(column[:, None], column, column).write(outputs_file, metadata=cost)
+        return LocalRuns([], 1.0, 1.0, 1, 0.0, 0.0)
 
 
 @pytest.fixture
@@ -28,117 +49,170 @@ def split(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Trials of 2 s whose value is the epochs that were set; those of three epochs fail."""
+    """The value of a trial is the mean of what its runs answer."""
 
-    def run_on_split(files, split_dir, *, runs, seed, weights_dir):
-        epochs = int(next(line for line in files["finetune.py"].splitlines() if line.startswith("EPOCHS = "))[9])
-        if epochs == 3:
-            raise InvalidInput("three is too many")
-        (weights_dir / "epochs").write_text(str(epochs))
-        return LocalRuns([{"wall_time_s": 1.0}] * runs, 1.0, 0.0, 0.0)
+    def score_of(objective, split_dir, outputs):
+        return Score(runs=len(outputs), value=float(outputs.retain_accuracy.mean()))
 
-    monkeypatch.setattr(tuning, "run_on_split", run_on_split)
-    monkeypatch.setattr(
-        tuning, "_value", lambda objective, split_dir, models: (float((models / "epochs").read_text()), [])
-    )
+    monkeypatch.setattr(trial_runs, "score_of", score_of)
 
 
-def study_settings(study):
+def search(split, file, *, process=None, is_over=lambda: False, source=SOURCE, **changed):
+    plan = SearchPlan(**{"trials": 8, "runs": 8, "halvings": 2, "points": 2} | changed)
+    question = make_question("finetune", source, split, plan)
+    process = process or MadeUpRuns()
+    return tune(question, source, plan, split_dir=split, study_file=file, process=process, is_over=is_over)
+
+
+def settings_of(study):
     return [trial.settings for trial in study.trials]
 
 
-def test_search_ends_with_its_budget(split, quick, tmp_path):
-    study = tune(question(split), split, tmp_path / "s.json", budget_s=5.0)
-    scored = [trial for trial in study.trials if trial.value is not None]
-    assert len(scored) == 3  # the third begins at 4 s
-    assert study.best.value == max(trial.value for trial in scored)
+def test_first_trial_has_the_files_own_constants(split, quick, tmp_path):
+    study = search(split, tmp_path / "s.json")
+    ranges = search_ranges(SOURCE)
+    assert settings_of(study)[0] == own_settings(SOURCE, ranges)
+    assert settings_of(study)[1:] == [random_settings(ranges, seed=0, trial=trial) for trial in range(1, 8)]
+
+
+def test_half_of_the_trials_gets_twice_the_runs_and_the_best_fresh_ones(split, quick, tmp_path):
+    process = MadeUpRuns()
+    study = search(split, tmp_path / "s.json", process=process)
+    working = [trial for trial in study.trials if not trial.failure]
+    runs = sorted((trial.scores[-1].runs for trial in working), reverse=True)
+    half = -(-len(working) // 2)
+    assert {score.runs for trial in working for score in trial.scores} == {2, 4, 8}
+    assert sum(count >= 4 for count in runs) == half
+    assert sum(count == 8 for count in runs) == -(-half // 2)
+    finalists = [trial for trial in study.trials if trial.fresh]
+    assert study.trials[0] in finalists
+    assert study.best in finalists
+    assert all(trial.fresh.runs == 8 for trial in finalists)
+    assert study.best.fresh.value == max(trial.fresh.value for trial in finalists)
+    assert {seed for seed, _ in process.asked if seed >= FRESH_SEEDS} == {FRESH_SEEDS}
+
+
+def test_runs_that_are_there_are_not_made_twice(split, quick, tmp_path):
+    process = MadeUpRuns()
+    study = search(split, tmp_path / "s.json", process=process)
+    used = sum(t.scores[-1].runs + (t.fresh.runs if t.fresh else 0) for t in study.trials if t.scores)
+    distinct = {tuple(sorted(t.settings.items())) for t in study.trials if t.scores}
+    assert len(distinct) == sum(1 for t in study.trials if t.scores)
+    assert sum(runs for _, runs in process.asked) == used == study.work_epochs
+    before = len(process.asked)
+    assert search(split, tmp_path / "s.json", process=process) == study
+    assert len(process.asked) == before
+
+
+def test_no_trial_begins_once_the_work_is_used(split, quick, tmp_path):
+    study = search(split, tmp_path / "s.json", budget_epochs=5.0, halvings=0, runs=2)
+    scored = [trial for trial in study.trials if trial.scores]
+    assert len(scored) == 3  # the third begins at 4 epochs
+    assert study.ended
 
 
 def test_search_that_is_taken_up_goes_on_as_one(split, quick, tmp_path):
-    for budget_s in (3.0, 9.0):
-        parts = tune(question(split), split, tmp_path / "parts.json", budget_s=budget_s)
-    whole = tune(question(split), split, tmp_path / "whole.json", budget_s=9.0)
-    assert study_settings(parts) == study_settings(whole)
-    assert Study.open(tmp_path / "parts.json", question(split)) == parts
+    whole = search(split, tmp_path / "whole.json")
+    steps = 0
+    while True:
+        calls = iter([False, True])
+        parts = search(split, tmp_path / "parts.json", is_over=lambda calls=calls: next(calls, True))
+        if parts.ended:
+            break
+        steps += 1
+        assert steps < 100
+    assert steps > 8
+    assert parts == whole
+    assert Study.read(tmp_path / "parts.json") == whole
 
 
-def test_the_seed_chooses_the_settings_and_the_runs(split, monkeypatch, tmp_path):
-    seeds = []
-
-    def run_on_split(files, split_dir, *, runs, seed, weights_dir):
-        seeds.append(seed)
-        return LocalRuns([{"wall_time_s": 1.0}] * runs, 1.0, 0.0, 0.0)
-
-    monkeypatch.setattr(tuning, "run_on_split", run_on_split)
-    monkeypatch.setattr(tuning, "_value", lambda *_: (1.0, []))
-    studies = [
-        tune(question(split, seed=seed), split, tmp_path / f"{seed}.json", budget_s=1e-9 + 2 * 3) for seed in (5, 6)
-    ]
-    first, second = map(study_settings, studies)
-    assert len(first) == len(second) > 1
-    assert all(one != other for one, other in zip(first, second, strict=True))
-    assert set(seeds[: len(first)]) == {5}
-    assert set(seeds[len(first) :]) == {6}
-    assert first == [random_settings(search_ranges("finetune"), seed=5, trial=trial) for trial in range(len(first))]
+def test_more_trials_go_on_from_those_that_are_there(split, quick, tmp_path):
+    search(split, tmp_path / "s.json", trials=4)
+    more = search(split, tmp_path / "s.json", trials=8)
+    assert settings_of(more) == settings_of(search(split, tmp_path / "w.json", trials=8))
 
 
-def test_used_budget_runs_nothing_more(split, quick, tmp_path):
-    first = tune(question(split), split, tmp_path / "s.json", budget_s=3.0)
-    assert tune(question(split), split, tmp_path / "s.json", budget_s=3.0) == first
+def test_the_seed_chooses_the_settings_and_the_runs(split, quick, tmp_path):
+    first, second = MadeUpRuns(), MadeUpRuns()
+    a = search(split, tmp_path / "5.json", seed=5, process=first)
+    b = search(split, tmp_path / "6.json", seed=6, process=second)
+    assert settings_of(a)[0] == settings_of(b)[0]
+    assert all(one != other for one, other in zip(settings_of(a)[1:], settings_of(b)[1:], strict=True))
+    assert first.asked[0][0] == 5
+    assert second.asked[0][0] == 6
 
 
 def test_grid_ends_when_all_was_tried(split, quick, tmp_path):
-    study = tune(question(split, search="grid"), split, tmp_path / "s.json", budget_s=1e9)
-    assert len(study.trials) == len({tuple(settings.values()) for settings in study_settings(study)}) == 16
+    study = search(split, tmp_path / "s.json", search="grid", trials=1000)
+    assert len(study.trials) == 1 + 16
+    assert len({tuple(settings.values()) for settings in settings_of(study)[1:]}) == 16
 
 
-def test_failed_trial_is_kept_and_never_the_best(split, quick, tmp_path):
-    study = tune(question(split, search="grid", points=6), split, tmp_path / "s.json", budget_s=1e9)
-    failed = [trial for trial in study.trials if trial.value is None]
+def test_failed_trial_is_kept_and_never_chosen(split, quick, tmp_path):
+    study = search(split, tmp_path / "s.json", search="grid", points=6, trials=1000)
+    failed = [trial for trial in study.trials if trial.failure]
     assert failed
-    assert all(trial.failure == "three is too many" for trial in failed)
-    assert study.best.value == 6.0
+    assert all(trial.failure == "three is too many" and not trial.scores for trial in failed)
+    assert study.best.settings["EPOCHS"] == 6
 
 
-def test_lower_value_is_better_where_the_metric_says_so(split):
-    study = Study(question=question(split, objective="klom"), trials=[Trial(settings={}, value=v) for v in (3, 1, 2)])
-    assert study.best.value == 1.0
+def test_lower_value_is_better_where_the_metric_says_so(split, quick, tmp_path):
+    study = search(split, tmp_path / "s.json", objective="klom")
+    assert study.best.fresh.value == min(trial.fresh.value for trial in study.trials if trial.fresh)
 
 
-def test_study_of_another_question_is_refused(split, quick, tmp_path):
-    tune(question(split), split, tmp_path / "s.json", budget_s=1.0)
-    with pytest.raises(InvalidInput, match="study of seed 0, not 1"):
-        tune(question(split, seed=1), split, tmp_path / "s.json", budget_s=9.0)
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"seed": 1}, "study of seed 0, not 1"), ({"source": SOURCE + "\n"}, "study of source_sha256")],
+)
+def test_study_of_another_question_is_refused(split, quick, tmp_path, changed, said):
+    search(split, tmp_path / "s.json", trials=1)
+    with pytest.raises(InvalidInput, match=said):
+        search(split, tmp_path / "s.json", **changed)
+
+
+def test_runs_of_a_study_that_was_removed_are_not_used(split, quick, tmp_path):
+    search(split, tmp_path / "s.json", trials=1)
+    (tmp_path / "s.json").unlink()
+    process = MadeUpRuns()
+    search(split, tmp_path / "s.json", trials=1, process=process)
+    assert process.asked
 
 
 def test_file_that_is_no_study_is_refused(split, tmp_path):
     (tmp_path / "s.json").write_text("[1, 2]")
     with pytest.raises(InvalidInput, match="no study"):
-        tune(question(split), split, tmp_path / "s.json", budget_s=1.0)
+        search(split, tmp_path / "s.json")
 
 
 def test_study_says_that_it_used_retrained_models(split, quick, tmp_path):
-    tune(question(split), split, tmp_path / "s.json", budget_s=1.0)
+    search(split, tmp_path / "s.json", trials=1)
     assert '"reference_tuned": true' in (tmp_path / "s.json").read_text()
 
 
+def test_method_without_ranges_cannot_be_tuned(split, tmp_path):
+    with pytest.raises(InvalidInput, match="no constant with a search range"):
+        search(split, tmp_path / "s.json", source="def unlearning(*given): ...\n")
+
+
 @pytest.mark.parametrize(("objective", "said"), [("scoer", "'score'"), ("umia", "no better end")])
-def test_objective_without_a_better_end_is_refused(split, objective, said):
+def test_objective_without_a_better_end_is_refused(split, tmp_path, objective, said):
     with pytest.raises(InvalidInput, match=said):
-        question(split, objective=objective)
+        search(split, tmp_path / "s.json", objective=objective)
 
 
 def test_missing_optuna_is_named_with_what_installs_it(split, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InvalidInput, match=r"lethe-unlearning\[tune\]"):
-        tune(question(split, search="optuna"), split, tmp_path / "s.json", budget_s=1.0)
+        search(split, tmp_path / "s.json", search="tpe")
 
 
-def test_optuna_learns_from_the_study(split, quick, tmp_path):
+def test_tpe_learns_from_the_study(split, quick, tmp_path):
     pytest.importorskip("optuna")
-    study = tune(question(split, search="optuna"), split, tmp_path / "s.json", budget_s=60.0)
-    assert study.best.value == 6.0
-    assert all(1e-5 <= settings["LR"] <= 1e-1 for settings in study_settings(study))
+    study = search(split, tmp_path / "s.json", search="tpe", trials=40, halvings=0, runs=2)
+    assert study.best.settings["EPOCHS"] == 6
+    low, high = search_ranges(SOURCE)["LR"].values
+    assert all(low <= settings["LR"] <= high for settings in settings_of(study)[1:])
 
 
 def test_several_losses_are_minimised_together_by_nsga_iii(monkeypatch):
@@ -148,21 +222,23 @@ def test_several_losses_are_minimised_together_by_nsga_iii(monkeypatch):
     monkeypatch.setattr(optuna.samplers, "NSGAIIISampler", lambda **options: used.append(1) or sampler(**options))
     asked = Question(
         method="finetune",
+        source_sha256="0" * 64,
         split_sha256="0" * 64,
-        objective=tuning.SEVERAL_LOSSES,
+        objective=SEVERAL_LOSSES,
         higher_is_better=False,
-        search="optuna",
+        search="tpe",
         points=1,
         runs=1,
+        halvings=0,
         seed=0,
     )
-    next_settings = optuna_sampler(search_ranges("finetune"), seed=0)
+    next_settings = optuna_sampler(search_ranges(SOURCE), seed=0)
     study = Study(question=asked)
     for _ in range(60):
         settings = next_settings(study)
         distance = abs(math.log10(settings["LR"]) + 3)
-        study.trials.append(Trial(settings=settings, value=2 * distance, losses=[distance] * 4))
-    distances = [trial.value for trial in study.trials]
+        score = Score(runs=1, value=2 * distance, losses=[distance] * 4)
+        study.trials.append(Trial(settings=settings, scores=[score]))
+    distances = [trial.scores[0].value for trial in study.trials]
     assert len(used) == 59  # the first trial has nothing to learn from
     assert sum(distances[40:]) < sum(distances[:20])
-    assert next_settings(study) == next_settings(Study.model_validate_json(study.model_dump_json()))

@@ -1,0 +1,105 @@
+"""Ranks over splits, and what may be ranked at all."""
+
+import numpy as np
+import pytest
+
+from lethe.benchmark.split_ranking import rank_over_splits, same_task_cells
+from lethe.metrics.benchmark.paired_t import paired_t
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.reports.benchmark_tables import benchmark_tables
+
+CLEAR = np.array([[0.9, 0.8, 0.9, 0.85, 0.9], [0.1, 0.12, 0.1, 0.11, 0.1], [0.11, 0.1, 0.12, 0.1, 0.1]])
+
+
+def test_clear_winner_is_first_in_every_sample_and_alone_in_its_group():
+    found = rank_over_splits(CLEAR, higher_is_better=True)
+    assert found.rank_probability[0].tolist() == [1.0, 0.0, 0.0]
+    assert found.group.tolist() == [1, 2, 2]
+    assert found.rank_probability.sum(axis=0) == pytest.approx(np.ones(3))
+    assert 0.2 < found.rank_probability[1, 1] < 0.8
+
+
+def test_lower_is_better_turns_the_ranking():
+    found = rank_over_splits(CLEAR, higher_is_better=False)
+    assert found.rank_probability[0].tolist() == [0.0, 0.0, 1.0]
+    assert found.group[0] == 2
+
+
+def test_probability_is_that_of_all_samples_of_two_splits():
+    # means of (a, a), (a, b), (b, a), (b, b): the first method leads in three of four
+    found = rank_over_splits(np.array([[1.0, 0.4], [0.0, 0.6]]), higher_is_better=True)
+    assert found.rank_probability[0, 0] == pytest.approx(0.75, abs=0.02)
+    assert found.group.tolist() == [1, 1]
+
+
+def test_equal_methods_share_their_ranks():
+    found = rank_over_splits(np.zeros((2, 3)), higher_is_better=True)
+    assert found.rank_probability[0, 0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_differences_with_a_mean_of_zero_are_tested():
+    found = paired_t([0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0])
+    assert (found.mean, found.effect, found.p_value) == (0.0, 0.0, 0.5)
+    assert found.interval == pytest.approx((-1.837, 1.837), abs=1e-3)  # t(3, .975) * 1.1547 / 2
+
+
+@pytest.mark.parametrize("values", [np.zeros((2, 1)), np.zeros((1, 3)), np.full((2, 3), np.nan)])
+def test_one_split_one_method_or_no_value_is_refused(values):
+    with pytest.raises(InvalidMetricInput):
+        rank_over_splits(values, higher_is_better=True)
+
+
+def content(cells, states):
+    """Return results of two methods. cells: name -> (seed, F of each method). states: of each method's constants."""
+    methods = [{"name": name, "id": None, "constants": {}, "key": name} for name in states]
+    made = {}
+    for cell, (seed, values) in cells.items():
+        rows = {
+            name: {
+                "values": {"f": {"value": value}, "retdev": {"value": 1 - value}, "indiscernibility": {"value": value}},
+                "tuning": {"state": state, "settings": {}, "objective": "f", "trials": 1, "work_epochs": 1.0}
+                | {"cpu_time_s": 1.0, "fresh": 0.1, "own_fresh": 0.0},
+            }
+            for (name, state), value in zip(states.items(), values, strict=True)
+        }
+        made[cell] = {"settings": {"splits": {"seed": seed}}, "rows": rows}
+    tables = {"groups": ["retdev", "indiscernibility"], "pareto": ["retdev", "indiscernibility"]}
+    return {
+        "methods": methods, "cells": made, "n_models": 4, "tables": tables,
+        "metrics": [{"id": name} for name in ("f", "retdev", "indiscernibility")],
+    }  # fmt: skip
+
+
+TWO = {"one": (1, (0.5, 0.2, 0.3)), "two": (2, (0.6, 0.1, 0.3))}
+
+
+def titles(made):
+    return [table.title for table in benchmark_tables(made, groups=True)]
+
+
+def test_one_cell_ranks_nothing():
+    made = content({"one": TWO["one"]}, {"a": "tuned", "b": "tuned", "c": "tuned"})
+    (only,) = [table for table in benchmark_tables(made, groups=True) if "anking" in table.title]
+    assert only.rows == (("one cell says nothing of the order of methods",),)
+
+
+def test_untuned_methods_are_not_ranked_against_tuned_ones():
+    made = content(TWO, {"a": "tuned", "b": "untuned", "c": "nothing to tune"})
+    ranking = next(table for table in benchmark_tables(made, groups=True) if table.title.startswith("Ranking"))
+    assert "not ranked, because not tuned: b" in ranking.title
+    assert {row[0] for row in ranking.rows} == {"a", "c"}
+    over_splits = next(table for table in benchmark_tables(made, groups=True) if table.title.startswith("Ranks by f"))
+    assert [row[0] for row in over_splits.rows] == ["a", "c"]
+    assert "fewer than 5 splits: not for citing" in over_splits.title
+
+
+def test_ranking_of_untuned_methods_says_so():
+    made = content(TWO, {"a": "untuned", "b": "untuned", "c": "untuned"})
+    assert "Ranking of methods (no method was tuned: it says nothing of the methods)" in titles(made)
+
+
+def test_cells_of_other_data_are_another_task():
+    made = content(TWO, {"a": "tuned", "b": "tuned", "c": "tuned"})
+    assert same_task_cells(made) == [["one", "two"]]
+    made["cells"]["two"]["settings"]["splits"]["train_size"] = 7
+    assert same_task_cells(made) == [["one"], ["two"]]
