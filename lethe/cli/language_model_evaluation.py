@@ -1,6 +1,8 @@
 """`lethe evaluate --hf DIR`: language models in Hugging Face folders, on local data."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,10 @@ from rich.table import Table
 from lethe.cli.json_output import write_json
 
 if TYPE_CHECKING:
+    from lethe.huggingface.attacks import AttackResult
     from lethe.huggingface.evaluation import Evaluation, Settings, Task
+
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def evaluate_language_models(
@@ -25,17 +30,22 @@ def evaluate_language_models(
     as_json: bool,
     file: Path | None,
     logs: Path | None,
+    attacks: Sequence[str] = (),
+    attack_lr: float | None = None,
 ) -> None:
     """Evaluate the folders, print a table or JSON, and write what was asked for.
 
     file: for the JSON, in place of standard output. logs: for the first folder's results in open-unlearning's form; its
-    summary goes beside it.
+    summary goes beside it. attacks: names; attack_lr: the learning rate of those that train.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from lethe.huggingface.evaluation import Settings, read_task
 
     chosen = Settings(**{name: value for name, value in settings.items() if value is not None})
-    found = _evaluate(folders, read_task(task, data, chosen), chosen, retain=retain, retain_logs=retain_logs)
+    read = read_task(task, data, chosen)
+    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs)
+    if attacks:
+        found = replace(found, attacks=_attack(attacks, folders, read, chosen, retain=retain, learning_rate=attack_lr))
     if as_json:
         write_json(found.as_json(), file)
     if not as_json or file is not None:
@@ -54,8 +64,7 @@ def _evaluate(
     quiet: Any = logging  # untyped there
     quiet.disable_progress_bar()
     quiet.set_verbosity_error()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
         n_models = len(folders) + (retain is not None)
         bar = progress.add_task("sequences", total=task.n_sequences * n_models)
         return evaluate_folders(
@@ -66,6 +75,42 @@ def _evaluate(
             retain_logs=retain_logs,
             on_progress=lambda n: progress.advance(bar, n),
         )
+
+
+def _attack(
+    names: Sequence[str],
+    folders: list[Path],
+    task: "Task",
+    settings: "Settings",
+    *,
+    retain: Path | None,
+    learning_rate: float | None,
+) -> "dict[str, AttackResult]":
+    from lethe.huggingface.attacks import AttackSettings
+    from lethe.huggingface.evaluation import attack_all
+
+    training = AttackSettings() if learning_rate is None else AttackSettings(learning_rate=learning_rate)
+    with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("attacks", total=len(names) * (len(folders) + (retain is not None)))
+        return attack_all(
+            names,
+            task,
+            folders,
+            settings=settings,
+            attack_settings=training,
+            retain=retain,
+            on_model=lambda: progress.advance(bar),
+        )
+
+
+def _print_attacks(found: "Evaluation") -> None:
+    titles = [*(Path(folder).name for folder in found.folders), *(["retain model"] if found.reference else [])]
+    table = Table("attack", "steps", *titles, title="probability (ROUGE-L recall) of the forgotten answers")
+    for name, result in found.attacks.items():
+        for points in zip(*result.models, *([result.retain] if result.retain else []), strict=True):
+            values = [f"{point.forget_probability:.4g} ({point.forget_rouge:.4g})" for point in points]
+            table.add_row(name, str(points[0].steps), *values)
+    Console().print(table)
 
 
 def _print_table(found: "Evaluation") -> None:
@@ -88,6 +133,8 @@ def _print_table(found: "Evaluation") -> None:
     }
     for note in sorted(notes):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
+    if found.attacks:
+        _print_attacks(found)
 
 
 def _write_logs(found: "Evaluation", path: Path) -> None:

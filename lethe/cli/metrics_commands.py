@@ -124,6 +124,11 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     dtype: Annotated[str | None, typer.Option(help="With --hf: auto, float32, bfloat16 or float16.")] = None,
     device: Annotated[str | None, typer.Option(help="With --hf: cpu, cuda, cuda:1 ...")] = None,
     system_prompt: Annotated[str | None, typer.Option(help="With --hf: in place of the usual one.")] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="With --hf: relearn, finetune, quantize-8, quantize-4 or prefix; may be repeated."),
+    ] = None,
+    attack_lr: Annotated[float | None, typer.Option(help="Learning rate of relearn and finetune.", min=0)] = None,
 ) -> None:
     """Compute metrics of unlearned models, each beside the oracle's and the original's.
 
@@ -147,6 +152,8 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
             as_json=as_json,
             file=file,
             logs=logs,
+            attacks=attack or (),
+            attack_lr=attack_lr,
         )
         return
     from lethe.metrics import InvalidMetricInput

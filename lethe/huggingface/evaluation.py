@@ -1,13 +1,14 @@
 """Evaluation of one or several folders on one task, beside a retain model."""
 
 import importlib.metadata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lethe.huggingface.attacks import AttackResult, AttackSettings, QuestionSets, attack_folders
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel, load_language_model
 from lethe.huggingface.multiple_choice import evaluate_multiple_choice, read_multiple_choice
@@ -24,10 +25,11 @@ Evaluate = Callable[[LanguageModel, Reference | None], TaskResult]
 
 @dataclass(frozen=True)
 class Task:
-    """A task with its data. n_sequences: read or written per model."""
+    """A task with its data. n_sequences: read or written per model. questions: for attacks, None if it has none."""
 
     evaluate: Evaluate
     n_sequences: int
+    questions: QuestionSets | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Evaluation:
     results: tuple[TaskResult, ...]
     reference: Reference | None
     settings: Settings
+    attacks: Mapping[str, AttackResult] = field(default_factory=dict)
 
     def mean(self) -> dict[str, float | None]:
         """Return each metric's value, the mean over folders where there are several; None where one lacks it."""
@@ -69,6 +72,7 @@ class Evaluation:
                 {"folder": folder, "metrics": result.values(), "notes": list(result.notes)}
                 for folder, result in zip(self.folders, self.results, strict=True)
             ],
+            "attacks": {name: found.as_json(self.folders) for name, found in self.attacks.items()},
             "settings": vars(self.settings),
             "versions": versions(),
         }
@@ -78,11 +82,15 @@ def read_task(name: str, folder: Path, settings: Settings) -> Task:
     """Return a task with its data. Raises InvalidTaskData for an unknown name or data that are not the task's."""
     if name == "tofu":
         tofu = read_tofu(folder)
+
+        def prompts(model: LanguageModel) -> PromptFormat:
+            return PromptFormat.of(model, system_prompt=settings.system_prompt)
+
+        forget, retain = ([(row["question"], row["answer"]) for row in rows] for rows in (tofu.forget, tofu.retain))
         return Task(
-            lambda model, reference: evaluate_tofu(
-                model, tofu, PromptFormat.of(model, system_prompt=settings.system_prompt), reference=reference
-            ),
+            lambda model, reference: evaluate_tofu(model, tofu, prompts(model), reference=reference),
             tofu.n_sequences(),
+            QuestionSets(forget, retain, prompts),
         )
     if name == "muse":
         muse = read_muse(folder)
@@ -125,6 +133,34 @@ def evaluate_folders(
         reference = Reference(task.evaluate(model, None).metrics, model)
     results = tuple(task.evaluate(load(folder), reference) for folder in folders)
     return Evaluation(tuple(str(folder) for folder in folders), results, reference, settings)
+
+
+def attack_all(
+    names: Sequence[str],
+    task: Task,
+    folders: Sequence[Path],
+    *,
+    settings: Settings | None = None,
+    attack_settings: AttackSettings | None = None,
+    retain: Path | None = None,
+    on_model: Callable[[], None] = lambda: None,
+) -> dict[str, AttackResult]:
+    """Return attacks by name. Raises InvalidTaskData for a task without questions, or an unknown attack."""
+    if task.questions is None:
+        raise InvalidTaskData("attacks need the questions of a forget and a retain set; allowed is the task tofu")
+    chosen = settings or Settings()
+    return {
+        name: attack_folders(
+            name,
+            task.questions,
+            lambda folder: load_language_model(folder, dtype=chosen.dtype, device=chosen.device),
+            folders,
+            retain=retain,
+            settings=attack_settings,
+            on_model=on_model,
+        )
+        for name in names
+    }
 
 
 def versions() -> dict[str, str]:

@@ -50,6 +50,8 @@ def load_language_model(
 ) -> LanguageModel:
     """Return the model of a folder, in evaluation mode, with its own tokenizer.
 
+    A folder without config.json may hold one GGUF file; its weights are dequantised to float32.
+
     A LoRA folder (`adapter_config.json`) names the folder of its base model, which must be on this machine too. A
     tokenizer without a padding token pads with its end token, as open-unlearning does.
 
@@ -59,9 +61,11 @@ def load_language_model(
     if dtype not in DTYPES:
         raise InvalidModelFolder(f"dtype {dtype!r} is not known; allowed are {', '.join(DTYPES)}")
     base, adapter = _base_and_adapter(folder)
-    _require_plain_weights(base)
+    gguf = _gguf(base)
+    if not gguf:
+        _require_plain_weights(base)
     try:
-        config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False, **gguf)
         network = AutoModelForCausalLM.from_pretrained(
             base,
             local_files_only=True,
@@ -69,11 +73,12 @@ def load_language_model(
             use_safetensors=True,
             dtype=DTYPES[dtype],
             attn_implementation=_attention(config),
+            **gguf,
         )
         if adapter is not None:
             network = _with_adapter(network, adapter)
         tokenizer = _tokenizer(_tokenizer_folder(base, adapter))
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ImportError, ValueError, KeyError, RuntimeError) as error:
         raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
     if tokenizer.eos_token_id is None:
         raise InvalidModelFolder(f"the tokenizer of {folder} has no end-of-sequence token; set eos_token")
@@ -98,6 +103,16 @@ def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
             "the folder of the base model there"
         )
     return found, folder
+
+
+def _gguf(folder: Path) -> dict[str, str]:
+    """Return the argument that names a folder's GGUF file, where the folder has no other configuration."""
+    files = sorted(path.name for path in folder.glob("*.gguf"))
+    if (folder / "config.json").exists() or not files:
+        return {}
+    if len(files) > 1:
+        raise InvalidModelFolder(f"{folder} holds {', '.join(files)}; keep one of them there")
+    return {"gguf_file": files[0]}
 
 
 def _require_plain_weights(folder: Path) -> None:
@@ -133,6 +148,9 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
     For some architectures (Qwen 2) the library would add special tokens that the model has no embedding for.
     """
+    if gguf := _gguf(folder):
+        found_in_file: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True, **gguf)
+        return found_in_file
     config = folder / "tokenizer_config.json"
     stated = _read_json(config).get("tokenizer_class") if config.exists() else None
     generic = stated in GENERIC_TOKENIZERS and (folder / "tokenizer.json").exists()

@@ -84,6 +84,11 @@ def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none")
 
 
+def answer_token_losses(net: nn.Module, batch: Batch) -> Tensor:
+    """Return the cross-entropy of every labelled token: [tokens]."""
+    return token_losses(net, batch)[batch["labels"][:, 1:] != -100]
+
+
 def n_tokens(batch: Batch) -> Tensor:
     """Return the number of labelled tokens of every sequence: [n]."""
     return (batch["labels"] != -100).sum(1)

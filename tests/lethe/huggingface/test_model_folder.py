@@ -74,6 +74,16 @@ def test_adapter_without_its_base_is_refused(tmp_path):
         load_language_model(folder)
 
 
+@pytest.mark.parametrize(
+    ("files", "message"), [(["a.gguf"], "cannot be loaded"), (["a.gguf", "b.gguf"], "a.gguf, b.gguf; keep one")]
+)
+def test_gguf_files_that_cannot_be_read_are_named(tmp_path, files, message):
+    for name in files:
+        (tmp_path / name).write_bytes(b"GGUF or not" * 9)
+    with pytest.raises(InvalidModelFolder, match=message):
+        load_language_model(tmp_path)
+
+
 def test_pickles_are_refused(tmp_path):
     folder = write_model(tmp_path / "model", "llama")
     for path in folder.glob("*.safetensors"):

@@ -1,9 +1,10 @@
 """Text methods take the steps that open-unlearning's trainers take, in float64.
 
 The trainers are written out here from locuslab/open-unlearning (src/trainer/utils.py at 19a6141, src/trainer/unlearn/
-grad_diff.py and rmu.py at 7fa0b55, npo.py and simnpo.py at 56b662e, dpo.py at afcd6b6, undial.py at 5a7dfb4), with the
-loop of the Trainer of transformers: AdamW that spares vectors from decay, a linear schedule with one epoch of warm-up,
-and the gradient of all weights clipped to norm 1. A task vector is the way of fine-tuning, subtracted (Ilharco et al.).
+grad_diff.py and rmu.py at 7fa0b55, npo.py and simnpo.py at 56b662e, dpo.py at afcd6b6, undial.py at 5a7dfb4, wga.py and
+satimp.py at 0ad76a2, ceu.py at 2231e31, pdu.py at 17e8e73), with the loop of the Trainer of transformers: AdamW that
+spares vectors from decay, a linear schedule with one epoch of warm-up, and the gradient of all weights clipped to 1. A
+task vector is the way of fine-tuning, subtracted (Ilharco et al.). AltPO is DPO with other answers.
 """
 
 import copy
@@ -131,6 +132,54 @@ def undial_loss(net: nn.Module, reference: nn.Module, given: Batch, beta: float)
     return nn.CrossEntropyLoss(reduction="none")(own, soft).mean()
 
 
+def token_losses(net: nn.Module, given: Batch) -> tuple[Tensor, Tensor]:
+    shift_labels = given["labels"][..., 1:]
+    losses = nn.CrossEntropyLoss(ignore_index=-100, reduction="none")(
+        logits(net, given)[..., :-1, :].reshape(-1, VOCABULARY), shift_labels.reshape(-1)
+    )
+    return losses, shift_labels.reshape(-1) != -100
+
+
+def wga_loss(net: nn.Module, given: Batch, beta: float) -> Tensor:
+    lm_loss, counted = token_losses(net, given)
+    weight_ce = ((-lm_loss).exp().detach()) ** beta
+    return -(weight_ce * lm_loss)[counted].mean()
+
+
+def satimp_loss(net: nn.Module, given: Batch, beta1: float, beta2: float) -> Tensor:
+    lm_loss, counted = token_losses(net, given)
+    weight_sat = ((-lm_loss).exp().detach()) ** beta1
+    weight_imp = (1 - (-lm_loss).exp().detach()) ** beta2
+    return -((weight_sat * weight_imp) * lm_loss)[counted].mean()
+
+
+def ceu_loss(net: nn.Module, given: Batch) -> Tensor:
+    valid = given["labels"] != -100
+    update = (valid.cumsum(dim=-1) <= 1) & valid
+    shifted = given["labels"].masked_fill(update, -100)[..., 1:]
+    own, labels = logits(net, given)[..., :-1, :][shifted != -100], shifted[shifted != -100]
+    target = own.detach().clone()
+    target.scatter_(dim=-1, index=labels.unsqueeze(-1), value=float("-inf"))
+    return functional.cross_entropy(own, functional.softmax(target, dim=-1))
+
+
+class PrimalDual:
+    """PDU's loss; its weight of the retain loss changes with every step from the end of the first epoch on."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net, self.preference, self.step = net, 100.0, 0
+
+    def __call__(self, forget: Batch, retain: Batch) -> Tensor:
+        found = logits(self.net, forget).reshape(-1, VOCABULARY)
+        forget_loss = ((found.max(dim=-1)[0] - found.mean(dim=-1)) ** 2).mean()
+        retain_loss = model_loss(self.net, retain) - 0.3
+        loss = 1.0 * forget_loss + self.preference * retain_loss
+        if self.step >= N_BATCHES:
+            self.preference = max(0, self.preference + 5.0 * retain_loss.item())
+        self.step += 1
+        return loss
+
+
 def states_after(net: Language, place: int, given: Batch) -> Tensor:
     states = net.embedding(given["input_ids"])
     for block in net.blocks[: place + 1]:
@@ -180,13 +229,15 @@ def train(net: nn.Module, loss: Callable[[Batch, Batch], Tensor], trained: list[
             net.zero_grad()
 
 
+def refused(given: Batch) -> Batch:
+    """Return the other answers to a batch's questions."""
+    return {name.removeprefix("idk_"): value for name, value in given.items() if name.startswith("idk_")}
+
+
 def published(method: str, net: Language) -> None:
     """Do what the trainer of a method does, with open-unlearning's constants."""
     reference = copy.deepcopy(net).eval()
     net.train()
-
-    def refused(given: Batch) -> Batch:
-        return {name.removeprefix("idk_"): value for name, value in given.items() if name.startswith("idk_")}
 
     losses: dict[str, Callable[[Batch, Batch], Tensor]] = {
         "ga": lambda f, r: -model_loss(net, f),
@@ -199,6 +250,11 @@ def published(method: str, net: Language) -> None:
             + 1.0 * model_loss(net, r)
         ),
         "undial": lambda f, r: 1.0 * undial_loss(net, reference, f, 10.0) + 0.0 * model_loss(net, r),
+        "altpo": lambda f, r: dpo_loss(net, reference, refused(f), f, 0.1) + 1.0 * model_loss(net, r),
+        "wga": lambda f, r: 1.0 * wga_loss(net, f, 1.0) + 1.0 * model_loss(net, r),
+        "satimp": lambda f, r: 0.1 * satimp_loss(net, f, 5.0, 1.0) + 1.0 * model_loss(net, r),
+        "ceu": lambda f, r: ceu_loss(net, f),
+        "pdu": PrimalDual(net),
     }
     if method == "rmu":
         random = torch.rand(1, 1, 12)
@@ -223,10 +279,14 @@ def test_method_takes_the_published_steps(method: str) -> None:
     torch.manual_seed(1)
     published(method, expected)
     settings: dict[str, str | float] = {"LR": LR, "EPOCHS": EPOCHS}
-    if method in {"kl_min", "rmu", "undial"}:
+    if method in {"kl_min", "pdu", "rmu", "undial"}:
         settings["preset"] = "open-unlearning"
+    if method == "pdu":
+        settings["WARM_UP"] = 1
     module = ModuleType(method)
     exec(compile(render(method, settings), method, "exec"), module.__dict__)
+    if method == "altpo":  # which answers are drawn is a matter of its own test
+        module.__dict__["alternatives"] = lambda net, given: refused(given)
     torch.manual_seed(1)
     forget, retain = sets()
     module.unlearning(own, retain, forget, None)

@@ -24,6 +24,7 @@ from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_netwo
 Batch = dict[str, Tensor]
 METHODS = sorted(method_ids("causal-lm"))
 CONSTANTS = {"ALPHA": 0.7, "BETA": 0.6, "GAMMA": 0.3, "DELTA": 0.2, "STEERING": 3.0, "SCALE": 1.5, "DEPTH": 0.5}
+CONSTANTS |= {"BETA1": 1.4, "BETA2": 0.8, "SPARED": 2, "BOUND": 0.4}
 LR, EPOCHS = 1e-3, 3
 
 
@@ -113,11 +114,40 @@ def log_sigmoid(value: Tensor) -> Tensor:
 def lowered_distance(net: torch.nn.Module, original: torch.nn.Module, batch: Batch) -> Tensor:
     """Return UNDIAL's distance, one token at a time."""
     own, teacher, found = logits(net, batch), logits(original, batch), []
-    for row, place in (batch["labels"] != -100).nonzero().tolist():
+    for row, place in answer_places(batch):
         target = teacher[row, place - 1].clone()
         target[batch["labels"][row, place]] -= CONSTANTS["BETA"]
         found.append(-(target.softmax(-1) * own[row, place - 1].log_softmax(-1)).sum())
     return torch.stack(found).mean()
+
+
+def weighted(net: torch.nn.Module, batch: Batch, weight: Callable[[float], float]) -> Tensor:
+    """Return the mean of weight(p) * -log p over the answers' tokens, one at a time."""
+    found = logits(net, batch).log_softmax(-1)
+    chosen = [found[row, place - 1, batch["labels"][row, place]] for row, place in answer_places(batch)]
+    return torch.stack([-weight(float(one.exp())) * one for one in chosen]).mean()
+
+
+def distance_without_truth(net: torch.nn.Module, batch: Batch) -> Tensor:
+    """Return CE-U's distance over the answers' tokens but the first two of each."""
+    found, own, seen = [], logits(net, batch), dict.fromkeys(range(len(batch["labels"])), 0)
+    for row, place in answer_places(batch):
+        seen[row] += 1
+        if seen[row] > 2:
+            target = own[row, place - 1].softmax(-1)
+            target[batch["labels"][row, place]] = 0
+            found.append(-(target / target.sum() * own[row, place - 1].log_softmax(-1)).sum())
+    return torch.stack(found).mean()
+
+
+def squared_margin(net: torch.nn.Module, batch: Batch) -> Tensor:
+    own = logits(net, batch)
+    found = [own[row, place - 1] for row, place in answer_places(batch)]
+    return torch.stack([(one.max() - one.mean()) ** 2 for one in found]).mean()
+
+
+def answer_places(batch: Batch) -> list[list[int]]:
+    return (batch["labels"] != -100).nonzero().tolist()
 
 
 def gain(net: torch.nn.Module, original: torch.nn.Module, batch: Batch) -> Tensor:
@@ -141,6 +171,12 @@ EXPECTED: dict[str, Callable[[Llama, Llama, Batch, Batch], Tensor]] = {
     ),
     "undial": lambda net, original, f, r: lowered_distance(net, original, f) + 0.7 * mean(net, r),
     "task_vector": lambda net, original, f, r: mean(net, f),
+    "wga": lambda net, original, f, r: -0.3 * weighted(net, f, lambda p: p**0.6) + 0.7 * mean(net, r),
+    "satimp": lambda net, original, f, r: (
+        -0.3 * weighted(net, f, lambda p: p**1.4 * (1 - p) ** 0.8) + 0.7 * mean(net, r)
+    ),
+    "ceu": lambda net, original, f, r: distance_without_truth(net, f),
+    "pdu": lambda net, original, f, r: 0.3 * squared_margin(net, f) + 0.7 * (mean(net, r) - 0.4),
 }
 
 
@@ -155,7 +191,7 @@ def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> tuple[Llama, Lla
 
 
 def test_every_method_has_an_expected_loss() -> None:
-    assert sorted({*EXPECTED, "rmu"}) == METHODS
+    assert sorted({*EXPECTED, "altpo", "rmu"}) == METHODS
 
 
 @pytest.mark.parametrize("method", sorted(EXPECTED))

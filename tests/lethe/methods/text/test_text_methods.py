@@ -28,9 +28,9 @@ from tests.support.tiny_language import CONTEXT, PERSONS, REFUSAL, WordTokenizer
 FOLDER = Path(text.__file__).parent
 METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in {"__init__", "common"})
 FORGET, RETAIN = PERSONS[6:], PERSONS[:6]
-WITHOUT_RETAIN = {"ga", "task_vector", "undial"}
+WITHOUT_RETAIN = {"ceu", "ga", "task_vector", "undial"}
 LEARNING_RATE = 3e-3
-FASTER = {"idk": 1e-2, "rmu": 5e-2}  # a few words to learn; few layers to turn
+FASTER = {"idk": 1e-2, "rmu": 5e-2, "satimp": 3e-2}  # few words to learn; few layers to turn; small weights
 
 
 def method_module(method: str) -> ModuleType:
@@ -71,7 +71,7 @@ def require_same_network(before: torch.nn.Module, after: torch.nn.Module) -> Non
 
 
 def test_all_methods_are_there() -> None:
-    expected = "dpo ga graddiff idk kl_min npo rmu simnpo task_vector undial"
+    expected = "altpo ceu dpo ga graddiff idk kl_min npo pdu rmu satimp simnpo task_vector undial wga"
     assert expected.split() == METHODS
 
 
