@@ -7,8 +7,8 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy.stats import beta
 
-from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
@@ -135,9 +135,7 @@ def epsilon_at(
 ) -> float:
     """Return the bound at a threshold that was chosen without these scores."""
     return float(
-        _bounds(
-            members, others, np.array([threshold]), significance=significance, delta=delta, two_sided=two_sided
-        )[0]
+        _bounds(members, others, np.array([threshold]), significance=significance, delta=delta, two_sided=two_sided)[0]
     )
 
 
@@ -156,9 +154,7 @@ def epsilon_bonferroni(
     were not.
     """
     share = significance / thresholds.size
-    return float(
-        _bounds(members, others, thresholds, significance=share, delta=delta, two_sided=two_sided).max()
-    )
+    return float(_bounds(members, others, thresholds, significance=share, delta=delta, two_sided=two_sided).max())
 
 
 def epsilon_bound(
@@ -239,7 +235,9 @@ def _halves(
     u, r = require_runs(unlearned, retrained)
     for side, runs in ((Side.UNLEARNED, u), (Side.RETRAINED, r)):
         if len(runs) < FEWEST_MODELS:
-            raise InvalidMetricInput(f"a bound needs at least {FEWEST_MODELS} {side} models, not {len(runs)}", side=side)
+            raise InvalidMetricInput(
+                f"a bound needs at least {FEWEST_MODELS} {side} models, not {len(runs)}", side=side
+            )
     rng = np.random.default_rng([seed, len(u), len(r)])
     parts = []
     for runs in (u, r):
@@ -281,7 +279,8 @@ BONFERRONI = replace(
     source="Jagielski et al. 2020 (2006.07709)",
     formula="as epsilon_bound, over fixed thresholds; the significance is divided by 2 x examples x thresholds",
     paper_and_code=(
-        "jax_privacy divides by the points on the hull of the ROC curve, which depend on the scores; here the thresholds "
+        "jax_privacy divides by the points on the hull of the ROC curve, which depend on the scores; here the "
+        "thresholds "
         "come from models that are not judged."
     ),
 )

@@ -1,5 +1,7 @@
 """Bounds of epsilon from one run: how many of its guesses about which examples were included can be right by chance."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -161,7 +163,8 @@ def one_run_audit(
     unlearned, retrained: losses on the forget set, shapes (n_models, n_examples); *_test: on the test set. Equally many
     forget and test examples are the canaries: those of the larger set are drawn. An example's score is the
     retrained models' mean loss minus the run's; the highest scores are guessed forget examples, the lowest test ones.
-    per_run: the bound of every run, each valid for itself. table: the mean of Steinke's bound, the share of right guesses.
+    per_run: the bound of every run, each valid for itself. table: the mean of Steinke's bound, the share of
+    right guesses.
     Which examples are forget ones was decided by the cut of the data, not by a coin each, and the retrained models'
     means are taken as known; both make the bound an approximation.
     Raises InvalidMetricInput for different examples, or too few to guess about.
@@ -178,13 +181,16 @@ def one_run_audit(
         raise InvalidMetricInput(f"{guessed:g} of {size} forget and test examples is less than one guess of each kind")
     drawn = [_scores(*pair, size, seed=seed) for pair in ((u, r), (u_test, r_test))]
     right = _right_guesses(*drawn, n_each)
-    counts = {"n_examples": 2 * size, "guesses": 2 * n_each, "significance": significance, "delta": delta}
-    bounds = {c: (epsilon_f_dp(correct=c, **counts), epsilon_one_run(correct=c, **counts)) for c in set(right.tolist())}  # type: ignore[arg-type]
-    per_run = np.array([bounds[c][0] for c in right.tolist()])
-    table = {
-        "steinke": float(np.mean([bounds[c][1] for c in right.tolist()])),
-        "right": float(right.mean() / (2 * n_each)),
+    counts: dict[str, Any] = {
+        "n_examples": 2 * size,
+        "guesses": 2 * n_each,
+        "significance": significance,
+        "delta": delta,
     }
+    different, of_run = np.unique(right, return_inverse=True)
+    per_run = np.array([epsilon_f_dp(correct=int(n), **counts) for n in different])[of_run]
+    steinke = np.array([epsilon_one_run(correct=int(n), **counts) for n in different])[of_run]
+    table = {"steinke": float(steinke.mean()), "right": float(right.mean() / (2 * n_each))}
     return MetricResult(float(per_run.mean()), per_run=per_run, table=table)
 
 

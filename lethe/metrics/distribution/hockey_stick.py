@@ -92,7 +92,8 @@ METRIC = Metric(
     source="Ribero, Schrab and Gretton 2026 (2601.19755)",
     formula="max over both directions of Q(w > g) - g P(w > g), w the kernel estimate of dQ/dP, g = e^epsilon",
     paper_and_code=(
-        "The program's one-sided estimate of E(P, Q) is in fact of E(Q, P); as it takes the larger of both, the value is "
+        "The program's one-sided estimate of E(P, Q) is in fact of E(Q, P); as it takes the larger of both, the "
+        "value is "
         "the same. It cuts nothing off at 0, nor is that done here."
     ),
 )

@@ -86,7 +86,7 @@ def joint_audit(
     return MetricResult(float(found.fold_aucs.mean()), table=table, notes=_copies(u, r))
 
 
-def joint_audit_all(
+def joint_audit_all(  # noqa: PLR0917  a metric's arrays are its arguments
     unlearned: npt.ArrayLike,
     retrained: npt.ArrayLike,
     unlearned_retain: npt.ArrayLike,

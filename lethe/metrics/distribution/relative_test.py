@@ -9,7 +9,6 @@ from scipy.special import ndtr
 
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import order_of_runs
@@ -103,7 +102,8 @@ def relative_test(
 ) -> MetricResult:
     """Return the p-value of H0 "the unlearned runs are no farther from retrained than from original", in [0, 1].
 
-    A small value: they are nearer to the original, and unlearning failed. A large value alone proves nothing; near 1 the
+    A small value: they are nearer to the original, and unlearning failed. A large value alone proves nothing;
+    near 1 the
     opposite hypothesis is rejected.
     unlearned, retrained, original: confidences, shapes (n_models, n_examples) each, of possibly unequal numbers of
     models. One original model is a point: its own term has no variance.
@@ -118,7 +118,9 @@ def relative_test(
     difference, variance = found.to_retrained - found.to_original, found.variance()
     too_few = min(len(u), len(r)) < FEWEST_MODELS or (len(o) < FEWEST_MODELS and bool(np.ptp(o, axis=0).any()))
     statistic = np.nan if too_few or variance < ROUNDING else difference / np.sqrt(variance)
-    notes = () if np.isfinite(statistic) else ("the statistic has no variance: equal models, or fewer than 3 of a side",)
+    notes = (
+        () if np.isfinite(statistic) else ("the statistic has no variance: equal models, or fewer than 3 of a side",)
+    )
     return MetricResult(float(ndtr(-statistic)), table=_table(found, statistic), notes=notes)
 
 
@@ -136,17 +138,14 @@ def relative_test_permutation(
 
     The share of draws, the given labels counted as one, whose statistic is at least the given one. The statistic is
     divided by its own standard deviation, so that the level also holds, for many models, where the two references
-    differ and are equally far. Needs at least 3 different original models.
-    Raises InvalidMetricInput as `relative_test`, and for fewer than 3 original models or equal ones.
+    differ and are equally far. With fewer than 3 different original models the asymptotic p-value, and a note.
+    Raises InvalidMetricInput as `relative_test`.
     """
     u, r, o = _samples(unlearned, retrained, original)
-    if min(len(u), len(r)) < FEWEST_MODELS:
-        raise InvalidMetricInput(f"permuting needs at least {FEWEST_MODELS} unlearned and retrained models")
-    if len(o) < FEWEST_MODELS or not np.ptp(o, axis=0).any():
-        raise InvalidMetricInput(
-            f"permuting needs at least {FEWEST_MODELS} different original models (setup reuse-n-n)",
-            side=Side.ORIGINAL,
-        )
+    if min(len(u), len(r), len(o)) < FEWEST_MODELS or not np.ptp(o, axis=0).any():
+        found = relative_test(u, r, o, kernel=kernel, bandwidth=bandwidth)
+        note = "not permuted, which needs 3 different original models (setup reuse-n-n): the asymptotic p-value"
+        return replace(found, notes=(*found.notes, note))
     given = matrices(u, r, o, kernel, bandwidth)
     pool = np.concatenate((r, o))
     within = kernel_values(distances(pool, pool, kernel), given.bandwidth, kernel)
@@ -233,7 +232,8 @@ METRIC = Metric(
         "4 (n - 2) / (n (n - 1)) Var(run means)"
     ),
     paper_and_code=(
-        "The program takes the number of unlearned models for all three terms of the variance; here each sample has its "
+        "The program takes the number of unlearned models for all three terms of the variance; here each sample "
+        "has its "
         "own, which is the same for equal numbers. The bandwidth follows the second author's program (median of "
         "squared distances); the first author's takes the root of half the median distance. The test of 2601.19755 "
         "has no published program; this is its predecessor."

@@ -140,7 +140,8 @@ def mmd_fuse(
 
 
 def fused_statistics(pool: Float64, labels: Bool, *, n_bandwidths: int) -> tuple[Float64, Float64]:
-    """Return the normalised statistics (n_kernels, n_labels), Laplace kernels first, and their log mean exp (n_labels,).
+    """Return the normalised statistics (n_kernels, n_labels), Laplace kernels first, and their log mean exp "
+    "(n_labels,).
 
     A statistic is n (n - 1) MMD^2 / sqrt(sum of squared kernel values / (n (n - 1))), n the smaller sample.
     """
@@ -173,7 +174,8 @@ METRIC = Metric(
         "minimum"
     ),
     paper_and_code=(
-        "MMDAgg returns a rejection at a level, which the table has; the value is the minimum p of the same statistics. "
+        "MMDAgg returns a rejection at a level, which the table has; the value is the minimum p of the same "
+        "statistics. "
         "MMDAgg's program uses a wild bootstrap for equal numbers of models, which pairs them by position; here labels "
         "are permuted. Ties are counted against rejection and not broken at random."
     ),
@@ -190,7 +192,8 @@ FUSE = replace(
         "s_k^2 = sum k^2 / (n (n - 1))"
     ),
     paper_and_code=(
-        "The paper multiplies by the root of n (n - 1), the program by n (n - 1), which is nearer to a maximum; this is "
+        "The paper multiplies by the root of n (n - 1), the program by n (n - 1), which is nearer to a maximum; "
+        "this is "
         "the program's."
     ),
 )

@@ -49,14 +49,14 @@ def iam(
     u, r, o = (_signals(values, side) for side, values in sides.items())
     require_same_examples(unlearned=u, retrained=r, original=o)
     starts = _starts(o, len(u))
-    found = np.stack([
-        unlearning_scores(run, start, r, family=family, steps=steps, per_example_deviation=per_example_deviation)
-        for run, start in zip(u, starts, strict=True)
-    ])
-    notes = () if np.isfinite(found).all() else ("some scores are undefined: the retrained models do not vary",)
-    return MetricResult(
-        float(found.mean()), per_run=found.mean(axis=1), per_example=found.mean(axis=0), notes=notes
+    found = np.stack(
+        [
+            unlearning_scores(run, start, r, family=family, steps=steps, per_example_deviation=per_example_deviation)
+            for run, start in zip(u, starts, strict=True)
+        ]
     )
+    notes = () if np.isfinite(found).all() else ("some scores are undefined: the retrained models do not vary",)
+    return MetricResult(float(found.mean()), per_run=found.mean(axis=1), per_example=found.mean(axis=0), notes=notes)
 
 
 def signal(probability: Float64, *, e1: float = E1, e2: float = E2) -> Float64:

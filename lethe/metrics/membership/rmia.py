@@ -45,11 +45,15 @@ def rmia(
     require_same_models(forget=u, population=u_pop)
     require_same_models(forget=r, population=r_pop)
     if len(r) < 2:
-        raise InvalidMetricInput("retrained models are scored against one another: give at least 2", side=Side.RETRAINED)
-    ours = np.stack([
-        scores(row, r, population, r_pop, offline_a=offline_a, gamma=gamma)
-        for row, population in zip(u, u_pop, strict=True)
-    ])
+        raise InvalidMetricInput(
+            "retrained models are scored against one another: give at least 2", side=Side.RETRAINED
+        )
+    ours = np.stack(
+        [
+            scores(row, r, population, r_pop, offline_a=offline_a, gamma=gamma)
+            for row, population in zip(u, u_pop, strict=True)
+        ]
+    )
     theirs = leave_one_out(r, r_pop, offline_a=offline_a, gamma=gamma)
     members = np.repeat([True, False], (len(u), len(r)))
     areas = np.array([roc_curve(np.concatenate(pair), members).area for pair in zip(ours.T, theirs.T, strict=True)])
@@ -61,10 +65,12 @@ def leave_one_out(retrained: Float64, population: Float64, *, offline_a: float, 
     """Return the scores of every retrained model with the others as OUT, shape (n_models, n_examples)."""
     n = len(retrained)
     means = [(side.sum(axis=0) - side) / (n - 1) for side in (retrained, population)]
-    return np.stack([
-        _scores(retrained[i], means[0][i], population[i], means[1][i], offline_a=offline_a, gamma=gamma)
-        for i in range(n)
-    ])
+    return np.stack(
+        [
+            _scores(retrained[i], means[0][i], population[i], means[1][i], offline_a=offline_a, gamma=gamma)
+            for i in range(n)
+        ]
+    )
 
 
 def scores(
@@ -124,7 +130,8 @@ METRIC = Metric(
     ),
     paper_and_code=(
         "The paper writes >=, the program >, and so does this: ties score 0. The program's default averages the larger "
-        "half of the OUT probabilities, for paired training; retrained models are all OUT, so all count. Its a is tuned "
+        "half of the OUT probabilities, for paired training; retrained models are all OUT, so all count. Its a "
+        "is tuned "
         "on a paired model unless given; here it is given, as its argument's default."
     ),
 )

@@ -61,8 +61,10 @@ METRIC = Metric(
     source="Naderloui et al. 2025 (2506.13009)",
     formula="mean over examples of the AUC of p_u / (p_u + p_r), Gaussian kernels of bandwidth 1, a run left out",
     paper_and_code=(
-        "The paper attacks one target with shadow models of its own; here the runs and the retrained models of one split "
-        "are both. The program's true positive rate at 1 % is 0 below 51 negatives, even for perfect separation, and its "
+        "The paper attacks one target with shadow models of its own; here the runs and the retrained models of "
+        "one split "
+        "are both. The program's true positive rate at 1 % is 0 below 51 negatives, even for perfect "
+        "separation, and its "
         "score is undefined far from all models; here the rate is the share above all but 1 % of the negatives, and "
         "logarithms are compared."
     ),
