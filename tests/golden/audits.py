@@ -4,6 +4,7 @@ DIR holds privacy.npz and tests.npz. Every stored output is recomputed and compa
 reason. Exit status 1 if a value is beyond its tolerance or belongs to neither.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from tests.golden import audits_of_privacy, audits_of_tests
 
 Array = npt.NDArray[Any]
+OUTPUT = re.compile(r"(?:(?!_in_(?!order_)).)*_out")  # <section>_in_<what> is an input, though it is called out
 Recompute = Callable[[Mapping[str, Array]], Iterator[tuple[str, Any, float]]]
 SETS: dict[str, tuple[Recompute, Mapping[str, str]]] = {
     "privacy": (audits_of_privacy.recomputed, audits_of_privacy.NOT_COMPUTED),
@@ -35,7 +37,7 @@ class Line:
 def compared(stored: Mapping[str, Array], recompute: Recompute, not_computed: Mapping[str, str]) -> Iterator[Line]:
     """Yield a line for every stored output, in the order of the names."""
     found = {name: (value, tolerance) for name, value, tolerance in recompute(stored)}
-    for name in sorted(name for name in stored if "_out" in name and "_in_" not in name.partition("_out")[0] + "_"):
+    for name in sorted(name for name in stored if OUTPUT.match(name)):
         if name in found:
             yield _line(name, *found[name], stored[name])
             continue
