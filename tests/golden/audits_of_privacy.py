@@ -49,14 +49,10 @@ NOT_COMPUTED: Mapping[str, str] = {
 
 
 def recomputed(stored: Mapping[str, Array]) -> Values:
-    """Yield name, value and tolerance of everything that Lethe computes."""
-    yield from _rmia(stored)
-    yield from _bounds(stored)
-    yield from _one_run(stored)
-    yield from _one_run_strategies(stored)
-    yield from _iam(stored)
-    yield from _ruli(stored)
-    yield from _gaussian(stored)
+    """Yield name, value and tolerance of everything that Lethe computes of the sections that are there."""
+    for start, section in SECTIONS.items():
+        if any(name.startswith(start) for name in stored):
+            yield from section(stored)
 
 
 def _rmia(stored: Mapping[str, Array]) -> Values:
@@ -295,3 +291,14 @@ def _gaussian(stored: Mapping[str, Array]) -> Values:
     p[np.arange(labels.size), labels] -= 1.0
     softmax = gaussian.noise_alignment(stored["gus_in_noise"], p @ weight, deviation=sigma)
     yield "gus_softmax_out_score", softmax, TIGHT
+
+
+SECTIONS = {
+    "rmia": _rmia,
+    "cp_": _bounds,
+    "fdp": _one_run,
+    "onerun": _one_run_strategies,
+    "iam": _iam,
+    "ruli": _ruli,
+    "gus": _gaussian,
+}
