@@ -173,7 +173,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
 
         draw_metrics(found, plot)
     if as_json:
-        write_json(evaluations_as_json(found, examples=examples), file)
+        write_json(evaluations_as_json(found, n_models=inputs.n_models, examples=examples), file)
     if not as_json or file is not None:
         _print_evaluations(found)
     if metric and any(evaluation.result is None for evaluation in found.values()):
@@ -291,9 +291,12 @@ def _names(files: list[Path]) -> dict[str, Path]:
 
 def _compare_stored(files: list[Path], wanted: list[str] | None, *, as_json: bool) -> None:
     from lethe.metrics import InvalidMetricInput
+    from lethe.metrics.comparison import require_one_size
 
     try:
-        stored = {name: _stored_metrics(path) for name, path in _names(files).items()}
+        read = {name: _stored_metrics(path) for name, path in _names(files).items()}
+        require_one_size({name: found.get("n_models") for name, found in read.items()})
+        stored = {name: found["metrics"] for name, found in read.items()}
         known = list(dict.fromkeys(metric_id for results in stored.values() for metric_id in results))
         _require_known(wanted or [], known)
     except InvalidMetricInput as error:
@@ -333,8 +336,7 @@ def _stored_metrics(path: Path) -> dict[str, Any]:
         raise InvalidMetricInput(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(stored, dict) or stored.get("format") != FORMAT or not isinstance(stored.get("metrics"), dict):
         raise InvalidMetricInput(f"{path} is not what `lethe evaluate --json` prints")
-    metrics_by_id: dict[str, Any] = stored["metrics"]
-    return metrics_by_id
+    return stored
 
 
 def _print_catalogue(entries: "list[Metric]") -> None:

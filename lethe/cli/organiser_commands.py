@@ -46,10 +46,26 @@ def validate(
 
     checked = read_competition_file(file)
     sizes = {} if file_only else _set_sizes(file, checked)
+    warnings = _limit_warnings(file, checked, sizes)
     if as_json:
-        print_json(checked.model_dump(mode="json") | {"set_sizes": sizes})
+        print_json(checked.model_dump(mode="json") | {"set_sizes": sizes, "warnings": warnings})
         return
     _print_plan(checked, sizes)
+    for warning in warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _limit_warnings(file: Path, checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> list[str]:
+    from lethe.competition.run_limits import limit_warnings
+    from lethe.data.datasets.roots import datasets_beside
+
+    seconds = 0.0
+    if sizes:
+        from lethe.preparation.file_check import estimated_retraining_s
+
+        with datasets_beside(file):
+            seconds = estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
+    return limit_warnings(checked.limits, retraining_time_s=seconds, estimated=True)
 
 
 def _set_sizes(file: Path, checked: "CompetitionFile") -> dict[str, dict[str, int]]:

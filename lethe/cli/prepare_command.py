@@ -32,6 +32,7 @@ def prepare(
     Called again it goes on where it stopped. Relative paths in the file are relative to it.
     """
     from lethe.competition.file import read_competition_file
+    from lethe.competition.run_limits import limit_warnings
     from lethe.data.datasets.roots import datasets_beside
     from lethe.preparation.file_check import check_preparation
     from lethe.preparation.prepare import prepare_split
@@ -42,12 +43,14 @@ def prepare(
         sizes = check_preparation(competition)[split]
         report = _reporter(bars, bars.add_task("reading the data"))
         manifest = prepare_split(competition, split, out, device=device, progress=report)
+    warnings = limit_warnings(competition.limits, retraining_time_s=manifest.retraining_time_s)
     facts = {
         "split": str(out),
         "visibility": split.value,
         "n_models": manifest.n_models,
         "set_sizes": sizes,
         "retraining_time_s": manifest.retraining_time_s,
+        "warnings": warnings,
     }
     if as_json:
         print_json(facts)
@@ -60,6 +63,8 @@ def prepare(
             ("one retraining", f"{manifest.retraining_time_s:.2f} s"),
         )
     )
+    for warning in warnings:
+        notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     console.print(f"Next: lethe methods run METHOD --split {out}", style="dim", highlight=False)
 
 

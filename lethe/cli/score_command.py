@@ -57,6 +57,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     """
     from lethe.cli.score_inputs import read_outputs, split_outputs
     from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.sample_size import few_models_warnings
     from lethe.metrics.scoring.scale_check import scale_warnings
 
     try:
@@ -71,7 +72,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     except InvalidScoreInput as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(code=1) from error
-    warnings = scale_warnings(u.confidences, r.confidences)
+    warnings = scale_warnings(u.confidences, r.confidences) + few_models_warnings(report["n_models"])
     for warning in warnings:
         Console(stderr=True).print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if as_json:
@@ -122,6 +123,7 @@ def _report(
     picture: Path | None,
 ) -> dict[str, Any]:
     from lethe.metrics.scoring.calibration import suspicion
+    from lethe.metrics.scoring.sample_size import smallest_detectable_shift
     from lethe.metrics.scoring.score import score as score_outputs
 
     result = score_outputs(unlearned, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)
@@ -131,6 +133,7 @@ def _report(
         "copied_models": signs.copied_models,
         "deterministic": signs.deterministic,
         "copied": signs.copied,
+        "smallest_detectable_shift": smallest_detectable_shift(result.n_models),
     }
     if oracle is not None:
         against = score_outputs(oracle, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)

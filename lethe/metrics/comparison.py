@@ -62,6 +62,18 @@ def require_one_split(submissions: Mapping[str, Inputs]) -> None:
         for name, inputs in known[1:]:
             if not np.array_equal(inputs.array(Side.RETRAINED, array), known[0][1].array(Side.RETRAINED, array)):
                 raise InvalidMetricInput(f"{known[0][0]} and {name} have other retrained models: not the same split")
+    require_one_size({name: inputs.n_models for name, inputs in submissions.items()})
+
+
+def require_one_size(sizes: Mapping[str, int | None]) -> None:
+    """Raise InvalidMetricInput, stating all, for submissions of different numbers of models N; None is not known."""
+    known = {name: size for name, size in sizes.items() if size is not None}
+    if len(set(known.values())) > 1:
+        stated = ", ".join(f"{name} has N = {size}" for name, size in known.items())
+        raise InvalidMetricInput(
+            f"scores depend on N, the number of models, and do not compare across it: {stated}; evaluate the first "
+            f"{min(known.values())} models of each"
+        )
 
 
 def _of_all(submissions: Mapping[str, Inputs], entry: Metric, parameters: Parameters) -> MetricResult:

@@ -14,10 +14,16 @@ JsonObject = dict[str, Any]
 FORMAT = "lethe-metrics-1"
 
 
-def evaluations_as_json(evaluations: Mapping[str, MetricEvaluation], *, examples: bool = False) -> JsonObject:
-    """Return the metrics of one submission; values per example and other large arrays only if `examples`."""
+def evaluations_as_json(
+    evaluations: Mapping[str, MetricEvaluation], *, n_models: int | None = None, examples: bool = False
+) -> JsonObject:
+    """Return the metrics of one submission; values per example and other large arrays only if `examples`.
+
+    n_models: unlearned models, without which stored metrics cannot be refused a comparison across N.
+    """
     return {
         "format": FORMAT,
+        "n_models": n_models,
         "metrics": {name: evaluation_as_json(found, examples=examples) for name, found in evaluations.items()},
     }
 

@@ -5,6 +5,7 @@ from lethe.competition.seed_strength import check_seed
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.errors import InvalidCompetitionFile
+from lethe.preparation.cost_estimate import training_seconds
 from lethe.preparation.public_sample import sample_parts
 from lethe.preparation.task_kinds import task_preparation
 
@@ -40,3 +41,12 @@ def check_preparation(competition: CompetitionFile, *, hosted: bool = False) -> 
     if wrong:
         raise InvalidSplit("\n".join(dict.fromkeys(wrong)))
     return sizes
+
+
+def estimated_retraining_s(competition: CompetitionFile, *, n_retain: int, device: str = "cpu") -> float:
+    """Return about how long one model trains on the retain set, seconds, from shapes alone; 0 for tasks of text."""
+    if competition.task.kind != "image-classification":
+        return 0.0  # the number of tokens is known only when the data is cut
+    task = task_preparation(competition.task.kind)
+    network = task.describe_network(competition, task.open_dataset(competition))
+    return training_seconds(network, competition.training, n_images=n_retain, device=device)

@@ -50,7 +50,7 @@ AXES = {
 class StoredArray:
     """name: the key in files. axes: names of its axes, the first "N" where there is a row per model.
 
-    of_runs: only unlearning has it; no trained model does.
+    of_runs: only unlearning has it; no trained model does. own: no capture stores it, the user computes it.
     """
 
     name: str
@@ -59,6 +59,7 @@ class StoredArray:
     description: str
     shared: bool = False
     of_runs: bool = False
+    own: bool = False
 
     @property
     def shape(self) -> str:
@@ -68,6 +69,8 @@ class StoredArray:
     @property
     def how(self) -> str:
         """Return what to do when the array is missing."""
+        if self.own:
+            return f"no capture stores it: compute `{self.name}` {self.shape} and add it to the arrays of these models"
         if self.shared:
             return f"add `{self.name}` {self.shape} to the file of any side"
         if self.level == CaptureLevel.CONFIDENCES:
@@ -86,9 +89,16 @@ class StoredArray:
 
 
 def _array(
-    name: str, axes: str, level: CaptureLevel, description: str, *, shared: bool = False, of_runs: bool = False
+    name: str,
+    axes: str,
+    level: CaptureLevel,
+    description: str,
+    *,
+    shared: bool = False,
+    of_runs: bool = False,
+    own: bool = False,
 ) -> StoredArray:
-    return StoredArray(name, tuple(axes.split()), level, description, shared, of_runs)
+    return StoredArray(name, tuple(axes.split()), level, description, shared, of_runs, own)
 
 
 _CONFIDENCES, _LOSSES, _LOGITS = CaptureLevel.CONFIDENCES, CaptureLevel.LOSSES, CaptureLevel.LOGITS
@@ -114,6 +124,7 @@ _STORED = (
     _array("metric_per_run", "N", _CONFIDENCES, "another metric's value per run, one row per method or level"),
     _array("relearn_epochs", "k", _WEIGHTS, "epochs until the forget loss is back at the original model's"),
     _array("perturbed_accuracy", "k D S", _WEIGHTS, "share of perturbed copies classified correctly, per radius"),
+    _array("noise_alignment", "N S", _WEIGHTS, "alignment of training noise and input gradient", own=True),
     _array("weight_distance", "k", _WEIGHTS, "L2 distance of the parameters from those of retrained model i"),
     _array("weight_norm", "k", _WEIGHTS, "L2 norm of the parameters"),
     _array("forget_labels", "S", _CONFIDENCES, "class numbers of the forget set", shared=True),

@@ -68,6 +68,11 @@ class Inputs:
         """Return the sides that were given."""
         return tuple(self._stored)
 
+    @property
+    def n_models(self) -> int | None:
+        """Return N, the number of unlearned models, or None without a stored array of one row a model."""
+        return self._size(Side.UNLEARNED, "N")
+
     def array(self, side: Side, name: str) -> Array:
         """Return an array of a side, stored or derived from stored ones.
 

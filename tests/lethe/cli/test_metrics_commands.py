@@ -116,3 +116,14 @@ def test_compare_says_why_a_stored_value_is_missing(files):
 
 def test_compare_of_arrays_needs_retrained_models(files):
     assert "give --retrained" in run("compare", files / "unlearned.npz", files / "other.npz", status=1)
+
+
+def test_stored_metrics_are_not_compared_across_n(files):
+    np.savez(files / "fewer.npz", **{name: np.asarray(rows)[:4] for name, rows in synthetic.side_arrays(1).items()})
+    for name in ("unlearned", "fewer"):
+        run("evaluate", files / f"{name}.json", "--unlearned", files / f"{name}.npz", *side(files, "retrained"),
+            "-m", "klom", "--json")  # fmt: skip
+    output = run("compare", files / "unlearned.json", files / "fewer.json", status=1)
+    assert "unlearned has N = 8, fewer has N = 4" in output
+    arrays = run("compare", files / "unlearned.npz", files / "fewer.npz", *side(files, "retrained"), status=1)
+    assert "do not compare across it" in arrays

@@ -38,6 +38,7 @@ def side_arrays(seed: int, *, n_models: int = N_MODELS, known: float = 2.0) -> A
     arrays["confidences"] = log_margin(arrays["forget_logits"], labels["forget_labels"])
     arrays["epsilon"] = rng.gamma(1.0, size=N_FORGET)
     arrays["wall_time_s"] = rng.uniform(1.0, 2.0, n_models)
+    arrays["noise_alignment"] = rng.normal(size=(n_models, N_FORGET))
     arrays["relearn_epochs"] = rng.integers(1, 20, 4)
     arrays["perturbed_accuracy"] = rng.uniform(size=(4, 2, N_FORGET))
     return arrays

@@ -1,0 +1,1 @@
+"""Lower bounds of epsilon that hold with a stated probability."""

@@ -1,0 +1,18 @@
+"""An order of runs that depends on their values alone, so that seeded draws of runs ignore how the runs were listed."""
+
+import numpy as np
+
+from lethe.metrics.core.arrays import Float64, Int64
+
+
+def order_of_runs(runs: Float64) -> Int64:
+    """Return positions that sort runs by their sorted values, shape (n_models,).
+
+    runs: shape (n_models, n_examples). The order of the examples has no effect either.
+    """
+    return np.asarray(np.lexsort(np.sort(runs, axis=1).T[::-1]), np.int64)
+
+
+def drawn_order(runs: Float64, rng: np.random.Generator) -> Int64:
+    """Return the positions of all runs in random order, the same for the same set of runs."""
+    return order_of_runs(runs)[rng.permutation(len(runs))]

@@ -1,0 +1,221 @@
+"""An attack on whole runs: a classifier that tells unlearned from retrained models by all confidences together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from lethe.metrics.attacks.roc import roc_curve
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples, require_same_models
+from lethe.metrics.core.processors import one_blas_thread
+from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_order import drawn_order
+from lethe.metrics.distribution.kernels import require_runs
+
+INVERSE_PENALTY = 0.01
+SMALLEST_CURVE_SIZE, DRAWS_PER_SIZE = 8, 3
+
+
+class JointAuditParameters(Parameters):
+    """n_folds: held out in turn, over runs. penalty: C of the regression. seed: draws the folds."""
+
+    n_folds: int = Field(5, ge=2)
+    penalty: float = Field(INVERSE_PENALTY, gt=0.0)
+    seed: int = Field(0, ge=0)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """margins: of every run by a classifier that has not seen it, unlearned runs first; positive means unlearned."""
+
+    margins: Float64
+    labels: Int64
+    folds: Int64
+
+    @property
+    def fold_aucs(self) -> Float64:
+        """The area under the ROC curve within every fold."""
+        chosen = [self.folds == fold for fold in range(int(self.folds.max()) + 1)]
+        return np.array([roc_curve(self.margins[rows], self.labels[rows] == 1).area for rows in chosen])
+
+    @property
+    def pooled_auc(self) -> float:
+        """The area under the ROC curve over all held-out margins, which come from different classifiers."""
+        return roc_curve(self.margins, self.labels == 1).area
+
+    @property
+    def accuracy(self) -> float:
+        """The share of runs called rightly."""
+        return float(((self.margins > 0.0) == (self.labels == 1)).mean())
+
+
+def joint_audit(
+    unlearned: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    *,
+    n_folds: int = 5,
+    penalty: float = INVERSE_PENALTY,
+    seed: int = 0,
+) -> MetricResult:
+    """Return the held-out area under the ROC curve of the classifier, mean over folds, in [0, 1]; 0.5 is chance.
+
+    unlearned, retrained: confidences on the forget set, shapes (n_models, n_examples); the numbers of models may
+    differ. Examples are standardised within the training folds. With fewer runs than folds, as many folds as runs.
+    table: the pooled AUC, the accuracy, and the AUC with fewer runs of each side (power curve).
+    Compare with the oracle's. A copy of the retrained models is far below 0.5, for the twin of a held-out run is in
+    training under the other label; a note says how many runs are copies.
+    Raises InvalidMetricInput for different examples or one run on a side.
+    Source: defined by Lethe.
+    """
+    u, r = require_runs(unlearned, retrained)
+    with one_blas_thread():
+        found = held_out(u, r, audit_folds(u, r, n_folds=n_folds, seed=seed), penalty=penalty)
+        curve = list(_power_curve(u, r, n_folds=n_folds, penalty=penalty, seed=seed))
+    table: dict[str, float | list[float]] = {
+        "pooled_auc": found.pooled_auc,
+        "accuracy": found.accuracy,
+        "runs": [size for size, _ in curve],
+        "auc": [auc for _, auc in curve],
+    }
+    return MetricResult(float(found.fold_aucs.mean()), table=table, notes=_copies(u, r))
+
+
+def joint_audit_all(  # noqa: PLR0917  a metric's arrays are its arguments
+    unlearned: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    unlearned_retain: npt.ArrayLike,
+    retrained_retain: npt.ArrayLike,
+    unlearned_test: npt.ArrayLike,
+    retrained_test: npt.ArrayLike,
+    *,
+    n_folds: int = 5,
+    penalty: float = INVERSE_PENALTY,
+    seed: int = 0,
+) -> MetricResult:
+    """Return `joint_audit` on the confidences of forget, retain and test examples side by side.
+
+    Shapes (n_models, n_examples) each; the arrays of one side are of the same models.
+    """
+    sides = {
+        Side.UNLEARNED: (unlearned, unlearned_retain, unlearned_test),
+        Side.RETRAINED: (retrained, retrained_retain, retrained_test),
+    }
+    joined = []
+    for side, parts in sides.items():
+        rows = [model_rows(part, name="confidences", side=side) for part in parts]
+        require_same_models(forget=rows[0], retain=rows[1], test=rows[2])
+        joined.append(np.concatenate(rows, axis=1))
+    require_same_examples(unlearned=joined[0], retrained=joined[1])
+    return joint_audit(*joined, n_folds=n_folds, penalty=penalty, seed=seed)
+
+
+def audit_folds(unlearned: Float64, retrained: Float64, *, n_folds: int, seed: int) -> Int64:
+    """Return the fold of every run, unlearned runs first; each side is spread evenly, in an order drawn by the seed."""
+    n_folds = min(n_folds, len(unlearned), len(retrained))
+    rng = np.random.default_rng([seed, len(unlearned), len(retrained)])
+    folds = []
+    for runs in (unlearned, retrained):
+        fold = np.empty(len(runs), np.int64)
+        fold[drawn_order(runs, rng)] = np.arange(len(runs)) % n_folds
+        folds.append(fold)
+    return np.concatenate(folds)
+
+
+def held_out(unlearned: Float64, retrained: Float64, folds: Int64, *, penalty: float = INVERSE_PENALTY) -> HeldOut:
+    """Return the margin of every run by the classifier that was fitted without its fold."""
+    runs = np.concatenate((unlearned, retrained))
+    labels = np.repeat(np.array([1, 0], np.int64), (len(unlearned), len(retrained)))
+    margins = np.empty(len(runs))
+    for fold in range(int(folds.max()) + 1):
+        held = folds == fold
+        mean, deviation = runs[~held].mean(axis=0), runs[~held].std(axis=0)
+        constant = np.ptp(runs[~held], axis=0) == 0.0
+        scaled = (runs - mean) / np.where(constant, 1.0, deviation)
+        scaled[:, constant] = np.where(held[:, None], scaled[:, constant], 0.0)
+        weights, intercept = fitted(scaled[~held], labels[~held], penalty=penalty)
+        margins[held] = (scaled[held] * weights).sum(axis=1) + intercept  # equal runs have equal bits
+    return HeldOut(margins, labels, folds)
+
+
+def fitted(rows: Float64, labels: Int64, *, penalty: float) -> tuple[Float64, float]:
+    """Return weights and intercept that minimise |w|^2 / 2 + C sum of losses, by Newton's method.
+
+    More examples than runs cost no more: the weights lie in the span of the rows.
+    """
+    left, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    coordinates = np.column_stack((left * sizes, np.ones(len(rows))))
+    ridge = np.append(np.ones(sizes.size), 0.0)
+    signs = 2.0 * labels - 1.0
+
+    def loss(point: Float64) -> float:
+        return float(0.5 * (ridge * point**2).sum() + penalty * np.logaddexp(0.0, -signs * (coordinates @ point)).sum())
+
+    def gradient(point: Float64) -> Float64:
+        return np.asarray(ridge * point + penalty * coordinates.T @ (expit(coordinates @ point) - labels))
+
+    def hessian(point: Float64) -> Float64:
+        p = expit(coordinates @ point)
+        return np.asarray(np.diag(ridge) + penalty * (coordinates.T * (p * (1.0 - p))) @ coordinates)
+
+    start = np.zeros(ridge.size)
+    found = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options={"gtol": 1e-10}).x
+    return np.asarray(right.T @ found[:-1]), float(found[-1])
+
+
+def _power_curve(u: Float64, r: Float64, *, n_folds: int, penalty: float, seed: int) -> Iterator[tuple[int, float]]:
+    """Yield numbers of runs of each side below the full number, and the mean AUC of a few draws of so many."""
+    size = SMALLEST_CURVE_SIZE
+    rng = np.random.default_rng([seed, len(u), len(r), 1])
+    while size < min(len(u), len(r)):
+        aucs = []
+        for _ in range(DRAWS_PER_SIZE):
+            parts = [side[drawn_order(side, rng)[:size]] for side in (u, r)]
+            folds = audit_folds(*parts, n_folds=n_folds, seed=seed)
+            aucs.append(held_out(*parts, folds, penalty=penalty).fold_aucs.mean())
+        yield size, float(np.mean(aucs))
+        size *= 2
+
+
+def _copies(u: Float64, r: Float64) -> tuple[str, ...]:
+    retrained = {row.tobytes() for row in r}
+    n = sum(row.tobytes() in retrained for row in u)
+    return (f"{n} unlearned runs are copies of retrained models: the audit means nothing for them",) if n else ()
+
+
+METRIC = Metric(
+    id="joint_audit",
+    title="Joint audit on the forget set",
+    function=joint_audit,
+    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    unit="area under the ROC curve over runs",
+    direction=Direction.LOWER,
+    defaults=JointAuditParameters,
+    bounds=(0.0, 1.0),
+    source="defined by Lethe",
+    formula=(
+        "mean over 5 folds of runs of the held-out AUC of an L2 logistic regression (C = 0.01) on a run's standardised "
+        "confidences, label unlearned or retrained"
+    ),
+)
+
+ALL_SETS = replace(
+    METRIC,
+    id="joint_audit_all",
+    title="Joint audit on forget, retain and test examples",
+    function=joint_audit_all,
+    needs={
+        "unlearned": Need("forget_margins"),
+        "retrained": Need("forget_margins", Side.RETRAINED),
+        "unlearned_retain": Need("retain_margins"),
+        "retrained_retain": Need("retain_margins", Side.RETRAINED),
+        "unlearned_test": Need("test_margins"),
+        "retrained_test": Need("test_margins", Side.RETRAINED),
+    },
+    formula="as joint_audit, on the confidences of forget, retain and test examples side by side",
+)

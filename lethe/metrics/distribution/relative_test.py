@@ -1,0 +1,254 @@
+"""Three samples: are the unlearned runs distributed more like the retrained models or more like the originals?"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from scipy.special import ndtr
+
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
+from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_order import order_of_runs
+from lethe.metrics.distribution.kernels import (
+    Kernel,
+    distances,
+    kernel_values,
+    median_bandwidth,
+    require_runs,
+    unbiased_mmd2,
+)
+
+FEWEST_MODELS = 3  # below, the published variance of a sample's term is 0
+ROUNDING = 1e-24  # a variance below is one of 0
+
+
+class KernelParameters(Parameters):
+    """kernel: gaussian or laplace. bandwidth: 0 for the mean of the two medians (unlearned to each reference)."""
+
+    kernel: Kernel = "gaussian"
+    bandwidth: float = Field(0.0, ge=0.0)
+
+
+class PermutationParameters(KernelParameters):
+    """n_permutations: draws of which reference models are called retrained. seed: of the draws."""
+
+    n_permutations: int = Field(499, ge=19)
+    seed: int = Field(0, ge=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """Kernel values: within each sample, and from the unlearned runs to both references."""
+
+    uu: Float64
+    rr: Float64
+    oo: Float64
+    ur: Float64
+    uo: Float64
+    bandwidth: float
+
+    @property
+    def to_retrained(self) -> float:
+        """MMD^2 of unlearned and retrained runs."""
+        return unbiased_mmd2(self.uu, self.rr, self.ur)
+
+    @property
+    def to_original(self) -> float:
+        """MMD^2 of unlearned and original models."""
+        return unbiased_mmd2(self.uu, self.oo, self.uo)
+
+    def variance(self, *, published_factor: bool = False) -> float:
+        """Return the first-order variance of the difference of the two.
+
+        Each sample's term is four times the variance of its run means, times (n - 2) / (n (n - 1)).
+        published_factor: n is the number of unlearned models in all terms, as in the authors' program; for equal
+        numbers of models there is no difference.
+        """
+        terms = (
+            (self.ur.mean(axis=1) - self.uo.mean(axis=1)).var(),
+            (_row_means(self.rr) - self.ur.mean(axis=0)).var(),
+            (_row_means(self.oo) - self.uo.mean(axis=0)).var(),
+        )
+        sizes = [len(self.uu), len(self.rr), len(self.oo)]
+        sizes = [sizes[0]] * 3 if published_factor else sizes
+        return float(sum(4.0 * (n - 2) / (n * (n - 1)) * term for n, term in zip(sizes, terms, strict=True)))
+
+
+def matrices(unlearned: Float64, retrained: Float64, original: Float64, kernel: Kernel, bandwidth: float) -> Matrices:
+    """Return the kernel values of three samples. bandwidth: 0 for the median rule."""
+    pairs = {
+        "uu": (unlearned, unlearned),
+        "rr": (retrained, retrained),
+        "oo": (original, original),
+        "ur": (unlearned, retrained),
+        "uo": (unlearned, original),
+    }
+    apart = {name: distances(*pair, kernel) for name, pair in pairs.items()}
+    chosen = bandwidth or (median_bandwidth(apart["ur"], kernel) + median_bandwidth(apart["uo"], kernel)) / 2.0
+    values = {name: kernel_values(distance, chosen, kernel) for name, distance in apart.items()}
+    return Matrices(**values, bandwidth=chosen)
+
+
+def relative_test(
+    unlearned: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    original: npt.ArrayLike,
+    *,
+    kernel: Kernel = "gaussian",
+    bandwidth: float = 0.0,
+) -> MetricResult:
+    """Return the p-value of H0 "the unlearned runs are no farther from retrained than from original", in [0, 1].
+
+    A small value: they are nearer to the original, and unlearning failed. A large value alone proves nothing;
+    near 1 the
+    opposite hypothesis is rejected.
+    unlearned, retrained, original: confidences, shapes (n_models, n_examples) each, of possibly unequal numbers of
+    models. One original model is a point: its own term has no variance.
+    NaN where the statistic has no variance (constant runs, 2 models). table: both discrepancies and the statistic.
+    Where all three distributions are equal the test rejects about 1 %, not 5 %; its level holds where retrained and
+    original are equally far.
+    Raises InvalidMetricInput for different examples or fewer than 2 unlearned or retrained models.
+    Source: Bounliphone et al. 2016 (arXiv:1511.04581).
+    """
+    u, r, o = _samples(unlearned, retrained, original)
+    found = matrices(u, r, o, kernel, bandwidth)
+    difference, variance = found.to_retrained - found.to_original, found.variance()
+    too_few = min(len(u), len(r)) < FEWEST_MODELS or (len(o) < FEWEST_MODELS and bool(np.ptp(o, axis=0).any()))
+    statistic = np.nan if too_few or variance < ROUNDING else difference / np.sqrt(variance)
+    notes = (
+        () if np.isfinite(statistic) else ("the statistic has no variance: equal models, or fewer than 3 of a side",)
+    )
+    return MetricResult(float(ndtr(-statistic)), table=_table(found, statistic), notes=notes)
+
+
+def relative_test_permutation(
+    unlearned: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    original: npt.ArrayLike,
+    *,
+    kernel: Kernel = "gaussian",
+    bandwidth: float = 0.0,
+    n_permutations: int = 499,
+    seed: int = 0,
+) -> MetricResult:
+    """Return the p-value of `relative_test` when retrained and original models are drawn from their common pool.
+
+    The share of draws, the given labels counted as one, whose statistic is at least the given one. The statistic is
+    divided by its own standard deviation, so that the level also holds, for many models, where the two references
+    differ and are equally far. With fewer than 3 different original models the asymptotic p-value, and a note.
+    Raises InvalidMetricInput as `relative_test`.
+    """
+    u, r, o = _samples(unlearned, retrained, original)
+    if min(len(u), len(r), len(o)) < FEWEST_MODELS or not np.ptp(o, axis=0).any():
+        found = relative_test(u, r, o, kernel=kernel, bandwidth=bandwidth)
+        note = "not permuted, which needs 3 different original models (setup reuse-n-n): the asymptotic p-value"
+        return replace(found, notes=(*found.notes, note))
+    given = matrices(u, r, o, kernel, bandwidth)
+    pool = np.concatenate((r, o))
+    within = kernel_values(distances(pool, pool, kernel), given.bandwidth, kernel)
+    across = kernel_values(distances(u, pool, kernel), given.bandwidth, kernel)
+    np.fill_diagonal(within, 0.0)
+    labels = _labels(pool, len(r), n_permutations=n_permutations, seed=seed)
+    statistics = _statistics(within, across, labels)
+    if not np.isfinite(statistics[0]):
+        note = "the statistic has no variance: the runs are equal"
+        return MetricResult(float("nan"), table=_table(given, np.nan), notes=(note,))
+    reached = np.nan_to_num(statistics, nan=np.inf) >= statistics[0] - 1e-12 * abs(statistics[0])
+    return MetricResult(float(reached.mean()), table=_table(given, float(statistics[0])))
+
+
+def _labels(pool: Float64, n_retrained: int, *, n_permutations: int, seed: int) -> Float64:
+    """Return 1 where a model is called retrained, shape (n_pool, 1 + n_permutations); the given labels come first."""
+    rng = np.random.default_rng([seed, *pool.shape])
+    order = order_of_runs(pool)
+    labels = np.zeros((len(pool), 1 + n_permutations))
+    labels[:n_retrained, 0] = 1.0
+    for column in range(1, 1 + n_permutations):
+        labels[order[rng.permutation(len(pool))[:n_retrained]], column] = 1.0
+    return labels
+
+
+def _statistics(within: Float64, across: Float64, labels: Float64) -> Float64:
+    """Return the difference over its standard deviation for every column of labels; NaN without variance."""
+    sides = []
+    for chosen in (labels, 1.0 - labels):
+        n = chosen[:, 0].sum()
+        own = within @ chosen / (n - 1.0)  # of each pool model, its mean to the models chosen
+        to_u = across.mean(axis=0)[:, None]
+        u_means = across @ chosen / n
+        means = (own * chosen).sum(axis=0) / n
+        sides.append((n, own - to_u, chosen, u_means, means - 2.0 * u_means.mean(axis=0)))
+    m = len(across)
+    variance = 4.0 * (m - 2) / (m * (m - 1)) * (sides[0][3] - sides[1][3]).var(axis=0)
+    for n, projected, chosen, _, _ in sides:
+        mean = (projected * chosen).sum(axis=0) / n
+        variance = variance + 4.0 * (n - 2) / (n * (n - 1)) * (((projected - mean) ** 2) * chosen).sum(axis=0) / n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = (sides[0][4] - sides[1][4]) / np.sqrt(variance)
+    return np.where(variance > ROUNDING, found, np.nan)
+
+
+def _samples(
+    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, original: npt.ArrayLike
+) -> tuple[Float64, Float64, Float64]:
+    u, r = require_runs(unlearned, retrained)
+    o = model_rows(original, name="confidences", side=Side.ORIGINAL)
+    require_same_examples(unlearned=u, original=o)
+    return u, r, np.repeat(o, 2, axis=0) if len(o) == 1 else o
+
+
+def _row_means(within: Float64) -> Float64:
+    return np.asarray((within.sum(axis=1) - np.diagonal(within)) / (len(within) - 1))
+
+
+def _table(found: Matrices, statistic: float) -> dict[str, float | None]:
+    return {
+        "mmd2_to_retrained": found.to_retrained,
+        "mmd2_to_original": found.to_original,
+        "statistic": float(statistic) if np.isfinite(statistic) else None,
+        "bandwidth": found.bandwidth,
+    }
+
+
+METRIC = Metric(
+    id="relative_test",
+    title="Relative test: retrained or original",
+    function=relative_test,
+    needs={
+        "unlearned": Need("forget_margins"),
+        "retrained": Need("forget_margins", Side.RETRAINED),
+        "original": Need("forget_margins", Side.ORIGINAL),
+    },
+    unit="p; small: nearer to the original",
+    direction=Direction.HIGHER,
+    defaults=KernelParameters,
+    bounds=(0.0, 1.0),
+    source="Bounliphone et al. 2016 (1511.04581); Ribero, Schrab and Gretton 2026 (2601.19755)",
+    formula=(
+        "1 - Phi( (MMD^2(U, R) - MMD^2(U, O)) / s ), unbiased MMD^2 over runs, s^2 = sum over U, R, O of "
+        "4 (n - 2) / (n (n - 1)) Var(run means)"
+    ),
+    paper_and_code=(
+        "The program takes the number of unlearned models for all three terms of the variance; here each sample "
+        "has its "
+        "own, which is the same for equal numbers. The bandwidth follows the second author's program (median of "
+        "squared distances); the first author's takes the root of half the median distance. The test of 2601.19755 "
+        "has no published program; this is its predecessor."
+    ),
+)
+
+PERMUTATION = replace(
+    METRIC,
+    id="relative_test_permutation",
+    title="Relative test by permutation",
+    function=relative_test_permutation,
+    defaults=PermutationParameters,
+    formula=(
+        "share of draws, the given one included, with (MMD^2(U, R) - MMD^2(U, O)) / s >= that of the given labels; "
+        "a draw assigns the retrained and original models to R and O at random"
+    ),
+    paper_and_code="",
+)
