@@ -164,7 +164,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     if plot is not None:
         from lethe.reports.metric_picture import draw_metrics
 
-        draw_metrics(found, plot)
+        draw_metrics(found).savefig(plot)
     if as_json:
         write_json(evaluations_as_json(found, examples=examples), file)
     if not as_json or file is not None:

@@ -1,4 +1,4 @@
-"""The arrays that `lethe score` compares: .npz files, or the outputs of a prepared split."""
+"""The outputs that a score compares: of .npz files, or of a prepared split."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from lethe.metrics.scoring.score import ModelOutputs
 
 STORED = "outputs.safetensors"
-RETRAINED, ORACLE = Path("hidden/retrained") / STORED, Path("hidden/oracle") / STORED
+RETRAINED, ORACLE, ORIGINAL = (Path("hidden") / side / STORED for side in ("retrained", "oracle", "original"))
 
 
 def read_outputs(path: Path) -> "ModelOutputs":
@@ -34,6 +34,21 @@ def split_outputs(
     if retrained is None:
         raise InvalidScoreInput("name what to compare with: --retrained FILE, or --split DIR of a prepared split")
     return read_outputs(retrained), None if oracle is None else read_outputs(oracle)
+
+
+def split_side(split: Path, side: str) -> "ModelOutputs":
+    """Return the stored outputs of one side of a prepared split.
+
+    Raises InvalidInput for another side than `retrained`, `oracle` and `original`, or one that the split lacks.
+    """
+    from lethe.errors import InvalidInput
+
+    files = {"retrained": RETRAINED, "oracle": ORACLE, "original": ORIGINAL}
+    if side not in files:
+        raise InvalidInput(f"a split has no models {side!r}; there are {', '.join(files)}")
+    if not (split / files[side]).is_file():
+        raise InvalidInput(f"{split} has no outputs of {side} models ({files[side]}): prepare the split again")
+    return read_outputs(split / files[side])
 
 
 def _from_safetensors(path: Path) -> "ModelOutputs":
