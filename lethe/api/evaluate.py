@@ -8,7 +8,7 @@ from typing import Any
 from lethe.api.evaluation import Evaluation
 from lethe.api.given_models import Models, arrays_of
 from lethe.api.split import Split, as_array, as_split
-from lethe.metrics.core.input_checks import InputWarning, input_warnings, require_consistent
+from lethe.metrics.core.input_warnings import InputWarning, input_warnings, require_consistent
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.metric_evaluation import Request
@@ -94,8 +94,6 @@ def _inputs(
     }
     own = None if shared is None else {name: as_array(values) for name, values in shared.items()}
     if split is None:
-        if "retrained" not in sides:
-            raise InvalidMetricInput("nothing to compare with: give `retrained`, or a prepared `split`")
         return Inputs(**sides, shared=own)
     if others := sorted((sides.keys() | ({"shared"} if own else set())) - {"unlearned"}):
         raise InvalidMetricInput(f"`{others[0]}` and `split` are both given: a split has its own")

@@ -38,7 +38,7 @@ class Evaluation(Mapping[str, MetricEvaluation]):
 
     def as_json(self, *, examples: bool = False) -> dict[str, Any]:
         """Return what `lethe evaluate --json` prints. examples: with values per example and histograms."""
-        return evaluations_as_json(self._evaluations, examples=examples)
+        return evaluations_as_json(self._evaluations, examples=examples) | {"warnings": list(self.warnings)}
 
     def to_json(self, path: str | Path | None = None, *, examples: bool = False) -> str:
         """Return the results as JSON, and write them to a file if one is named. Schema: docs/schemas/metrics.json."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from lethe.api.method_runs import MethodRuns
 from lethe.api.progress import tracked
+from lethe.api.score_inputs import safetensors_arrays
 from lethe.api.split import Split, as_array
 from lethe.metrics.core.inputs import open_arrays
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -41,10 +42,10 @@ def arrays_of(given: Models, *, side: str, split: Split | None, device: str, pro
     if isinstance(given, str | Path):
         path = Path(given)
         if not path.is_dir():
-            return open_arrays(path, side)
+            return safetensors_arrays(path) if path.suffix == ".safetensors" else open_arrays(path, side)
         evaluator = partial(_of_folder, path)
-    elif _is_module(given) or (isinstance(given, Sequence) and given and all(map(_is_module, given))):
-        evaluator = partial(_of_modules, [given] if _is_module(given) else given)
+    elif modules := _modules(given):
+        evaluator = partial(_of_modules, modules)
     else:
         return {"confidences": as_array(given)}
     if split is None:
@@ -60,6 +61,12 @@ def _is_plain(given: Arrays, side: str) -> bool:
             "as `confidences`"
         )
     return isinstance(given, dict)
+
+
+def _modules(given: Any) -> "list[nn.Module]":
+    """Return the torch modules that were given, one or several; none for anything else."""
+    several = list(given) if isinstance(given, Sequence) else [given]
+    return several if all(map(_is_module, several)) else []
 
 
 def _is_module(value: Any) -> bool:

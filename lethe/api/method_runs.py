@@ -1,8 +1,7 @@
 """The result of `lethe.methods.run`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from lethe.reports.html_table import html_table
@@ -26,7 +25,6 @@ class MethodRuns:
     method: str
     folder: Path
     runs: LocalRuns
-    _kept: "TemporaryDirectory[str] | None" = field(default=None)
 
     def __len__(self) -> int:
         return len(self.runs.runs)

@@ -1,8 +1,10 @@
 """`lethe.methods.run`: a method on a prepared split, on this machine."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from lethe.api.method_runs import MethodRuns
 from lethe.api.split import Split, as_split
@@ -33,12 +35,14 @@ def run(
     name = path.stem if path.suffix == ".py" else str(method)
     is_file = path.suffix == ".py"
     text = set_constants(_text(path), constants, owner=str(path)) if is_file else render(name, constants)
-    folder = TemporaryDirectory(prefix="lethe-models-") if keep is None else None
-    into = Path(folder.name if folder is not None else str(keep))
+    into = Path(mkdtemp(prefix="lethe-models-") if keep is None else keep)
     done = run_on_split(
         {f"{name}.py": text}, as_split(split).path, runs=runs, seed=seed, weights_dir=into, timeout_s=timeout_s
     )
-    return MethodRuns(name, into, done, folder)
+    made = MethodRuns(name, into, done)
+    if keep is None:
+        finalize(made, rmtree, into, ignore_errors=True)
+    return made
 
 
 def _text(path: Path) -> str:

@@ -8,11 +8,11 @@ import numpy as np
 from lethe.api.given_models import Models, arrays_of
 from lethe.api.score_result import ScoreResult
 from lethe.api.split import Split, as_split
-from lethe.metrics.core.input_checks import InputWarning
+from lethe.metrics.core.input_warnings import InputWarning
 from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.core.scale_check import scale_warnings
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.calibration import suspicion
-from lethe.metrics.scoring.scale_check import scale_warnings
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from lethe.metrics.scoring.score import score as compute_score
 
@@ -33,8 +33,8 @@ def score(
     """Return forgetting quality F, and the final score where accuracies of both sides are given.
 
     Models are given as for `lethe.evaluate`: confidences, shape (n_models, n_examples), log(p / (1 - p)) of the right
-    class; or arrays by name with `retain_accuracy` and `test_accuracy`, shape (n_models,), in [0, 1]; a file of them; and
-    with a split a folder of checkpoints, torch modules or `lethe.MethodRuns`. oracle: other retrained models.
+    class; or arrays by name with `retain_accuracy` and `test_accuracy`, shape (n_models,), in [0, 1]; a file of them;
+    and with a split a folder of checkpoints, torch modules or `lethe.MethodRuns`. oracle: other retrained models.
     original: one model, or one a run. attacks: reference, exact or disentangled. n_resamples: of the 95 % interval, 0
     for none. seed: of the resamples.
     Raises InvalidScoreInput naming array, model and example. Warns (InputWarning) of values of another scale.

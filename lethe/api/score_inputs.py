@@ -1,7 +1,7 @@
 """The outputs that a score compares: of .npz files, or of a prepared split."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.score import ModelOutputs
@@ -52,16 +52,24 @@ def split_side(split: Path, side: str) -> "ModelOutputs":
 
 
 def _from_safetensors(path: Path) -> "ModelOutputs":
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.score import ModelOutputs
+
+    arrays = safetensors_arrays(path)
+    if "confidences" not in arrays:
+        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
+    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))
+
+
+def safetensors_arrays(path: Path) -> dict[str, Any]:
+    """Return the arrays of a safetensors file. Raises InvalidScoreInput if it cannot be read."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.score import ModelOutputs
 
     try:
-        arrays = load_file(path)
+        arrays: dict[str, Any] = load_file(path)
     except (OSError, SafetensorError) as error:
         raise InvalidScoreInput(f"{path} cannot be read as a safetensors file: {error}") from error
-    if "confidences" not in arrays:
-        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
-    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))
+    return arrays

@@ -95,8 +95,12 @@ class Split:
     def _repr_html_(self) -> str:
         from lethe.reports.html_table import html_table
 
-        rows = (("competition", self.competition), ("half", str(self.manifest.visibility)))
-        rows += (("retrained models", str(self.n_models)), ("one retraining", f"{self.retraining_time_s:.3g} s"))
+        rows = [
+            ("competition", self.competition),
+            ("half", str(self.manifest.visibility)),
+            ("retrained models", str(self.n_models)),
+            ("one retraining", f"{self.retraining_time_s:.3g} s"),
+        ]
         return html_table(("", str(self.path)), rows)
 
 

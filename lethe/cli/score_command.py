@@ -57,7 +57,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     """
     from lethe.api.score_inputs import read_outputs, split_outputs
     from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.scale_check import scale_warnings
+    from lethe.metrics.core.scale_check import scale_warnings
 
     try:
         u = read_outputs(unlearned)

@@ -1,13 +1,13 @@
 """The arrays of all sides against each other: models, examples, classes, labels; and values of another scale.
 
 Sizes are compared before anything is loaded. `Inputs` refuses an array that contradicts the others when a metric asks
-for it, so that other metrics go on; `require_consistent` refuses the whole at once.
+for it, so that other metrics go on; `require_consistent` of input_warnings refuses the whole at once.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,24 +16,10 @@ from lethe.metrics.core.array_catalogue import ARRAYS, AXES, Side
 from lethe.metrics.core.arrays import PROBABILITY_TOLERANCE, shares
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
-if TYPE_CHECKING:
-    from lethe.metrics.core.inputs import Inputs
-
 Array = npt.NDArray[Any]
 OWN_SIZES = frozenset({"W", "L"})  # axes that each group of questions has of its own
 NOT_COMPARED = frozenset({"k", "M", "3"})
 SHARES = ("_accuracy", "_correct")
-FEW_MODELS = 16  # below it most metrics say little: the models of one side differ among themselves
-
-
-class InputWarning(UserWarning):
-    """A value looks as if it were something else than what is computed with."""
-
-
-class Stored(Protocol):
-    """Arrays by name whose shapes are known without loading them."""
-
-    def shape_of(self, name: str) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -63,30 +49,6 @@ def conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> list[Conflict]:
     for axis, members in _by_axis(known).items():
         found += _unequal(axis, members)
     return found + list(_wrong_counts(places, known))
-
-
-def require_consistent(inputs: "Inputs") -> None:
-    """Raise InvalidMetricInput for the first array that contradicts another, or holds values that it cannot."""
-    for conflict in inputs.conflicts:
-        side = None if conflict.side == Side.SHARED else conflict.side.value
-        raise InvalidMetricInput(conflict.message, side=side)
-    for side in inputs.sides:
-        for name in ("confidences", *(name for name in ARRAYS if name.endswith("_logits"))):
-            if not ARRAYS[name].shared and inputs.has_stored(side, name):
-                inputs.array(side, name)
-
-
-def input_warnings(inputs: "Inputs") -> list[str]:
-    """Return what speaks against the arrays without forbidding them, in sentences."""
-    from lethe.metrics.scoring.scale_check import scale_warnings  # noqa: PLC0415  above: the scorer's own check
-
-    found = list(_size_warnings({side: inputs.n_models(side) for side in inputs.sides}))
-    stored = [side for side in inputs.sides if inputs.has_stored(side, "confidences")]
-    for side in stored:
-        if side != Side.RETRAINED and Side.RETRAINED in stored:
-            pair = (inputs.array(one, "confidences") for one in (side, Side.RETRAINED))
-            found += [text.replace("the unlearned", f"the {side}") for text in scale_warnings(*pair)]
-    return list(dict.fromkeys(found))
 
 
 def require_scale(array: Array, name: str, side: str | None) -> None:
@@ -196,21 +158,3 @@ def _wrong_counts(places: Mapping[Side, list[Mapping[str, Any]]], placed: list[_
                     message = f"`{name}` is {np.asarray(stated).item()}, and {one} has {size} {AXES[axis]}"
                     yield Conflict(Side.SHARED, name, message)
                     break
-
-
-def _size_warnings(sizes: Mapping[Side, int | None]) -> Iterator[str]:
-    unlearned, retrained = sizes.get(Side.UNLEARNED), sizes.get(Side.RETRAINED)
-    if unlearned and retrained and unlearned != retrained:
-        yield (
-            f"{unlearned} unlearned and {retrained} retrained models: metrics that pair them are not computed, and the "
-            "values of others depend on both numbers"
-        )
-    original = sizes.get(Side.ORIGINAL)
-    if original and retrained and original not in (1, retrained):
-        yield f"{original} original models; expected are 1, or as many as retrained ones ({retrained})"
-    fewest = min((size for size in (unlearned, retrained) if size), default=FEW_MODELS)
-    if fewest < FEW_MODELS:
-        yield (
-            f"only {fewest} models on a side: values depend on this number and intervals are wide; below {FEW_MODELS} "
-            "read a value beside the oracle's alone"
-        )

@@ -286,20 +286,10 @@ class ArrayFile(Mapping[str, Array]):
 
 
 def open_arrays(path: Path, side: str) -> Arrays:
-    """Return the arrays of a file, .npz or .safetensors. Raises InvalidMetricInput if it cannot be read."""
+    """Return the arrays of an .npz file. Raises InvalidMetricInput if it cannot be read."""
     if path.suffix == ".npy":
         raise InvalidMetricInput(f"the {side} file {path} holds one array, not named arrays (.npz)", side=side)
     try:
-        return _tensors(path) if path.suffix == ".safetensors" else ArrayFile(path)
+        return ArrayFile(path)
     except (OSError, ValueError, BadZipFile) as error:
         raise InvalidMetricInput(f"the {side} file {path} cannot be read as .npz: {error}", side=side) from error
-
-
-def _tensors(path: Path) -> Arrays:
-    from safetensors import SafetensorError  # noqa: PLC0415  of the extra `torch`
-    from safetensors.numpy import load_file  # noqa: PLC0415
-
-    try:
-        return dict(load_file(path))
-    except SafetensorError as error:
-        raise ValueError(error) from error
