@@ -64,10 +64,10 @@ training = { epochs = 25, learning_rate = 0.05 }
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--extra", action="append", choices=[*_extras(), "all"], help="only these; `all`: all together")
+    parser.add_argument("--extra", action="append", choices=["none", *_extras(), "all"], help="only these")
     parser.add_argument("--python", action="append", help="interpreters; by default the running one")
     chosen = parser.parse_args()
-    extras = chosen.extra or ["", *_extras(), "all"]
+    extras = ["" if name == "none" else name for name in chosen.extra or ["none", *_extras(), "all"]]
     with tempfile.TemporaryDirectory() as scratch:
         wheel = _wheel(Path(scratch))
         for python in chosen.python or [sys.executable]:
