@@ -128,14 +128,21 @@ class Inputs:
         return found if feature.against else np.asarray(found)
 
     def value(self, need: Need, parameters: Mapping[str, Any]) -> Any:
-        """Return what one argument of a metric's function needs."""
+        """Return what one argument of a metric's function needs; None where it is optional and missing."""
+        if need.optional and not all(self.has(_owner(side, name), name) for side, name in need.sources):
+            return None
         if isinstance(need.array, Feature):
             return self.feature(need.side, need.array, parameters)
         return self.array(need.side, need.array)
 
     def missing(self, metric: Metric) -> list[MissingArray]:
         """Return what keeps this metric from being computed, one error per array."""
-        wanted = {(_owner(side, name), name) for need in metric.needs.values() for side, name in need.sources}
+        wanted = {
+            (_owner(side, name), name)
+            for need in metric.needs.values()
+            if not need.optional
+            for side, name in need.sources
+        }
         return [self._missing(side, name) for side, name in sorted(wanted) if not self.has(side, name)]
 
     def _require(self, side: Side, name: str) -> Array:
