@@ -16,6 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPETITION = ROOT / "examples" / "competitions" / "digits.toml"
+PYTHON_FIRST = (
+    "import lethe, numpy as np; r = np.random.default_rng(0).normal(size=(2, 16, 5)); "
+    "e = lethe.evaluate(r[0], r[1]); print(e, e.to_json(), e._repr_html_(), lethe.score(r[0], r[1]))"
+)
 # What must work with each extra: commands, run one after the other in an empty folder.
 BASE = (
     ("lethe", "--version"),
@@ -25,6 +29,7 @@ BASE = (
     ("python", "-c", "import numpy as np; [np.savez(n, confidences=np.random.randn(16, 5)) for n in ('U', 'R')]"),
     ("lethe", "score", "--unlearned", "U.npz", "--retrained", "R.npz", "--json"),
     ("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--json"),
+    ("python", "-W", "error", "-c", PYTHON_FIRST),
 )
 TORCH = (
     ("lethe", "competition", "validate", "small.toml"),
@@ -37,6 +42,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "torch": (*BASE, *TORCH),
     "hf": (("python", "-c", "import lethe.huggingface.evaluation"),),
     "plots": (("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png"),),
+    "frames": (("python", "-c", PYTHON_FIRST + "; print(e.to_frame())"),),
+    "parquet": (("python", "-c", "import pyarrow, pandas"),),
     "networks": (("python", "-c", "import timm"),),
     "text": (("python", "-c", "import tokenizers, sentencepiece"),),
     "tune": (("python", "-c", "import optuna"),),
@@ -57,10 +64,10 @@ training = { epochs = 25, learning_rate = 0.05 }
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--extra", action="append", choices=[*_extras(), "all"], help="only these; `all`: all together")
+    parser.add_argument("--extra", action="append", choices=["none", *_extras(), "all"], help="only these")
     parser.add_argument("--python", action="append", help="interpreters; by default the running one")
     chosen = parser.parse_args()
-    extras = chosen.extra or ["", *_extras(), "all"]
+    extras = ["" if name == "none" else name for name in chosen.extra or ["none", *_extras(), "all"]]
     with tempfile.TemporaryDirectory() as scratch:
         wheel = _wheel(Path(scratch))
         for python in chosen.python or [sys.executable]:

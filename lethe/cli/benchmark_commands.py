@@ -216,21 +216,54 @@ def _say() -> Callable[[str], None]:
 
 
 @app.command()
-def table(
+def table(  # noqa: PLR0917  typer makes its options from these parameters
     source: Source,
     out: Out = OUT,
-    groups: Annotated[bool, typer.Option("--groups", help="Only ranking groups and Pareto counts over cells.")] = False,
-    table_format: Annotated[str, typer.Option("--format", "-f", help="md, csv, latex or json.")] = "md",
+    groups: Annotated[
+        bool, typer.Option("--groups", help="md: only ranking groups and Pareto counts over cells.")
+    ] = False,
+    table_format: Annotated[str, typer.Option("--format", "-f", help="md, csv, latex, json or parquet.")] = "md",
+    wide: Annotated[
+        str | None, typer.Option("--wide", help="csv: one cell, a row per method and a column per metric.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Write it there; Parquet needs one.")] = None,
 ) -> None:
-    """Print the tables of what is there: a dash for what is missing, F for what failed."""
+    """Print the tables of what is there: a dash for what is missing, F for what failed.
+
+    md: for reading. csv and parquet: one long table, all digits. json: everything, as `table` reads it again. latex:
+    a table per cell for the package booktabs, with intervals, the best in bold.
+    """
+    from lethe.reports import tidy_benchmark
+    from lethe.reports.written import json_text, written
+
+    for option, given, wanted in (("--groups", groups, "md"), ("--wide", wide is not None, "csv")):
+        if given and table_format != wanted:
+            raise InvalidInput(f"{option} is for --format {wanted}, not {table_format}")
+    writers: dict[str, Callable[[dict[str, Any]], str]] = {
+        "md": lambda content: _markdown(content, groups=groups),
+        "csv": lambda content: (
+            tidy_benchmark.csv_text(content) if wide is None else tidy_benchmark.wide_csv_text(content, wide)
+        ),
+        "latex": tidy_benchmark.latex_text,
+        "json": json_text,
+    }
+    if table_format == "parquet":
+        if file is None:
+            raise InvalidInput("--format parquet is not text: name a file with --file")
+        tidy_benchmark.write_parquet(_results(source, out), file)
+        return
+    if table_format not in writers:
+        raise InvalidInput(f"there is no format {table_format!r}; there are {', '.join((*writers, 'parquet'))}")
+    text = written(writers[table_format](_results(source, out)), file)
+    if file is None:
+        typer.echo(text, nl=False)
+
+
+def _markdown(content: dict[str, Any], *, groups: bool) -> str:
     from lethe.reports.benchmark_tables import benchmark_tables
     from lethe.reports.table_formats import render
 
-    formats = {"md": "markdown", "csv": "csv", "latex": "latex", "json": "json"}
-    if table_format not in formats:
-        raise InvalidInput(f"there is no format {table_format!r}; there are {', '.join(formats)}")
-    for each in benchmark_tables(_results(source, out), groups=groups):
-        typer.echo(render(each, formats[table_format]))
+    return "".join(f"{render(each, 'markdown')}\n" for each in benchmark_tables(content, groups=groups))
 
 
 @app.command()

@@ -41,8 +41,10 @@ from lethe.errors import AppError
 
 # Which extra of the distribution brings a package that is not always installed.
 EXTRAS = {
-    **dict.fromkeys(("torch", "torchvision", "safetensors", "PIL", "pandas"), "torch"),
+    **dict.fromkeys(("torch", "torchvision", "safetensors", "PIL"), "torch"),
     **dict.fromkeys(("tokenizers", "sentencepiece"), "text"),
+    "pandas": "frames",
+    "pyarrow": "parquet",
     "matplotlib": "plots",
     "timm": "networks",
     "optuna": "tune",

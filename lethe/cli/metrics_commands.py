@@ -158,6 +158,8 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         return
     from lethe.metrics import InvalidMetricInput
     from lethe.metrics import evaluate as evaluate_metrics
+    from lethe.metrics.core.array_catalogue import Side
+    from lethe.metrics.core.input_warnings import input_warnings, require_consistent
     from lethe.metrics.metric_json import evaluations_as_json
 
     try:
@@ -165,15 +167,21 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
             inputs = _split_inputs(split, models, n_probed=probes)
         else:
             inputs = _file_inputs(unlearned=unlearned, retrained=retrained, oracle=oracle, original=original)
+        require_consistent(inputs)
         found = evaluate_metrics(inputs, _requests(metric, inputs, every=every), seed=seed)
     except InvalidMetricInput as error:
         _fail(error)
+    warned = input_warnings(inputs)
+    for text in [] if as_json else warned:
+        Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if plot is not None:
         from lethe.reports.metric_picture import draw_metrics
 
-        draw_metrics(found, plot)
+        draw_metrics(found).savefig(plot)
     if as_json:
-        write_json(evaluations_as_json(found, n_models=inputs.n_models, examples=examples), file)
+        n_models = inputs.n_models(Side.UNLEARNED)
+        document = evaluations_as_json(found, n_models=n_models, examples=examples) | {"warnings": warned}
+        write_json(document, file)
     if not as_json or file is not None:
         _print_evaluations(found)
     if metric and any(evaluation.result is None for evaluation in found.values()):

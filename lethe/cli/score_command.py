@@ -12,7 +12,7 @@ from lethe.metrics.scoring.attacks.family import AttackFamily
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.protocols import Experiments, SetupPlan
-    from lethe.metrics.scoring.score import ModelOutputs, Score
+    from lethe.metrics.scoring.score import ModelOutputs
 
 
 SetupName = Annotated[
@@ -55,10 +55,10 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     The files hold `confidences` [N, S], logits of the right class, log(p / (1 - p)), and, optionally, `retain_accuracy`
     [N] and `test_accuracy` [N]. Without accuracies the result is forgetting quality alone.
     """
-    from lethe.cli.score_inputs import read_outputs, split_outputs
+    from lethe.api.score_inputs import read_outputs, split_outputs
     from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.core.scale_check import scale_warnings
     from lethe.metrics.scoring.sample_size import few_models_warnings
-    from lethe.metrics.scoring.scale_check import scale_warnings
 
     try:
         u = read_outputs(unlearned)
@@ -122,46 +122,16 @@ def _report(
     oracle: "ModelOutputs | None",
     picture: Path | None,
 ) -> dict[str, Any]:
-    from lethe.metrics.scoring.calibration import suspicion
+    from lethe.api.score import score_outputs
     from lethe.metrics.scoring.sample_size import smallest_detectable_shift
-    from lethe.metrics.scoring.score import score as score_outputs
 
-    result = score_outputs(unlearned, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)
-    signs = suspicion(unlearned.confidences, retrained.confidences)
-    report = result.as_json() | {
-        "repeated_runs": signs.repeated_runs,
-        "copied_models": signs.copied_models,
-        "deterministic": signs.deterministic,
-        "copied": signs.copied,
-        "smallest_detectable_shift": smallest_detectable_shift(result.n_models),
-    }
-    if oracle is not None:
-        against = score_outputs(oracle, retrained, attacks=attacks, n_resamples=n_resamples, seed=seed)
-        report |= _calibration_report(result, against)
+    result = score_outputs(unlearned, retrained, oracle=oracle, attacks=attacks, n_resamples=n_resamples, seed=seed)
     if picture is not None:
-        from lethe.cli.score_plot import save_picture
+        from lethe.reports.score_picture import save_picture
 
-        save_picture(picture, result, unlearned, retrained)
-    return report
-
-
-def _calibration_report(result: "Score", oracle: "Score") -> dict[str, Any]:
-    from lethe.metrics.scoring.calibration import calibrate
-
-    report: dict[str, Any] = {
-        "oracle_forgetting_quality": oracle.forgetting_quality,
-        "oracle_score": oracle.headline,
-        "share_of_oracle": result.headline / oracle.headline if oracle.headline > 0 else None,
-    }
-    if result.replicates is None:
-        return report
-    found = calibrate(result, oracle)
-    return report | {
-        "oracle_interval": None if oracle.interval is None else list(oracle.interval),
-        "fraction_of_oracle": found.fraction,
-        "fraction_interval": list(found.interval),
-        "leaked": found.leaked,
-    }
+        save_picture(picture, result.score, unlearned, retrained)
+    shift = smallest_detectable_shift(result.score.n_models)
+    return result.as_json() | {"smallest_detectable_shift": shift}
 
 
 def _experiments_report(

@@ -1,1 +1,11 @@
-"""Unlearning methods of the literature. Each file that defines `unlearning` is by itself a valid submission."""
+"""Unlearning methods, one file each; every file is also a valid submission. `lethe.methods.run(...)` runs one."""
+
+from importlib import import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Load `run` when it is asked for: it needs what lies above the methods."""
+    if name == "run":
+        return import_module("lethe.api.run_method").run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,7 +62,7 @@ def require_one_split(submissions: Mapping[str, Inputs]) -> None:
         for name, inputs in known[1:]:
             if not np.array_equal(inputs.array(Side.RETRAINED, array), known[0][1].array(Side.RETRAINED, array)):
                 raise InvalidMetricInput(f"{known[0][0]} and {name} have other retrained models: not the same split")
-    require_one_size({name: inputs.n_models for name, inputs in submissions.items()})
+    require_one_size({name: inputs.n_models(Side.UNLEARNED) for name, inputs in submissions.items()})
 
 
 def require_one_size(sizes: Mapping[str, int | None]) -> None:

@@ -1,17 +1,20 @@
 """An image of metrics: each with its interval, beside the oracle and the original."""
 
 from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.metrics.core.metric_evaluation import MetricEvaluation
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 ROW_HEIGHT_INCHES = 0.75
 
 
-def draw_metrics(evaluations: Mapping[str, MetricEvaluation], path: Path) -> None:
-    """Write one row per metric that has a value, each on its own scale. The suffix of the file is its format."""
+def draw_metrics(evaluations: Mapping[str, MetricEvaluation]) -> "Figure":
+    """Return a figure with one row per metric that has a value, each on its own scale."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
 
     shown = {name: found for name, found in evaluations.items() if found.result and np.isfinite(found.result.value)}
@@ -30,4 +33,4 @@ def draw_metrics(evaluations: Mapping[str, MetricEvaluation], path: Path) -> Non
             if result is not None:
                 row.plot([result.value], [0.0], marker, color=colour, label=label, markersize=9)
     axes[0].legend(fontsize=7, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    figure.savefig(path)
+    return figure

@@ -52,14 +52,20 @@ def _csv(table: Table) -> str:
     return "".join(csv_lines([names, *rows], line_end="\n"))
 
 
+def latex_escaped(text: str) -> str:
+    """Return the text as LaTeX shows it."""
+    return text.translate(_LATEX)
+
+
 def _latex(table: Table) -> str:
     names = [column.name for column in table.columns]
     lines = [names, *(table.shown(row) for row in table.rows)]
-    heading, *body = (" & ".join(text.translate(_LATEX) for text in line) + r" \\" for line in lines)
+    heading, *body = (" & ".join(latex_escaped(text) for text in line) + r" \\" for line in lines)
     return "\n".join(
         [
-            r"\begin{table}", rf"\caption{{{table.title.translate(_LATEX)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(names) - 1)}}}", r"\hline", heading, r"\hline", *body, r"\hline",
+            r"\begin{table}", rf"\caption{{{latex_escaped(table.title)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(names) - 1)}}}", r"\toprule", heading, r"\midrule",
+            *body, r"\bottomrule",
             r"\end{tabular}", r"\end{table}", "",
         ]
     )  # fmt: skip

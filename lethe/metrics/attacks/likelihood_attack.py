@@ -77,18 +77,22 @@ def normal_log_densities(targets: Float64, target_groups: Int64, values: Float64
     for i in range(values.size):
         squares[groups[i]] += (values[i] - sums[groups[i]] / sizes[groups[i]]) ** 2
     mean = values.mean()
+    constant = values.max() == values.min()  # a difference of sums leaves a mean beside it, 1e13 deviations away
     total = ((values - mean) ** 2).sum()
     means, deviations = np.empty(n_groups), np.empty(n_groups)
     for group in range(n_groups):
         left = values.size - sizes[group]
         means[group] = (values.sum() - sums[group]) / left
         rest = total
-        if sizes[group] > 0:
+        if constant:
+            means[group], rest = values[0], 0.0
+        elif sizes[group] > 0:
             apart = means[group] - sums[group] / sizes[group]
             rest = total - squares[group] - sizes[group] * left / values.size * apart**2
             if rest <= _LOSS_OF_DIGITS * total:
                 kept = values[groups != group]
-                rest = ((kept - kept.mean()) ** 2).sum()
+                means[group] = kept[0] if kept.max() == kept.min() else kept.mean()
+                rest = ((kept - means[group]) ** 2).sum()
         deviations[group] = np.sqrt(rest / left) + SMALLEST_DEVIATION
     densities = np.empty(targets.size)
     for i in range(targets.size):

@@ -73,18 +73,18 @@ class StoredArray:
             return f"no capture stores it: compute `{self.name}` {self.shape} and add it to the arrays of these models"
         if self.shared:
             return f"add `{self.name}` {self.shape} to the file of any side"
+        add = f"add `{self.name}` {self.shape} to the arrays of these models"
         if self.level == CaptureLevel.CONFIDENCES:
-            return f"add `{self.name}` {self.shape} to the arrays of these models; a prepared split has all there is"
+            return f"{add}; a prepared split has all there is"
         if self.level == CaptureLevel.WEIGHTS:
             return (
-                "set `keep_weights` in [report], prepare the split with `lethe competition prepare` and evaluate the "
-                "submission once more; for checkpoints: `lethe evaluate --split DIR --models FOLDER --probes 4`"
+                f"{add}, or evaluate checkpoints with `lethe evaluate --split DIR --models FOLDER --probes 4`; a split "
+                "stores it with `keep_weights` in its competition file's [report]"
             )
         if self.level == CaptureLevel.TEXT:
-            return "run the text probe, which needs a language model"
+            return f"{add}; it comes from a language model, and a split of text stores it"
         return (
-            f"set `capture` to {int(self.level)} or more in [report], prepare the split with "
-            f"`lethe competition prepare` and evaluate the submission once more"
+            f"{add}; a split stores it with `capture` of {int(self.level)} or more in its competition file's [report]"
         )
 
 

@@ -4,16 +4,19 @@ A side is a mapping from array names to arrays: a dict, an open .npz file, or an
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+import numpy.lib.format as npy
 import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import ARRAYS, AXES, MAY_BE_EMPTY, CaptureLevel, Side
 from lethe.metrics.core.arrays import class_labels, finite_array, require_losses
 from lethe.metrics.core.derived_arrays import DERIVED
+from lethe.metrics.core.input_checks import Conflict, conflicts, require_scale
 from lethe.metrics.core.invalid_input import InvalidMetricInput, MissingArray
 from lethe.metrics.core.registry import Feature, Metric, Need
 
@@ -61,17 +64,26 @@ class Inputs:
 
         Raises InvalidMetricInput if a file cannot be read.
         """
-        return cls(**{side: _open(path, side) for side, path in paths.items() if path is not None})
+        return cls(**{side: open_arrays(path, side) for side, path in paths.items() if path is not None})
 
     @property
     def sides(self) -> tuple[Side, ...]:
         """Return the sides that were given."""
         return tuple(self._stored)
 
-    @property
-    def n_models(self) -> int | None:
-        """Return N, the number of unlearned models, or None without a stored array of one row a model."""
-        return self._size(Side.UNLEARNED, "N")
+    @cached_property
+    def conflicts(self) -> list[Conflict]:
+        """Return the arrays that contradict others; asking for one of them raises InvalidMetricInput."""
+        places = {side: [arrays] for side, arrays in self._stored.items()}
+        return conflicts(places | ({} if self._split_arrays is None else {Side.SHARED: [self._split_arrays]}))
+
+    def has_stored(self, side: Side, name: str) -> bool:
+        """Return whether the array of this side was given."""
+        return self._place(side, name) is not None
+
+    def n_models(self, side: Side) -> int | None:
+        """Return the number of models of a side, None where no array tells it."""
+        return self._size(side, "N")
 
     def array(self, side: Side, name: str) -> Array:
         """Return an array of a side, stored or derived from stored ones.
@@ -116,14 +128,21 @@ class Inputs:
         return found if feature.against else np.asarray(found)
 
     def value(self, need: Need, parameters: Mapping[str, Any]) -> Any:
-        """Return what one argument of a metric's function needs."""
+        """Return what one argument of a metric's function needs; None where it is optional and missing."""
+        if need.optional and not all(self.has(_owner(side, name), name) for side, name in need.sources):
+            return None
         if isinstance(need.array, Feature):
             return self.feature(need.side, need.array, parameters)
         return self.array(need.side, need.array)
 
     def missing(self, metric: Metric) -> list[MissingArray]:
         """Return what keeps this metric from being computed, one error per array."""
-        wanted = {(_owner(side, name), name) for need in metric.needs.values() for side, name in need.sources}
+        wanted = {
+            (_owner(side, name), name)
+            for need in metric.needs.values()
+            if not need.optional
+            for side, name in need.sources
+        }
         return [self._missing(side, name) for side, name in sorted(wanted) if not self.has(side, name)]
 
     def _require(self, side: Side, name: str) -> Array:
@@ -145,6 +164,8 @@ class Inputs:
     def _load(self, side: Side, name: str) -> Array | None:
         place = self._place(side, name)
         if place is not None:
+            if wrong := next((one for one in self.conflicts if (one.side, one.name) == (side, name)), None):
+                raise InvalidMetricInput(wrong.message, side=None if side == Side.SHARED else side.value)
             return _checked(place[name], side, name)
         counted = self._counted(name) if side == Side.SHARED else None
         if counted is not None:
@@ -214,6 +235,7 @@ def _checked(values: Any, side: Side, name: str) -> Array:
     array = finite_array(values, axes=axes, name=f"`{name}`", side=whose)
     if ARRAYS[name].level == CaptureLevel.LOSSES and name.endswith("_loss"):
         require_losses(array, axes=axes, name=f"`{name}`", side=whose)
+    require_scale(array, name, whose)
     return array
 
 
@@ -256,6 +278,13 @@ class ArrayFile(Mapping[str, Array]):
             found: Array = opened[name]
         return found
 
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array, from its header alone."""
+        with ZipFile(self._path) as archive, archive.open(f"{name}.npy") as member:
+            read = npy.read_array_header_1_0 if npy.read_magic(member) == (1, 0) else npy.read_array_header_2_0
+            shape: tuple[int, ...] = read(member)[0]
+        return shape
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
@@ -263,7 +292,8 @@ class ArrayFile(Mapping[str, Array]):
         return len(self._names)
 
 
-def _open(path: Path, side: str) -> Arrays:
+def open_arrays(path: Path, side: str) -> Arrays:
+    """Return the arrays of an .npz file. Raises InvalidMetricInput if it cannot be read."""
     if path.suffix == ".npy":
         raise InvalidMetricInput(f"the {side} file {path} holds one array, not named arrays (.npz)", side=side)
     try:

@@ -1,6 +1,8 @@
 """Metrics of the unlearned models, each beside the same metric of the oracle and of the original model."""
 
 import inspect
+import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,18 +39,47 @@ class MetricEvaluation:
     not_computed: str = ""
     reference_notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        if self.result is None:
+            return f"MetricEvaluation({self.metric.id}: not computed: {self.not_computed})"
+        references = (f"{name}={one.value:.6g}" for name, one in self._references() if one is not None)
+        return f"MetricEvaluation({', '.join((f'{self.metric.id}={self.result.value:.6g}', *references))})"
+
+    def _references(self) -> tuple[tuple[str, MetricResult | None], ...]:
+        return ("oracle", self.oracle), ("original", self.original)
+
 
 def evaluate(inputs: Inputs, metrics: Iterable[Request], *, seed: int = 0) -> dict[str, MetricEvaluation]:
     """Return every metric asked for, by id, in the order asked.
 
-    metrics: ids, or pairs of an id and parameters that differ from the defaults. seed: of the intervals.
+    metrics: ids, or pairs of an id and parameters that differ from the defaults. An id that is asked for several times
+    with other parameters has them in its name, as in `klom:bins=10`. seed: of the intervals.
     What cannot be computed for lack or fault of arrays is in the result as a sentence; it stops no other metric.
     Raises UnknownMetric for an id that does not exist and InvalidMetricInput for wrong parameters.
     """
     requests = [request if isinstance(request, tuple) else (request, {}) for request in metrics]
     chosen = [(metric(metric_id), dict(given)) for metric_id, given in requests]
     pairs = [(entry, checked_parameters(entry, given)) for entry, given in chosen]
-    return {entry.id: evaluate_metric(inputs, entry, parameters, seed=seed) for entry, parameters in pairs}
+    return {
+        name: evaluate_metric(inputs, entry, parameters, seed=seed)
+        for name, (entry, parameters) in _named(pairs).items()
+    }
+
+
+def _named(pairs: list[tuple[Metric, Parameters]]) -> dict[str, tuple[Metric, Parameters]]:
+    """Return metrics with their parameters, by id, or by id and parameters where an id has several."""
+    found = {}
+    for entry, parameters in pairs:
+        several = any(other.id == entry.id and given != parameters for other, given in pairs)
+        changed = parameters.model_dump(mode="json", exclude_defaults=True)
+        settings = ",".join(f"{name}={_setting(value)}" for name, value in changed.items())
+        found[f"{entry.id}:{settings}" if several and settings else entry.id] = (entry, parameters)
+    return found
+
+
+def _setting(value: Any) -> str:
+    """Return a parameter's value as the command line takes it: a word, or else JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def checked_parameters(entry: Metric, given: Mapping[str, Any]) -> Parameters:
@@ -100,9 +131,17 @@ def compute(
     arrays = {name: inputs.value(need, given) for name, need in needs.items()}
     accepted = inspect.signature(entry.function).parameters
     passed = {name: value for name, value in given.items() if name in accepted}
-    result = entry.function(**arrays, **passed)
+    result = _explained(entry.function(**arrays, **passed))
     interval = _interval(entry, result, needs=needs, arrays=arrays, passed=passed, seed=seed)
     return replace(result, interval=interval)
+
+
+def _explained(result: MetricResult) -> MetricResult:
+    """Return the result with a note where its value is no number that JSON can hold, and nothing says why."""
+    if math.isfinite(result.value) or result.notes:
+        return result
+    what = "is not defined for these arrays" if math.isnan(result.value) else f"is {result.value}"
+    return replace(result, notes=(f"the value {what}; JSON has null for it",))
 
 
 def _of_subject(need: Need, subject: Side) -> Need:

@@ -85,10 +85,14 @@ class Feature:
 
 @dataclass(frozen=True)
 class Need:
-    """One argument of a metric's function: an array of the catalogue, or a feature, of one side."""
+    """One argument of a metric's function: an array of the catalogue, or a feature, of one side.
+
+    optional: None is passed where an array is missing.
+    """
 
     array: str | Feature
     side: Side = Side.UNLEARNED
+    optional: bool = False
 
     @property
     def sources(self) -> tuple[tuple[Side, str], ...]:

@@ -32,6 +32,11 @@ class MetricResult:
     arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        interval = "" if self.interval is None else f", interval=({self.interval[0]:.4g}, {self.interval[1]:.4g})"
+        notes = f", {len(self.notes)} notes" if self.notes else ""
+        return f"MetricResult({self.value:.6g}{interval}{notes})"
+
     @property
     def standard_deviation(self) -> float | None:
         """Return the standard deviation over runs (ddof=1) that have a value, or None with fewer than two."""

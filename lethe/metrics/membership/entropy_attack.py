@@ -65,7 +65,7 @@ SVC_SHARE = Feature("svc_entropy_share", svc_shares, _ARRAYS, parameters=_PARAME
 LOGISTIC_SHARE = Feature("logistic_entropy_share", logistic_shares, _ARRAYS, parameters=_PARAMETERS)
 
 
-def mia_svc_entropy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def mia_svc_entropy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean share of forget examples that are called members, in [0, 1].
 
     unlearned, retrained: the share of every model, shape (n_models,) each, as `svc_shares` returns it.
@@ -81,7 +81,7 @@ MIA_SVC_ENTROPY = Metric(
     id="mia_svc_entropy",
     title="Entropy attack, support vectors",
     function=mia_svc_entropy,
-    needs={"unlearned": Need(SVC_SHARE), "retrained": Need(SVC_SHARE, Side.RETRAINED)},
+    needs={"unlearned": Need(SVC_SHARE), "retrained": Need(SVC_SHARE, Side.RETRAINED, optional=True)},
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ShadowParameters,
@@ -92,7 +92,7 @@ MIA_SVC_ENTROPY = Metric(
 )
 
 
-def ssd_lr(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def ssd_lr(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean share of forget examples that are called members, in [0, 1].
 
     unlearned, retrained: the share of every model, shape (n_models,) each, as `logistic_shares` returns it.
@@ -107,7 +107,7 @@ SSD_LR = Metric(
     id="ssd_lr",
     title="Entropy attack, logistic regression",
     function=ssd_lr,
-    needs={"unlearned": Need(LOGISTIC_SHARE), "retrained": Need(LOGISTIC_SHARE, Side.RETRAINED)},
+    needs={"unlearned": Need(LOGISTIC_SHARE), "retrained": Need(LOGISTIC_SHARE, Side.RETRAINED, optional=True)},
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ShadowParameters,

@@ -9,7 +9,7 @@ from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_means import mean_share
 
 
-def mia_confidence_classwise(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def mia_confidence_classwise(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean accuracy of the attack over models, in [0, 1]; 0.5 is chance.
 
     unlearned, retrained: the attack's accuracy on every model, shape (n_models,) each, from
@@ -34,7 +34,7 @@ METRIC = Metric(
     id="mia_confidence_classwise",
     title="Class-wise membership attack",
     function=mia_confidence_classwise,
-    needs={"unlearned": Need(CLASSWISE_ATTACK), "retrained": Need(CLASSWISE_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(CLASSWISE_ATTACK), "retrained": Need(CLASSWISE_ATTACK, Side.RETRAINED, optional=True)},
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ClasswiseParameters,

@@ -12,7 +12,7 @@ from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_means import mean_share
 
 
-def mean_attack_accuracy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def mean_attack_accuracy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean accuracy of a membership attack on the unlearned models; the retrained models' is the aim.
 
     unlearned, retrained: held-out accuracies of the attack, one per model, shape (n_models,) each, in [0, 1].
@@ -26,7 +26,7 @@ MIA_LOSS = Metric(
     id="mia_loss",
     title="Loss attack",
     function=mean_attack_accuracy,
-    needs={"unlearned": Need(LOSS_ATTACK), "retrained": Need(LOSS_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(LOSS_ATTACK), "retrained": Need(LOSS_ATTACK, Side.RETRAINED, optional=True)},
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ShuffleSplits,
@@ -49,7 +49,7 @@ MIA_CONFIDENCE = replace(
     MIA_LOSS,
     id="mia_confidence",
     title="Confidence attack",
-    needs={"unlearned": Need(CONFIDENCE_ATTACK), "retrained": Need(CONFIDENCE_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(CONFIDENCE_ATTACK), "retrained": Need(CONFIDENCE_ATTACK, Side.RETRAINED, optional=True)},
     formula="as mia_loss, on the probability of the true class; only the regulariser tells the two apart",
 )
 
@@ -58,7 +58,7 @@ MIA_ENTROPY = replace(
     MIA_LOSS,
     id="mia_entropy",
     title="Entropy attack",
-    needs={"unlearned": Need(ENTROPY_ATTACK), "retrained": Need(ENTROPY_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(ENTROPY_ATTACK), "retrained": Need(ENTROPY_ATTACK, Side.RETRAINED, optional=True)},
     formula="as mia_loss, on the entropy of the softmax vector in nats",
 )
 

@@ -9,7 +9,7 @@ from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_means import mean_share
 
 
-def mia_svc(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def mia_svc(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean efficacy, 1 - share of forget examples that are called members, in [0, 1].
 
     unlearned, retrained: the efficacy of every model, shape (n_models,) each, as `efficacies` returns it.
@@ -24,7 +24,7 @@ METRIC = Metric(
     id="mia_svc",
     title="MIA efficacy, support vectors",
     function=mia_svc,
-    needs={"unlearned": Need(EFFICACY), "retrained": Need(EFFICACY, Side.RETRAINED)},
+    needs={"unlearned": Need(EFFICACY), "retrained": Need(EFFICACY, Side.RETRAINED, optional=True)},
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=EfficacyParameters,

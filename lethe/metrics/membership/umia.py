@@ -22,7 +22,7 @@ class AttackParameters(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def umia(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def umia(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean accuracy of the attack over models, in [0, 1]; 0.5 is chance.
 
     unlearned, retrained: the attack's accuracy on every model, shape (n_models,) each, from
@@ -80,7 +80,7 @@ UMIA = Metric(
     id="umia",
     title="Membership attack on losses (U-MIA)",
     function=umia,
-    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED, optional=True)},
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=AttackParameters,

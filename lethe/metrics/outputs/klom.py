@@ -10,6 +10,7 @@ from scipy.special import rel_entr
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples
 from lethe.metrics.core.compiled import compiled
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
 
@@ -31,7 +32,7 @@ def klom(
 
     unlearned, retrained: margins, shapes (n_models, n_examples) each; the numbers of models may differ.
     per_example: the divergences; NaN where every retrained margin falls outside the bins, see `binned_divergence`.
-    Raises InvalidMetricInput for different examples.
+    Raises InvalidMetricInput for different examples, or fewer than 2 models on a side.
     Source: Georgiev et al. 2024, appendix E.1.
     """
     u, r = _margins(unlearned, retrained)
@@ -133,6 +134,11 @@ def _margins(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> tuple[Float6
     u = model_rows(unlearned, name="margins", side=Side.UNLEARNED)
     r = model_rows(retrained, name="margins", side=Side.RETRAINED)
     require_same_examples(unlearned=u, retrained=r)
+    fewest = min(len(u), len(r))
+    if fewest < 2:
+        raise InvalidMetricInput(
+            f"KLOM compares distributions over models: it needs at least 2 on each side, not {len(u)} and {len(r)}"
+        )
     return u, r
 
 

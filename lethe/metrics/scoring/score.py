@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_accuracies
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
@@ -32,6 +34,9 @@ class ModelOutputs:
     retain_accuracy: Float64 | None = None
     test_accuracy: Float64 | None = None
 
+    def __repr__(self) -> str:
+        return f"ModelOutputs(confidences {np.shape(self.confidences)})"
+
 
 @dataclass(frozen=True, eq=False)
 class Score:
@@ -56,6 +61,10 @@ class Score:
     cap: float
     scorer_version: str = SCORER_VERSION
     replicates: Replicates | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        ends = "" if self.interval is None else f", interval=({self.interval[0]:.4g}, {self.interval[1]:.4g})"
+        return f"Score({self.headline:.6g}{ends}, {self.attacks.value}, n_models={self.n_models})"
 
     @property
     def headline(self) -> float:

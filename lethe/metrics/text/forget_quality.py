@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import require_same_examples, require_same_models
+from lethe.metrics.core.arrays import Float64, require_same_examples
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
@@ -24,20 +24,27 @@ def forget_quality(
     """Return log10 p of the exact two-sample Kolmogorov-Smirnov test of truth ratios, mean over pairs of runs; <= 0.
 
     Losses of paraphrased answers, shape (n_runs, n_examples), and of wrong ones, (n_runs, n_examples, n_wrong); run i
-    is compared with retrained model i. Above log10(0.05) the two are not told apart. table: p, the power of ten of
-    the value; median_p, over the pairs. Of models that differ in nothing, p is spread evenly: its median is near 0.5,
-    and p of the mean logarithm, which small ones rule, near 0.37.
+    is compared with retrained model i, or with each of them, and the mean is taken, where the numbers differ. Above
+    log10(0.05) the two are not told apart. table: p, the power of ten of the value; median_p, over the pairs. Of models
+    that differ in nothing, p is spread evenly: its median is near 0.5, and p of the mean logarithm, which small ones
+    rule, near 0.37.
     Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.
     Source: Maini et al. 2024 (TOFU), section 2.2.2.
     """
     unlearned = truth_ratios(answer_loss, wrong_loss)
     retrained = truth_ratios(retrained_answer_loss, retrained_wrong_loss)
-    require_same_models(unlearned=unlearned, retrained=retrained)
     n_examples = require_same_examples(unlearned=unlearned, retrained=retrained)
-    per_run = np.array([log10_p(ks_p_value(u, r)) for u, r in zip(unlearned, retrained, strict=True)])
+    per_run = _log_p_by_run(unlearned, retrained)
     value = float(per_run.mean())
     table = {"p": 10**value, "median_p": float(np.median(10.0**per_run)), "n_examples": n_examples}
     return MetricResult(value, per_run=per_run, table=table, notes=(GIBBERISH_NOTE,))
+
+
+def _log_p_by_run(unlearned: Float64, retrained: Float64) -> Float64:
+    paired = len(unlearned) == len(retrained)
+    partners = (retrained[i : i + 1] if paired else retrained for i in range(len(unlearned)))
+    pairs = zip(unlearned, partners, strict=True)
+    return np.array([np.mean([log10_p(ks_p_value(u, r)) for r in several]) for u, several in pairs])
 
 
 METRIC = Metric(

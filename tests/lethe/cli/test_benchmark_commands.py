@@ -1,5 +1,7 @@
 """`lethe benchmark`: validate, status, table, plot, report and check on a benchmark that was run."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.cli import benchmark_commands
 from lethe.errors import InvalidInput
+from lethe.reports.tidy_benchmark import COLUMNS
 from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
 from tests.support.forked_children import forked_subprocess
 
@@ -102,15 +105,39 @@ def test_processes_are_not_for_a_server(write_benchmark):  # noqa: F811
 
 
 def test_tables_come_from_the_folder_alone(finished):  # noqa: F811
-    lines = invoke("table", finished[1], "--groups", "--format", "csv").stdout.splitlines()
-    assert lines[0].startswith("Method,retdev G1")
-    assert {line.split(",")[0] for line in lines[1:4]} == {"original", "finetune LR=0.05", "broken"}
+    text = invoke("table", finished[1], "--groups").stdout
+    assert "| Method | retdev G1" in text
+    assert all(f"| {name} |" in text for name in ("original", "finetune LR=0.05", "broken"))
+
+
+def test_csv_is_one_long_table_and_one_cell_a_wide_one(finished, tmp_path):  # noqa: F811
+    rows = list(csv.DictReader(io.StringIO(invoke("table", finished[1], "--format", "csv").stdout)))
+    assert list(rows[0]) == list(COLUMNS)
+    assert {row["status"] for row in rows if row["method"] == "broken"} == {"failed"}
+    (f,) = (row for row in rows if (row["method"], row["metric"]) == ("exact retraining", "accuracy_gap"))
+    path = tmp_path / "results.json"
+    assert invoke("table", finished[1], "--format", "json", "--file", path).exit_code == 0
+    (cell,) = json.loads(path.read_text())["cells"]
+    stored = json.loads(path.read_text())["cells"][cell]["rows"]["exact retraining"]["values"]["accuracy_gap"]
+    assert (float(f["value"]), float(f["low"])) == (stored["value"], stored["interval"][0])
+    wide = list(csv.DictReader(io.StringIO(invoke("table", path, "--format", "csv", "--wide", cell).stdout)))
+    assert [row["method"] for row in wide][:3] == ["original", "finetune LR=0.05", "broken"]
+    assert wide[2]["accuracy_gap"] == "F"
+    for text_format in ("md", "csv", "latex"):
+        assert invoke("table", path, "-f", text_format).stdout == invoke("table", finished[1], "-f", text_format).stdout
+
+
+def test_latex_is_for_booktabs(finished):  # noqa: F811
+    text = invoke("table", finished[1], "--format", "latex").stdout
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    assert r"\mathbf{" in text
+    assert r" \pm " in text
 
 
 def test_an_unknown_format_is_refused(finished):  # noqa: F811
     result = invoke("table", finished[1], "--format", "pdf")
     assert isinstance(result.exception, InvalidInput)
-    assert result.exception.detail == "there is no format 'pdf'; there are md, csv, latex, json"
+    assert result.exception.detail == "there is no format 'pdf'; there are md, csv, latex, json, parquet"
 
 
 def test_a_plot_is_written(finished, tmp_path):  # noqa: F811

@@ -52,10 +52,10 @@ FAULTS = {
     "probabilities": ("js_to_retrained", "unlearned probabilities of model 7, example 3 sum to 1.5, not to 1"),
     "zero time": ("rte", "run times must be above 0 s, not 0.0 at model 0"),
     "no counts": ("targeted_error", "confusion matrices of the forget set, with true labels, count no example"),
-    "other examples": ("accuracy_gap", f"{LABELS} have shape (29,), one per example, not (30,)"),
+    "other examples": ("accuracy_gap", "unlearned `forget_logits` (8, 29, 4) has 29, "),
     "label too large": ("accuracy_gap", f"{LABELS} be within 0..3, not 4 at example 29"),
     "negative label": ("tow", f"{LABELS} be within 0..3, not -1 at example 29"),
-    "label missing": ("retdev", f"{LABELS} have shape (30,), one per example, not (29,)"),
+    "label missing": ("retdev", "unequal numbers of examples: `forget_labels` (29,) has 29, "),
     "half a class": ("accuracy_gap", f"{LABELS} be whole class numbers, not float64"),
 }
 

@@ -61,6 +61,13 @@ def test_constant_sides_with_equal_values_are_at_chance():
     assert ulira_split(np.full((5, 2), 3.0), np.full((5, 2), 3.0)).value == 0.5
 
 
+@pytest.mark.parametrize("n_models", [6, 11, 23])
+def test_constant_side_is_told_apart(n_models):
+    u, r = (confidences(seed, n_models=n_models, n_examples=40) for seed in (3, 4))
+    u = np.tile(u[:1], (n_models, 1))  # means that a difference of sums misses by rounding
+    assert ulira_split(u, r).value == ulira_split(r, u).value == ulira_split(u, u + 1.0).value == 1.0
+
+
 def test_ratio_of_exactly_one_counts_half():
     assert balanced_accuracy(np.array([0.0, 1.0]), np.array([0.0, 1.0])) == 0.5
 

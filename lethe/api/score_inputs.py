@@ -1,13 +1,13 @@
-"""The arrays that `lethe score` compares: .npz files, or the outputs of a prepared split."""
+"""The outputs that a score compares: of .npz files, or of a prepared split."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.score import ModelOutputs
 
 STORED = "outputs.safetensors"
-RETRAINED, ORACLE = Path("hidden/retrained") / STORED, Path("hidden/oracle") / STORED
+RETRAINED, ORACLE, ORIGINAL = (Path("hidden") / side / STORED for side in ("retrained", "oracle", "original"))
 
 
 def read_outputs(path: Path) -> "ModelOutputs":
@@ -36,17 +36,40 @@ def split_outputs(
     return read_outputs(retrained), None if oracle is None else read_outputs(oracle)
 
 
+def split_side(split: Path, side: str) -> "ModelOutputs":
+    """Return the stored outputs of one side of a prepared split.
+
+    Raises InvalidInput for another side than `retrained`, `oracle` and `original`, or one that the split lacks.
+    """
+    from lethe.errors import InvalidInput
+
+    files = {"retrained": RETRAINED, "oracle": ORACLE, "original": ORIGINAL}
+    if side not in files:
+        raise InvalidInput(f"a split has no models {side!r}; there are {', '.join(files)}")
+    if not (split / files[side]).is_file():
+        raise InvalidInput(f"{split} has no outputs of {side} models ({files[side]}): prepare the split again")
+    return read_outputs(split / files[side])
+
+
 def _from_safetensors(path: Path) -> "ModelOutputs":
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+    from lethe.metrics.scoring.score import ModelOutputs
+
+    arrays = safetensors_arrays(path)
+    if "confidences" not in arrays:
+        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
+    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))
+
+
+def safetensors_arrays(path: Path) -> dict[str, Any]:
+    """Return the arrays of a safetensors file. Raises InvalidScoreInput if it cannot be read."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.score import ModelOutputs
 
     try:
-        arrays = load_file(path)
+        arrays: dict[str, Any] = load_file(path)
     except (OSError, SafetensorError) as error:
         raise InvalidScoreInput(f"{path} cannot be read as a safetensors file: {error}") from error
-    if "confidences" not in arrays:
-        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
-    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))
+    return arrays

@@ -14,12 +14,8 @@ UNLEARNED = "#0072b2"
 RETRAINED = "#d55e00"
 
 
-def save_picture(path: Path, score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> None:
-    """Write an image of three panels; the suffix of `path` chooses the format.
-
-    Hardest and easiest are the examples of largest and smallest epsilon. Raises InvalidScoreInput, naming the file,
-    if it cannot be written.
-    """
+def draw_score(score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> Figure:
+    """Return a figure of three panels. Hardest and easiest are the examples of largest and smallest epsilon."""
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     spread, hardest, easiest = figure.subplots(1, 3)
     _epsilons(spread, score)
@@ -32,6 +28,15 @@ def save_picture(path: Path, score: Score, unlearned: ModelOutputs, retrained: M
         )
         axes.set_title(f"{name}: example {example}, epsilon {score.epsilon[example]:.2f}")
     easiest.legend(frameon=False)
+    return figure
+
+
+def save_picture(path: Path, score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> None:
+    """Write the figure; the suffix of `path` chooses the format.
+
+    Raises InvalidScoreInput, naming the file, if it cannot be written.
+    """
+    figure = draw_score(score, unlearned, retrained)
     try:
         with mpl.rc_context({"svg.hashsalt": "lethe"}):
             figure.savefig(path, dpi=150)

@@ -1,0 +1,1 @@
+"""A metric, a method, a dataset and a network for Lethe."""

@@ -1,0 +1,48 @@
+"""From the package's dataset and network to its metric, with its method."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lethe
+from lethe.competition.file import CompetitionFile
+from lethe.methods.catalogue import method_info
+from lethe.preparation.prepare import prepare_split
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory) -> lethe.Split:
+    competition = CompetitionFile.model_validate(
+        {
+            "slug": "stripes",
+            "title": "Stripes",
+            "opens_at": "2030-01-01T00:00:00Z",
+            "closes_at": "2030-02-01T00:00:00Z",
+            "n_models": 4,
+            "dataset": {"name": "stripes", "options": {"n": 400}},
+            "network": {"name": "bottleneck", "options": {"width": 16}},
+            "training": {"epochs": 30, "learning_rate": 0.1, "min_train_accuracy": 0.8},
+            "splits": {"train_size": 120, "test_fraction": 0.2, "forget": {"by": "random", "fraction": 0.1}},
+        }
+    )
+    folder: Path = tmp_path_factory.mktemp("split")
+    prepare_split(competition, "public", folder)
+    return lethe.Split.load(folder)
+
+
+def test_method_is_described_by_its_file() -> None:
+    assert [constant.name for constant in method_info("shrink").constants] == ["FACTOR", "LR", "EPOCHS"]
+
+
+def test_metric_is_the_distance_of_the_means() -> None:
+    found = lethe.evaluate(np.full((16, 5), 3.0), np.full((16, 5), 1.0), metrics="confidence_gap")
+    assert found["confidence_gap"].result.value == 2.0
+
+
+@pytest.mark.filterwarnings("ignore:only 4 models")
+def test_all_of_it_works_together(split: lethe.Split) -> None:
+    models = lethe.methods.run("shrink", split, runs=4, FACTOR=0.5)
+    found = lethe.evaluate(models, split=split, metrics=["confidence_gap", "f"])
+    assert found["confidence_gap"].result.value > 0
+    assert found["confidence_gap"].oracle is not None

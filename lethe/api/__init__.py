@@ -1,0 +1,1 @@
+"""What `import lethe` offers to programs: functions that take arrays, models or folders, and their results."""

@@ -1,0 +1,78 @@
+"""The result of `lethe.benchmark`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.benchmark.results import benchmark_results
+from lethe.reports.benchmark_tables import benchmark_tables
+from lethe.reports.html_table import html_table
+from lethe.reports.table import Table
+from lethe.reports.tidy_benchmark import COLUMNS, csv_text, latex_text, tidy_rows
+from lethe.reports.written import json_text, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+class BenchmarkResult:
+    """Methods x cells. content: the document of `to_json`, described by docs/schemas/benchmark.json."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = dict(content)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the names of the cells."""
+        return benchmark_results(self.content).cells
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Return the names of the methods, without the references."""
+        return tuple(method["name"] for method in self.content["methods"])
+
+    def tables(self) -> list[Table]:
+        """Return the tables that `lethe benchmark table` prints."""
+        return list(benchmark_tables(self.content))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a data frame with a row for each cell, method and metric, all digits. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(tidy_rows(self.content), columns=list(COLUMNS))
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return everything as JSON, and write it to a file if one is named; `lethe benchmark table` reads it."""
+        return written(json_text(self.content), path)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the rows of `to_frame` as CSV, and write them to a file if one is named."""
+        return written(csv_text(self.content), path)
+
+    def to_latex(self, path: str | Path | None = None) -> str:
+        """Return a table per cell for LaTeX (booktabs): value +- half of the 95 % interval, the best in bold."""
+        return written(latex_text(self.content), path)
+
+    def plot(self, kind: str = "pareto") -> "Figure":
+        """Return a figure with a picture per cell: pareto, scatter, forgetting, hardness or utility. Needs `plots`."""
+        from lethe.reports.benchmark_figures import draw
+
+        return draw(self.content, kind)
+
+    def __repr__(self) -> str:
+        size = f"{len(self.methods)} methods x {len(self.cells)} cells"
+        return f"BenchmarkResult({self.content['slug']!r}, {size}, n_models={self.content['n_models']})"
+
+    def _repr_html_(self) -> str:
+        tables = (
+            (html_table([column.name for column in table.columns], map(table.shown, table.rows)), table.title)
+            for table in self.tables()
+        )
+        return "".join(html.replace("<table>", f"<table><caption>{_plain(title)}</caption>") for html, title in tables)
+
+
+def _plain(text: str) -> str:
+    from html import escape
+
+    return escape(text)

@@ -1,0 +1,116 @@
+"""A prepared split: what unlearned models are compared with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from lethe.evaluation.manifest import Manifest
+    from lethe.metrics import Inputs, ModelOutputs
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A folder that `lethe prepare` made. path: the folder. manifest: what it consists of and how it was made."""
+
+    path: Path
+    manifest: "Manifest"
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Split":
+        """Return the prepared split in a folder. Nothing but its manifest is read yet.
+
+        Raises SplitNotPrepared or DamagedSplit, naming the file. Needs the extra `torch`.
+        """
+        from lethe.evaluation.manifest import Manifest
+
+        return cls(Path(path), Manifest.read(Path(path)))
+
+    @property
+    def competition(self) -> str:
+        """Return the slug of the competition file that the split was prepared from."""
+        return self.manifest.competition
+
+    @property
+    def n_models(self) -> int:
+        """Return N, the number of retrained models."""
+        return self.manifest.n_models
+
+    @property
+    def retraining_time_s(self) -> float:
+        """Return how long one retraining took, in seconds."""
+        return self.manifest.retraining_time_s
+
+    def outputs(self, side: str = "retrained") -> "ModelOutputs":
+        """Return confidences [N, S] and accuracies [N] of the `retrained`, `oracle` or `original` models.
+
+        Raises InvalidInput for another side, DamagedSplit if the file is not what was prepared.
+        """
+        from lethe.api.score_inputs import split_side
+
+        return split_side(self.path, side)
+
+    def examples(self, name: str) -> Arrays:
+        """Return images uint8 [n, C, H, W], labels, ids and persons int64 [n] of `forget`, `retain`, `validation`,
+        `test`; of language models tokens and lengths.
+
+        Raises InvalidInput for another set, DamagedSplit if the file cannot be read.
+        """
+        from lethe.data.files import read_tensors
+        from lethe.data.stored_sets import SET_PATHS
+        from lethe.errors import InvalidInput
+
+        if name not in SET_PATHS:
+            raise InvalidInput(f"a split has no set {name!r}; there are {', '.join(SET_PATHS)}")
+        return {key: tensor.numpy() for key, tensor in read_tensors(self.path / SET_PATHS[name]).items()}
+
+    def original_model(self) -> "nn.Module":
+        """Return a new copy of the original model, in evaluation mode: where unlearning begins."""
+        from lethe.networks.builders import build
+        from lethe.runtime.data_loaders import load_data
+
+        data = load_data(self.path / "visible")
+        network = build(data.network)
+        network.load_state_dict(data.original_state)
+        return network.eval()
+
+    def inputs(self, unlearned: Mapping[str, NDArray[Any]] | None = None) -> "Inputs":
+        """Return the arrays of all sides, as metrics read them."""
+        from lethe.competition.file import Scoring
+        from lethe.evaluation.split_inputs import split_inputs
+
+        return split_inputs(self.path, unlearned, scored_by=Scoring())
+
+    def __repr__(self) -> str:
+        return f"Split({str(self.path)!r}, competition={self.competition!r}, n_models={self.n_models})"
+
+    def _repr_html_(self) -> str:
+        from lethe.reports.html_table import html_table
+
+        rows = [
+            ("competition", self.competition),
+            ("half", str(self.manifest.visibility)),
+            ("retrained models", str(self.n_models)),
+            ("one retraining", f"{self.retraining_time_s:.3g} s"),
+        ]
+        return html_table(("", str(self.path)), rows)
+
+
+def as_split(given: "Split | str | Path") -> Split:
+    """Return the split, loaded where a folder is named."""
+    return given if isinstance(given, Split) else Split.load(given)
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return values as an array; a torch tensor is taken from its device and graph."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values)
