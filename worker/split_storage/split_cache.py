@@ -226,7 +226,7 @@ def _sync(path: Path) -> None:
 def _is_whole(path: Path, record: dict[str, Any]) -> bool:
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == record["sha256"]
+            return hashlib.file_digest(file, "sha256").hexdigest() == str(record["sha256"])
     except OSError:  # gone, or the disk does not give it
         return False
 
