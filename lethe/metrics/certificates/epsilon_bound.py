@@ -1,6 +1,7 @@
 """Lower bounds of epsilon from how often an attack errs: Clopper-Pearson bounds at a threshold chosen on other runs."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -176,7 +177,7 @@ def epsilon_bound(
     Source: Jagielski et al. 2020 (arXiv:2006.07709); Nasr et al. 2021 (arXiv:2101.04535).
     """
     (u_choose, u_judge), (r_choose, r_judge) = _halves(unlearned, retrained, seed=seed)
-    given = {"significance": significance, "delta": delta}
+    given: dict[str, Any] = {"significance": significance, "delta": delta}
     n_examples = u_choose.shape[1]
     promise, bounds = np.empty(n_examples), np.empty(n_examples)
     for example in range(n_examples):

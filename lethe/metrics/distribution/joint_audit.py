@@ -175,9 +175,9 @@ def _power_curve(u: Float64, r: Float64, *, n_folds: int, penalty: float, seed: 
     while size < min(len(u), len(r)):
         aucs = []
         for _ in range(DRAWS_PER_SIZE):
-            parts = [side[drawn_order(side, rng)[:size]] for side in (u, r)]
-            folds = audit_folds(*parts, n_folds=n_folds, seed=seed)
-            aucs.append(held_out(*parts, folds, penalty=penalty).fold_aucs.mean())
+            first, second = (side[drawn_order(side, rng)[:size]] for side in (u, r))
+            folds = audit_folds(first, second, n_folds=n_folds, seed=seed)
+            aucs.append(held_out(first, second, folds, penalty=penalty).fold_aucs.mean())
         yield size, float(np.mean(aucs))
         size *= 2
 
