@@ -13,8 +13,7 @@ from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order
-from lethe.metrics.distribution.kernels import require_runs
+from lethe.metrics.core.run_order import drawn_order, require_runs
 
 FEWEST_MODELS = 4  # two to choose by and two to judge
 

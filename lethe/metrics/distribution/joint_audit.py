@@ -15,8 +15,7 @@ from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_e
 from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order
-from lethe.metrics.distribution.kernels import require_runs
+from lethe.metrics.core.run_order import drawn_order, require_runs
 
 INVERSE_PENALTY = 0.01
 SMALLEST_CURVE_SIZE, DRAWS_PER_SIZE = 8, 3
