@@ -184,7 +184,7 @@ def _one_run_strategies(stored: Mapping[str, Array]) -> Values:
             a, b = scores[member], scores[~member]
             hull = bound.hull_thresholds(a, b)
             select = bound.hull_thresholds(halves[0], halves[1])
-            best = max(select.tolist(), key=lambda t, at=at: at(halves[0], halves[1], t, 0.05))
+            best = float(select[np.argmax([at(halves[0], halves[1], t, 0.05) for t in select.tolist()])])
             rows.append(
                 [
                     at(a, b, given, 0.05),
@@ -257,7 +257,7 @@ def _densities(targets: Array, shadows: Array) -> Array:
     target = np.ones(1, np.int64)
     rows = np.ascontiguousarray(shadows)
     found = [kernel_log_densities(np.array([x]), target, row, groups)[0] for x, row in zip(targets, rows, strict=True)]
-    return np.exp(found)
+    return np.asarray(np.exp(found))
 
 
 def _gaussian(stored: Mapping[str, Array]) -> Values:

@@ -82,13 +82,13 @@ def recomputed(stored: Mapping[str, Array]) -> Values:
 
 def _relative(stored: Mapping[str, Array]) -> Values:
     for case in ("equal", "unequal"):
-        samples = [stored[f"relative_{case}_in_{side}"] for side in ("unlearned", "retrained", "original")]
+        u, r, o = (stored[f"relative_{case}_in_{side}"] for side in ("unlearned", "retrained", "original"))
         for setting in (*SETTINGS, *LAPLACE):
             name = f"relative_{case}_{setting}_out_"
             by_rule = setting.endswith("median") and case == "equal"  # the program drops rows of longer samples
             width = 0.0 if by_rule else float(stored[name + "bandwidth"])
             kernel: Any = setting.split("_")[0]
-            found = matrices(*samples, kernel, width)
+            found = matrices(u, r, o, kernel, width)
             difference, variance = found.to_retrained - found.to_original, found.variance(published_factor=True)
             yield name + "bandwidth", found.bandwidth, TIGHT
             yield name + "mmd2_unlearned_retrained", found.to_retrained, TIGHT

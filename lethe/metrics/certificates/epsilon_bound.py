@@ -1,6 +1,7 @@
 """Lower bounds of epsilon from how often an attack errs: Clopper-Pearson bounds at a threshold chosen on other runs."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,7 @@ from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order
-from lethe.metrics.distribution.kernels import require_runs
+from lethe.metrics.core.run_order import drawn_order, require_runs
 
 FEWEST_MODELS = 4  # two to choose by and two to judge
 
@@ -176,7 +176,7 @@ def epsilon_bound(
     Source: Jagielski et al. 2020 (arXiv:2006.07709); Nasr et al. 2021 (arXiv:2101.04535).
     """
     (u_choose, u_judge), (r_choose, r_judge) = _halves(unlearned, retrained, seed=seed)
-    given = {"significance": significance, "delta": delta}
+    given: dict[str, Any] = {"significance": significance, "delta": delta}
     n_examples = u_choose.shape[1]
     promise, bounds = np.empty(n_examples), np.empty(n_examples)
     for example in range(n_examples):

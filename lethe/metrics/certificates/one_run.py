@@ -179,8 +179,8 @@ def one_run_audit(
     n_each = int(np.floor(guessed * size))
     if n_each < 1:
         raise InvalidMetricInput(f"{guessed:g} of {size} forget and test examples is less than one guess of each kind")
-    drawn = [_scores(*pair, size, seed=seed) for pair in ((u, r), (u_test, r_test))]
-    right = _right_guesses(*drawn, n_each)
+    forget, test = (_scores(ours, theirs, size, seed=seed) for ours, theirs in ((u, r), (u_test, r_test)))
+    right = _right_guesses(forget, test, n_each)
     counts: dict[str, Any] = {
         "n_examples": 2 * size,
         "guesses": 2 * n_each,

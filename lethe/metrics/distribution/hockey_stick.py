@@ -10,7 +10,8 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.distribution.kernels import Kernel, distances, kernel_values, median_bandwidth, require_runs
+from lethe.metrics.core.run_order import require_runs
+from lethe.metrics.distribution.kernels import Kernel, distances, kernel_values, median_bandwidth
 
 
 class HockeyStickParameters(Parameters):

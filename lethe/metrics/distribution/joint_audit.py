@@ -15,8 +15,7 @@ from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_e
 from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order
-from lethe.metrics.distribution.kernels import require_runs
+from lethe.metrics.core.run_order import drawn_order, require_runs
 
 INVERSE_PENALTY = 0.01
 SMALLEST_CURVE_SIZE, DRAWS_PER_SIZE = 8, 3
@@ -175,9 +174,9 @@ def _power_curve(u: Float64, r: Float64, *, n_folds: int, penalty: float, seed: 
     while size < min(len(u), len(r)):
         aucs = []
         for _ in range(DRAWS_PER_SIZE):
-            parts = [side[drawn_order(side, rng)[:size]] for side in (u, r)]
-            folds = audit_folds(*parts, n_folds=n_folds, seed=seed)
-            aucs.append(held_out(*parts, folds, penalty=penalty).fold_aucs.mean())
+            first, second = (side[drawn_order(side, rng)[:size]] for side in (u, r))
+            folds = audit_folds(first, second, n_folds=n_folds, seed=seed)
+            aucs.append(held_out(first, second, folds, penalty=penalty).fold_aucs.mean())
         yield size, float(np.mean(aucs))
         size *= 2
 

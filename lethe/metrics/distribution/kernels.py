@@ -3,15 +3,11 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.arrays import Float64
 
 Kernel = Literal["gaussian", "laplace"]
-FEWEST_RUNS = 2  # the unbiased means leave out pairs of a run with itself
 
 
 def distances(first: Float64, second: Float64, kernel: Kernel) -> Float64:
@@ -45,17 +41,3 @@ def mean_without_diagonal(values: Float64) -> float:
 def unbiased_mmd2(within_first: Float64, within_second: Float64, between: Float64) -> float:
     """Return the unbiased squared mean discrepancy; negative values are possible."""
     return mean_without_diagonal(within_first) + mean_without_diagonal(within_second) - 2.0 * float(between.mean())
-
-
-def require_runs(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> tuple[Float64, Float64]:
-    """Return the confidences of both sides, shapes (n_models, n_examples); the numbers of models may differ.
-
-    Raises InvalidMetricInput for different examples, or fewer than 2 models on a side.
-    """
-    u = model_rows(unlearned, name="confidences", side=Side.UNLEARNED)
-    r = model_rows(retrained, name="confidences", side=Side.RETRAINED)
-    require_same_examples(unlearned=u, retrained=r)
-    for side, rows in ((Side.UNLEARNED, u), (Side.RETRAINED, r)):
-        if len(rows) < FEWEST_RUNS:
-            raise InvalidMetricInput(f"a test of runs needs at least {FEWEST_RUNS} {side} models, not {len(rows)}")
-    return u, r

@@ -11,7 +11,8 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Bool, Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.distribution.kernels import Kernel, distances, require_runs
+from lethe.metrics.core.run_order import require_runs
+from lethe.metrics.distribution.kernels import Kernel, distances
 from lethe.metrics.distribution.permuted_mmd import (
     geometric_bandwidths,
     linear_bandwidths,

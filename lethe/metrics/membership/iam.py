@@ -97,7 +97,7 @@ def _cumulative(run: Float64, means: Float64, deviations: Float64, family: Famil
     if family == "normal":
         return np.asarray(ndtr((run - means) / (deviations + 1e-30)))
     scale = np.sqrt(6.0) * deviations / np.pi
-    return np.exp(-np.exp(-(run - (means - EULER * scale)) / scale))
+    return np.asarray(np.exp(-np.exp(-(run - (means - EULER * scale)) / scale)))
 
 
 def _signals(values: npt.ArrayLike, side: Side) -> Float64:

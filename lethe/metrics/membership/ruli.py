@@ -10,7 +10,7 @@ from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Direction, Metric, Need
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.distribution.kernels import require_runs
+from lethe.metrics.core.run_order import require_runs
 
 LOW_RATE, LEAST_NEGATIVES = 0.01, 51  # fewer negatives hold no point at the rate
 
