@@ -140,12 +140,14 @@ def _hard_examples(view: CellView) -> Iterator[Ordering]:
     n_examples = len(next(iter(varying.values())))
     chance = -(-n_examples // 10) / n_examples
     overlap = float(str(found.table["mean_top_decile_overlap"]))
-    error = _overlap_error(n_examples, -(-n_examples // 10))
+    deviation = _overlap_error(n_examples, -(-n_examples // 10))
     numbers = (
-        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {error:.3f}), mean Spearman {found.value:.3f}; "
+        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {deviation:.3f}), mean Spearman {found.value:.3f}; "
         f"{len(varying)} methods"
     )
-    yield _decided(view, "E-05", True, statement, exceeds(Measured(overlap, error), Measured(1.5 * chance)), numbers)
+    yield _decided(
+        view, "E-05", True, statement, exceeds(Measured(overlap, deviation), Measured(1.5 * chance)), numbers
+    )
 
 
 def _overlap_error(n: int, k: int) -> float:
