@@ -64,7 +64,7 @@ def _forgetting(view: CellView) -> Iterator[Ordering]:
         return
     original, oracle = measured(view, ORIGINAL, "f"), measured(view, ORACLE, "f")
     holds = exceeds(Measured(0.01), original)
-    yield _decided(view, "E-01", True, "F of the original is below 0.01", holds, shown({"original": original}))
+    yield _decided(view, "E-01", True, "F of the original is at most 0.01", holds, shown({"original": original}))
     others = all_measured(view, view.methods, "f")
     best = max(others, key=lambda name: others[name].value) if others else None
     numbers = shown({ORACLE: oracle} | ({f"best method {best}": others[best]} if best else {}))
