@@ -64,7 +64,7 @@ def _forgetting(view: CellView) -> Iterator[Ordering]:
         return
     original, oracle = measured(view, ORIGINAL, "f"), measured(view, ORACLE, "f")
     holds = exceeds(Measured(0.01), original)
-    yield _decided(view, "E-01", True, "F of the original is below 0.01", holds, shown({"original": original}))
+    yield _decided(view, "E-01", True, "F of the original is at most 0.01", holds, shown({"original": original}))
     others = all_measured(view, view.methods, "f")
     best = max(others, key=lambda name: others[name].value) if others else None
     numbers = shown({ORACLE: oracle} | ({f"best method {best}": others[best]} if best else {}))
@@ -140,12 +140,14 @@ def _hard_examples(view: CellView) -> Iterator[Ordering]:
     n_examples = len(next(iter(varying.values())))
     chance = -(-n_examples // 10) / n_examples
     overlap = float(str(found.table["mean_top_decile_overlap"]))
-    error = _overlap_error(n_examples, -(-n_examples // 10))
+    deviation = _overlap_error(n_examples, -(-n_examples // 10))
     numbers = (
-        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {error:.3f}), mean Spearman {found.value:.3f}; "
+        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {deviation:.3f}), mean Spearman {found.value:.3f}; "
         f"{len(varying)} methods"
     )
-    yield _decided(view, "E-05", True, statement, exceeds(Measured(overlap, error), Measured(1.5 * chance)), numbers)
+    yield _decided(
+        view, "E-05", True, statement, exceeds(Measured(overlap, deviation), Measured(1.5 * chance)), numbers
+    )
 
 
 def _overlap_error(n: int, k: int) -> float:

@@ -81,7 +81,7 @@ def with_values(content, **values):
     changed = json.loads(json.dumps(content))
     rows = next(iter(changed["cells"].values()))["rows"]
     for name, f in values.items():
-        rows[name.replace("_", " ")]["values"]["f"]["value"] = f
+        rows[name.replace("_", " ")]["values"]["f"] |= {"value": f, "interval": [f, f]}
     return changed
 
 
