@@ -14,4 +14,10 @@ def open_stripes(options: Mapping[str, Any]) -> ImageDataset:
     labels = np.arange(n) % 2
     across = np.broadcast_to((np.arange(8) % 2 * 160)[:, None], (8, 8))
     images = np.where(labels[:, None, None], across.T, across) + random.integers(0, 96, (n, 8, 8))
-    return ImageDataset(images=images[:, None].astype(np.uint8), labels=labels, persons=np.arange(n), n_classes=2)
+    return ImageDataset(
+        images=images[:, None].astype(np.uint8),
+        labels=labels,
+        persons=np.arange(n),
+        n_classes=2,
+        input_scale=1 / 255,  # the network sees images * input_scale + input_shift
+    )

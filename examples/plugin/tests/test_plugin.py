@@ -22,7 +22,7 @@ def split(tmp_path_factory) -> lethe.Split:
             "n_models": 4,
             "dataset": {"name": "stripes", "options": {"n": 400}},
             "network": {"name": "bottleneck", "options": {"width": 16}},
-            "training": {"epochs": 30, "learning_rate": 0.1, "min_train_accuracy": 0.8},
+            "training": {"epochs": 15, "batch_size": 16, "learning_rate": 0.02, "min_train_accuracy": 0.8},
             "splits": {"train_size": 120, "test_fraction": 0.2, "forget": {"by": "random", "fraction": 0.1}},
         }
     )
