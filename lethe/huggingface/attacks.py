@@ -180,7 +180,7 @@ def _train_and_measure(
         model.network.train()
         for batch in _batches(trained, settings.batch_size, generator):
             optimizer.zero_grad()
-            answer_loss(model, batch).backward()
+            answer_loss(model, batch).backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.network.parameters(), 1.0)
             optimizer.step()
             steps += 1

@@ -105,7 +105,7 @@ def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
     return found, folder
 
 
-def _gguf(folder: Path) -> dict[str, str]:
+def _gguf(folder: Path) -> dict[str, Any]:
     """Return the argument that names a folder's GGUF file, where the folder has no other configuration."""
     files = sorted(path.name for path in folder.glob("*.gguf"))
     if (folder / "config.json").exists() or not files:
@@ -148,14 +148,12 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
     For some architectures (Qwen 2) the library would add special tokens that the model has no embedding for.
     """
-    if gguf := _gguf(folder):
-        found_in_file: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True, **gguf)
-        return found_in_file
+    gguf = _gguf(folder)
     config = folder / "tokenizer_config.json"
     stated = _read_json(config).get("tokenizer_class") if config.exists() else None
     generic = stated in GENERIC_TOKENIZERS and (folder / "tokenizer.json").exists()
     loader: Any = PreTrainedTokenizerFast if generic else AutoTokenizer
-    found: PreTrainedTokenizerBase = loader.from_pretrained(folder, local_files_only=True)
+    found: PreTrainedTokenizerBase = loader.from_pretrained(folder, local_files_only=True, **gguf)
     return found
 
 
