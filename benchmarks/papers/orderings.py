@@ -142,8 +142,8 @@ def _hard_examples(view: CellView) -> Iterator[Ordering]:
     overlap = float(str(found.table["mean_top_decile_overlap"]))
     deviation = _overlap_error(n_examples, -(-n_examples // 10))
     numbers = (
-        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {deviation:.3f}), mean Spearman {found.value:.3f}; "
-        f"{len(varying)} methods"
+        f"overlap {overlap:.3f}, chance {chance:.3f} (se of one pair {deviation:.3f}), "
+        f"mean Spearman {found.value:.3f}; {len(varying)} methods"
     )
     yield _decided(
         view, "E-05", True, statement, exceeds(Measured(overlap, deviation), Measured(1.5 * chance)), numbers

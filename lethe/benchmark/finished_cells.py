@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lethe.benchmark.results import cells_sha256, read_results
@@ -10,7 +10,7 @@ from lethe.benchmark.store import Json, write_whole
 from lethe.errors import InvalidInput
 
 
-def is_finished(content: Mapping[str, Json], cell: str) -> bool:
+def is_finished(content: Json, cell: str) -> bool:
     """Return whether every method has its values or its failure in a cell."""
     rows = content["cells"][cell]["rows"]
     return all(method["name"] in rows for method in content["methods"])

@@ -171,7 +171,8 @@ def _train_and_measure(
         if n_trained == len(forget):
             raise InvalidTaskData(f"a forget set of {len(forget)} questions is too small to relearn a part of it")
         trained, kept = ([forget[row] for row in rows] for rows in (order[:n_trained], order[n_trained:]))
-    model = replace(model, network=model.network.float())  # small steps vanish in bfloat16
+    network: Any = model.network  # transformers leaves its methods untyped
+    model = replace(model, network=network.float())  # small steps vanish in bfloat16
     measured = _Measured(kept, retain)
     measured.add(model, 0)
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=settings.learning_rate, weight_decay=0.0)
@@ -184,7 +185,7 @@ def _train_and_measure(
             nn.utils.clip_grad_norm_(model.network.parameters(), 1.0)
             optimizer.step()
             steps += 1
-        model.network.eval()
+        network.eval()
         measured.add(model, steps)
     return measured.points
 

@@ -1,7 +1,6 @@
 """What a submission finds installed: versions by library. Written by `python -m scripts.library_pages`."""
 
 LIBRARIES = {
-    "absl-py": "2.5.1",
     "accelerate": "1.15.0",
     "aiobotocore": "3.10.0",
     "aiohappyeyeballs": "2.7.1",
@@ -39,7 +38,6 @@ LIBRARIES = {
     "cryptography": "50.0.2",
     "cwevals": "0.0.1b1",
     "cycler": "0.12.1",
-    "defusedxml": "0.7.1",
     "distro": "1.9.0",
     "einops": "0.8.2",
     "executing": "2.3.0",
@@ -87,7 +85,6 @@ LIBRARIES = {
     "multidict": "7.2.1",
     "narwhals": "2.28.0",
     "networkx": "3.6.1 3.7",
-    "nltk": "3.10.4",
     "numba": "0.68.1",
     "numpy": "2.4.6 2.5.5",
     "omegaconf": "2.4.0",
@@ -134,7 +131,6 @@ LIBRARIES = {
     "regex": "2026.11.15",
     "requests": "2.34.2",
     "rich": "15.0.0",
-    "rouge-score": "0.1.2",
     "rpds-py": "2026.9.1",
     "s3fs": "2026.9.0",
     "safetensors": "0.8.0",
