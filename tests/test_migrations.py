@@ -42,6 +42,7 @@ LANDED = [
     "0020_unverified_archives",
     "0021_verified_workers",
     "0022_tokens_addresses_second_factors",
+    "0023_verified_workers_online",
 ]
 
 REFUSED = {

@@ -166,7 +166,8 @@ def _package(data: bytes) -> None:
             package = load_package(data, name, limits=SMALL, modes=("function", "notebook"))
         except InvalidSubmission:
             continue
-        _require(package.entry_point.file in package.files, "the entry point is not in the package")
+        entry = "cell-01.py" if package.entry_point.program else package.entry_point.file
+        _require(entry in package.files, "the entry point is not in the package")
 
 
 def _torch_file(data: bytes) -> None:

@@ -111,7 +111,7 @@ HARMLESS: Mapping[str, Fields] = {
     "of the public sample, which hides nothing": {
         "SampleAnswersOut": "id note",
         "SampleAnswerOut": "question answer original retrained unlearned",
-        "page": "sample_log traceback sample_answers has_pictures",
+        "page": "sample_log traceback sample_answers has_pictures run_warnings",
     },
     "of the catalogue of metrics, of the scorer or of the program": {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
@@ -173,7 +173,8 @@ HARMLESS: Mapping[str, Fields] = {
         "page": (
             "viewer is_staff is_mine is_own may_grow may_leave leads link invitations invited members merges name back "
             "theme public_url tab flash message error request_id request csrf account dead_because email "
-            "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong"
+            "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong address "
+            "codes codes_left has_second_factor is_confirmed is_on needs_code scopes setup usual_scope"
         ),
     },
 }

@@ -107,6 +107,7 @@ def test_environment_is_exactly_this(seen: dict[str, Any]) -> None:
         "GOMP_SPINCOUNT": "0",
         "HOME": "/scratch",
         "LANG": "C.UTF-8",
+        "LETHE_TRUST_NETWORK_SOURCE": "1",
         "LOGNAME": "lethe",
         "MKL_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",

@@ -62,7 +62,8 @@ def caller(server: Instance, name: str) -> dict[str, str]:
     """Return the headers of one who is logged in, to the API and to the pages."""
     account = server.account(name)
     with server.database.write() as session:
-        session.get_one(Account, account.id).email = f"{name}@example.org"
+        row = session.get_one(Account, account.id)
+        row.email, row.email_confirmed_at = f"{name}@example.org", now()
         cookie = sessions.create(session, account, user_agent="test", lifetime=timedelta(days=1))
     return {**server.headers(account), "Cookie": f"{SESSION_COOKIE}={cookie}"}
 

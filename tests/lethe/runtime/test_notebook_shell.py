@@ -1,10 +1,11 @@
 """What stands for a notebook's shell where there is a real one: nothing is installed on whoever runs the notebook."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
-from lethe.runtime.notebook_shell import Shell
+from lethe.runtime.notebook_shell import system
 
 
 @pytest.mark.parametrize("command", ["pip install -q timm", " pip3 install timm", "conda install x", "uv pip"])
@@ -12,10 +13,10 @@ def test_installers_are_skipped_as_on_the_server(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was run"))
-    Shell({}).system(command)
+    system(SimpleNamespace(user_ns={}), command)
     assert f"!{command.strip().partition(' ')[0]} was skipped: a run has no network" in capsys.readouterr().out
 
 
 def test_other_commands_are_run(capfd: pytest.CaptureFixture[str]) -> None:
-    Shell({}).system("echo pipe installed")
+    system(SimpleNamespace(user_ns={}), "echo pipe installed")
     assert capfd.readouterr().out == "pipe installed\n"

@@ -90,7 +90,6 @@ def test_an_interval_is_cut_off_at_zero_below():
 
 def test_standard_errors_are_scaled_deviations_of_n_minus_one():
     found = Replicates(np.array([1.0, 4.0, 7.0]), np.array([2.0, 4.0, 6.0]), factor=0.5, seed=0, n_models=9)
-    assert found.forgetting_quality_standard_error() == pytest.approx(1.5)
     assert found.standard_error() == pytest.approx(1.0)
 
 
