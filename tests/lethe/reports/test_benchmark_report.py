@@ -80,6 +80,9 @@ def with_values(content, **values):
     """Return the results with F of some rows replaced."""
     changed = json.loads(json.dumps(content))
     rows = next(iter(changed["cells"].values()))["rows"]
+    for row in rows.values():  # without an interval nothing is decided
+        if "f" in row.get("values", {}):
+            row["values"]["f"] |= {"interval": [row["values"]["f"]["value"]] * 2}
     for name, f in values.items():
         rows[name.replace("_", " ")]["values"]["f"] |= {"value": f, "interval": [f, f]}
     return changed

@@ -149,7 +149,7 @@ def test_metric_without_its_arrays_says_how_to_get_them(computed: dict[str, Metr
     row = computed["js_to_retrained"]
     assert row.value is None
     assert "capture level 2" in row.not_computed
-    assert "lethe competition prepare" in row.not_computed
+    assert "`capture` of 2 or more in its competition file's [report]" in row.not_computed
 
 
 @pytest.mark.parametrize("file", [*sorted(FILES_READ), "results/one"])
