@@ -30,7 +30,7 @@ STRANGER, STRANGER_ID = "lethe-stranger", 60_791
 # What a machine, a user or a place once changed the outcome of.
 CHOSEN = (
     "tests/golden/test_check.py",
-    "tests/lethe/submission/test_public_entries.py",
+    "tests/lethe/runtime/test_notebook_shell.py",
     "tests/sandbox/test_visibility.py",
     "tests/server/cli/test_demo.py",
     "tests/server/embedded/test_redis.py",

@@ -65,12 +65,13 @@ class SplitRuns:
         self._log = (Path(self._folder.name) / "log").open("w+b")
         read_fd, write_fd = os.pipe()
         root = str(Path(lethe.__file__).resolve().parents[1])
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [sys.executable, "-m", RUNNER, str(self._split_dir), str(write_fd)],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
-            env=os.environ | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
             pass_fds=(write_fd,),
         )
         os.close(write_fd)

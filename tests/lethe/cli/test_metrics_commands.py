@@ -119,7 +119,8 @@ def test_compare_of_arrays_needs_retrained_models(files):
 
 
 def test_stored_metrics_are_not_compared_across_n(files):
-    np.savez(files / "fewer.npz", **{name: np.asarray(rows)[:4] for name, rows in synthetic.side_arrays(1).items()})
+    arrays = {name: np.asarray(rows) for name, rows in synthetic.side_arrays(1).items()}
+    np.savez(files / "fewer.npz", **{name: rows[:4] if len(rows) == 8 else rows for name, rows in arrays.items()})
     for name in ("unlearned", "fewer"):
         run("evaluate", files / f"{name}.json", "--unlearned", files / f"{name}.npz", *side(files, "retrained"),
             "-m", "klom", "--json")  # fmt: skip

@@ -34,4 +34,5 @@ def test_every_metric_of_images_is_computed_from_what_is_stored(split: Path) -> 
     unlearned = read_outputs(split, "oracle").arrays() | {"wall_time_s": np.ones(5)}
     probed = {"unlearned": read_probed_references(split)["oracle"]}
     found = evaluate(split_inputs(split, unlearned, scored_by=competition().scoring, probed=probed), OF_IMAGES)
-    assert {name: each.not_computed for name, each in found.items() if each.result is None} == {}
+    without = {name: each.not_computed for name, each in found.items() if each.result is None}
+    assert without.keys() == {"gaussian_score"}, "its array is its user's: training would have to be poisoned"
