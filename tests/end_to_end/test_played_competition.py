@@ -394,7 +394,7 @@ def a_rejudging_mends_a_wrong_score(play: Play) -> None:
     victim = max(play.of("team10"), key=lambda one: scores[one.id])
     with play.cluster.database.write() as session:
         faulty = update(PublicScore).where(PublicScore.submission_id == victim.id)
-        session.execute(faulty.values(final_score=PublicScore.final_score * 100))
+        session.execute(faulty.values(final_score=scores[victim.id] * 100))
     wrong = ranked(best_time(play.sent, {**scores, victim.id: scores[victim.id] * 100}))
     assert wrong[0][1] == "team10"
     play.shows("public", wrong)

@@ -110,7 +110,7 @@ class Cluster:
         """Start a worker that has nothing of the instance's but its address and a token."""
         number = len(self.started)
         home = self.folder / f"remote-{number}"
-        home.mkdir()
+        home.mkdir(mode=0o700)
         own = {name: value for name, value in os.environ.items() if not name.startswith(("LETHE_", "AWS_"))}
         its = {"LETHE_HOME": str(home), "LETHE_WORKER_TOKEN": token["token"], "LETHE_WORKER_CONCURRENCY": "1"}
         process = start(
@@ -229,7 +229,7 @@ def running_cluster(folder: Path, *, toml: str = "", **environment: str) -> Iter
             **TIMES,
             **environment,
         }
-        (folder / "home").mkdir(parents=True)
+        (folder / "home").mkdir(mode=0o700, parents=True)
         settings = Settings(
             home=folder / "home",
             database_url=variables["LETHE_DATABASE_URL"],
