@@ -65,13 +65,11 @@ def end_other_quarter(submission_id: str) -> int:
     with get_database().write() as session:
         evaluation = Shard.evaluation_id == f"e{submission_id[1:]}"
         shards = session.scalars(select(Shard).where(evaluation, Shard.kind == "runs").order_by(Shard.first_run)).all()
-        n_done = (
-            len(shards) * 3 // 4
-            if sum(shard.state == "done" for shard in shards) <= len(shards) // 2
-            else len(shards) // 2
-        )
+        half = len(shards) // 2
+        n_done = half + half // 2 if sum(shard.state == "done" for shard in shards) <= half else half
         session.execute(delete(ShardAttempt).where(ShardAttempt.shard_id.in_([shard.id for shard in shards])))
         for place, shard in enumerate(shards):
+            shard.lease_expires_at = None
             shard.state, shard.runs_done = ("done", shard.n_runs) if place < n_done else ("queued", 0)
             if place < n_done:
                 began = ended_at - timedelta(minutes=1)
