@@ -14,7 +14,7 @@ from tests.faults.forked import Process
 
 Score = tuple[float, float, float, float]
 TOKENS = "/competitions/tiny/worker-tokens"
-N_RUNS = 8  # of the cluster's competition
+N_RUNS = 4  # of the cluster's competition
 
 
 @pytest.fixture
