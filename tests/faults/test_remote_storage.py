@@ -24,7 +24,7 @@ def test_s3_that_fails_and_a_worker_killed_while_fetching_lose_nothing(
         copy_to(s3.environment, cluster, [content, *cluster.storage.keys(WHOLE_SPLIT)])
         environment = s3.environment | {"LETHE_HOME": str(tmp_path / "home"), "LETHE_MAX_ATTEMPTS": "20"}
         cache = tmp_path / "home" / "scratch" / "splits"
-        s3.faults.held_from = s3.faults.requests + 4  # it begins, and does not come to an end
+        s3.faults.held_from = s3.faults.requests + 8  # it begins, and does not come to an end
         worker = cluster.start_worker("fetching", **environment)
         wait_until(lambda: outcomes(cluster, submission) == ["running"] and bool(names_in(cache, ".new-*")))
         worker.kill()
