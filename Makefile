@@ -36,7 +36,7 @@ test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
 	@scripts/run-tests $(TEST_WORKERS) $(ARGS)
 
 .PHONY: test-quick
-test-quick: $(STAMP) ## run in below two minutes what needs no PostgreSQL, browser, sandbox or training
+test-quick: $(STAMP) ## run only what needs no PostgreSQL, browser, sandbox or training
 	@scripts/run-tests $(TEST_WORKERS) --quick $(ARGS)
 
 .PHONY: check
