@@ -109,18 +109,25 @@ class ForkedProcess:
 
 
 class _Inherited:
-    """Descriptors, by the numbers that they have in the process that this is sent to."""
+    """Descriptors, by the numbers that they are to have in the process that this is sent to.
+
+    They arrive under other numbers: while the process is still being sent what it shall do, it reads that from a
+    descriptor of its own, which may have one of ours.
+    """
 
     def __init__(self, numbers: Mapping[int, int]) -> None:
         self._numbers = numbers
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _put_in_place, ({number: DupFd(fd) for number, fd in self._numbers.items()},)
+        return _received, ({number: DupFd(fd) for number, fd in self._numbers.items()},)
 
 
-def _put_in_place(numbers: Mapping[int, Any]) -> None:
-    free = {number: fcntl.fcntl(sent.detach(), fcntl.F_DUPFD, _FIRST_FREE_FD) for number, sent in numbers.items()}
-    for number, fd in free.items():
+def _received(numbers: Mapping[int, Any]) -> dict[int, int]:
+    return {number: fcntl.fcntl(sent.detach(), fcntl.F_DUPFD, _FIRST_FREE_FD) for number, sent in numbers.items()}
+
+
+def _put_in_place(received: Mapping[int, int]) -> None:
+    for number, fd in received.items():
         os.dup2(fd, number)
         os.close(fd)
 
@@ -131,7 +138,10 @@ def _fork_server() -> ForkServerContext:
     return context
 
 
-def _become(module: str, arguments: Sequence[str], _: None, environment: Mapping[str, str], folder: str) -> None:
+def _become(
+    module: str, arguments: Sequence[str], received: Mapping[int, int], environment: Mapping[str, str], folder: str
+) -> None:
+    _put_in_place(received)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
