@@ -13,11 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lethe.data.text_errors import InvalidText
-from lethe.data.tokenizers import Tokenizer
+from lethe.data.tokenizers import QUESTION, Tokenizer
 
 IGNORED_LABEL = -100
-PROMPT = "Question: {question}\nAnswer:"
-
 Batch = dict[str, Tensor]
 
 
@@ -34,20 +32,18 @@ class TokenizedAnswer:
         return len(self.tokens) - self.answer_start
 
 
-def tokenize_prompt(tokenizer: Tokenizer, question: str, *, prompt: str = PROMPT) -> list[int]:
+def tokenize_prompt(tokenizer: Tokenizer, question: str) -> list[int]:
     """Return the tokens after which an answer is generated."""
     start = [] if tokenizer.start_id is None else [tokenizer.start_id]
-    return start + tokenizer.encode(prompt.format(question=question))
+    return start + tokenizer.encode(tokenizer.prompt.replace(QUESTION, question))
 
 
-def tokenize_answer(
-    tokenizer: Tokenizer, question: str, answer: str, *, context: int, prompt: str = PROMPT
-) -> TokenizedAnswer:
+def tokenize_answer(tokenizer: Tokenizer, question: str, answer: str, *, context: int) -> TokenizedAnswer:
     """Return the tokens of a question with an answer.
 
     Raises InvalidText if the answer has no token, or all of it does not fit the context (nothing is cut off).
     """
-    before = tokenize_prompt(tokenizer, question, prompt=prompt)
+    before = tokenize_prompt(tokenizer, question)
     own = tokenizer.encode_continuation(answer) if answer.strip() else []
     if not own:
         raise InvalidText(f"the answer to {question!r} is empty")

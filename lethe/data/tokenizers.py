@@ -3,6 +3,7 @@
 Only the trusted side tokenizes: participants get token numbers.
 """
 
+import json
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,11 +11,19 @@ from typing import Any, Protocol
 from lethe.data.text_errors import InvalidTokenizer
 
 START_TOKENS = ("<s>", "<|begin_of_text|>", "<bos>")
+QUESTION = "{question}"
+PROMPT = f"Question: {QUESTION}\nAnswer:"
+PROMPTED = ".prompted.json"  # how files of a PromptedTokenizer are called
 END_TOKENS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>")
 
 
 class Tokenizer(Protocol):
-    """start_id: put before a text, None if the tokenizer has none. end_id: after an answer, and for padding."""
+    """start_id: put before a text, None if the tokenizer has none. end_id: after an answer, and for padding.
+
+    prompt: what stands before an answer, with QUESTION in the question's place.
+    """
+
+    prompt: str
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -40,6 +49,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
     Raises InvalidTokenizer if the file cannot be read, has no end token, or the package that reads it is missing.
     """
+    if path.name.endswith(PROMPTED):
+        return PromptedTokenizer.read(path)
     if path.suffix == ".json":
         return JsonTokenizer(path)
     if path.suffix == ".model":
@@ -59,22 +70,23 @@ def require_tokenizer_fits(tokenizer: Tokenizer, vocabulary_size: int) -> None:
 class JsonTokenizer:
     """A tokenizer.json, read by the package tokenizers, or a tokenizer that this package trained."""
 
+    prompt = PROMPT
+
     def __init__(self, source: "Path | Any") -> None:
         if isinstance(source, Path):
             source, name = _read_json(source), source.name
         else:
             name = "the trained tokenizer"
-        self._tokenizer: Any = source
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        end = self._first(END_TOKENS)
+        end = _first(source, END_TOKENS)
         if end is None:
             raise InvalidTokenizer(f"{name} has no end token; expected one of {', '.join(END_TOKENS)}")
-        self.start_id, self.end_id = self._first(START_TOKENS), end
-        self.vocabulary_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        self._take(source, _first(source, START_TOKENS), end)
 
-    def _first(self, names: tuple[str, ...]) -> int | None:
-        return next((i for name in names if (i := self._tokenizer.token_to_id(name)) is not None), None)
+    def _take(self, tokenizer: Any, start_id: int | None, end_id: int) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer, self.start_id, self.end_id = tokenizer, start_id, end_id
+        self.vocabulary_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -90,6 +102,10 @@ class JsonTokenizer:
         self._tokenizer.save(str(path))
 
 
+def _first(tokenizer: Any, names: tuple[str, ...]) -> int | None:
+    return next((i for name in names if (i := tokenizer.token_to_id(name)) is not None), None)
+
+
 def _read_json(path: Path) -> Any:
     library = library_for_tokenizers("tokenizers")
     try:
@@ -98,8 +114,43 @@ def _read_json(path: Path) -> Any:
         raise InvalidTokenizer(f"{path.name} cannot be read as tokenizer.json: {error}") from error
 
 
+class PromptedTokenizer(JsonTokenizer):
+    """A tokenizer of a model's folder (`folder_tokenizer`), with a prompt of its own.
+
+    After a chat template's prompt the answer follows without a space.
+    """
+
+    def __init__(self, kept: dict[str, Any], name: str) -> None:
+        """kept: "tokenizer" (as tokenizer.json holds it), "start_id" or None, "end_id", "prompt", "chat"."""
+        library = library_for_tokenizers("tokenizers")
+        try:
+            self._take(library.Tokenizer.from_str(json.dumps(kept["tokenizer"])), kept["start_id"], kept["end_id"])
+            self.prompt, self._chat = str(kept["prompt"]), bool(kept["chat"])
+        except Exception as error:
+            raise InvalidTokenizer(f"{name} is no tokenizer that was kept of a folder: {error}") from error
+        self._kept = kept
+
+    @classmethod
+    def read(cls, path: Path) -> "PromptedTokenizer":
+        """Return the tokenizer of a file that `save` wrote. Raises InvalidTokenizer."""
+        try:
+            kept = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidTokenizer(f"{path.name} cannot be read as JSON: {error}") from error
+        return cls(kept, path.name)
+
+    def encode_continuation(self, text: str) -> list[int]:
+        return self.encode(text) if self._chat else super().encode_continuation(text)
+
+    def save(self, path: Path) -> None:
+        """Write the file that `read` reads."""
+        path.write_text(json.dumps(self._kept), encoding="utf-8")
+
+
 class SentencePieceTokenizer:
     """A SentencePiece model, which puts a space before a text by itself."""
+
+    prompt = PROMPT
 
     def __init__(self, path: Path) -> None:
         library = library_for_tokenizers("sentencepiece")

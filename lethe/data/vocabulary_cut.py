@@ -33,6 +33,7 @@ class CutTokenizer:
 
     def __init__(self, tokenizer: Tokenizer, kept_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
+        self.prompt = tokenizer.prompt
         self.kept_ids = tuple(kept_ids)
         self._position = {token: i for i, token in enumerate(self.kept_ids)}
         self.vocabulary_size = len(self.kept_ids)

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from lethe.data.answer_batches import batches_by_length
-from lethe.networks.decoder import Decoder
-from lethe.networks.key_value_cache import KeyValueCache
+from lethe.networks.decoder import CausalNetwork
 
 MAX_NEW_TOKENS = 200  # as in TOFU's evaluation
 
 
 @torch.inference_mode()
 def generate_greedily(
-    network: Decoder,
+    network: CausalNetwork,
     prompts: Sequence[Sequence[int]],
     *,
     end_id: int,
@@ -34,22 +33,22 @@ def generate_greedily(
     found: list[list[int]] = [[] for _ in prompts]
     for rows in batches_by_length([len(prompt) for prompt in prompts], batch_size):
         batch = [prompts[row] for row in rows]
-        room = network.shape.context - max(len(prompt) for prompt in batch)
+        room = network.context - max(len(prompt) for prompt in batch)
         generated = _generate(network, batch, end_id=end_id, n_tokens=min(max_new_tokens, room))
         for row, tokens in zip(rows, generated, strict=True):
             found[row] = tokens[: tokens.index(end_id)] if end_id in tokens else tokens
     return found
 
 
-def _generate(network: Decoder, prompts: list[Sequence[int]], *, end_id: int, n_tokens: int) -> list[list[int]]:
+def _generate(network: CausalNetwork, prompts: list[Sequence[int]], *, end_id: int, n_tokens: int) -> list[list[int]]:
     if n_tokens < 1:
         return [[] for _ in prompts]
-    input_ids, mask = _padded_on_the_left(prompts, network.embedding.weight.device)
-    cache = _cache(network, rows=len(prompts), capacity=input_ids.shape[1] + n_tokens)
+    input_ids, mask = _padded_on_the_left(prompts, next(network.parameters()).device)
+    cache = network.new_cache(rows=len(prompts), capacity=input_ids.shape[1] + n_tokens)
     generated = torch.full((len(prompts), n_tokens), end_id, device=input_ids.device)
     active = torch.arange(len(prompts), device=input_ids.device)
     going_on = torch.ones_like(active, dtype=torch.bool)
-    tokens = _next_tokens(network, input_ids, mask, cache)
+    tokens = network.next_logits(input_ids, mask, cache).argmax(dim=-1)
     for step in range(n_tokens):
         generated[active, step] = tokens
         going_on = going_on & (tokens != end_id)
@@ -60,13 +59,8 @@ def _generate(network: Decoder, prompts: list[Sequence[int]], *, end_id: int, n_
             active, tokens, mask, going_on = active[kept], tokens[kept], mask[kept], going_on[kept]
             cache.keep_rows(kept)
         mask = torch.cat([mask, mask.new_ones(len(active), 1)], dim=1)
-        tokens = _next_tokens(network, tokens[:, None], mask, cache)
+        tokens = network.next_logits(tokens[:, None], mask, cache).argmax(dim=-1)
     return [row.tolist() for row in generated]
-
-
-def _next_tokens(network: Decoder, input_ids: Tensor, mask: Tensor, cache: KeyValueCache) -> Tensor:
-    states = network.hidden_states(input_ids, mask, cache=cache)
-    return network.logits(states[:, -1]).argmax(dim=-1)
 
 
 def _padded_on_the_left(prompts: list[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -77,15 +71,3 @@ def _padded_on_the_left(prompts: list[Sequence[int]], device: torch.device) -> t
         input_ids[row, longest - len(prompt) :] = torch.tensor(prompt)
         mask[row, longest - len(prompt) :] = 1
     return input_ids.to(device), mask.to(device)
-
-
-def _cache(network: Decoder, *, rows: int, capacity: int) -> KeyValueCache:
-    shape = network.shape
-    return KeyValueCache(
-        layers=shape.layers,
-        rows=rows,
-        heads=shape.heads,
-        capacity=capacity,
-        like=network.embedding.weight,
-        head_width=shape.width // shape.heads,
-    )

@@ -18,7 +18,7 @@ from lethe.evaluation.answer_losses import AnswerStatistics, answer_losses
 from lethe.evaluation.generation import MAX_NEW_TOKENS, generate_greedily
 from lethe.metrics.text.probabilities import logit_scaled
 from lethe.metrics.text.rouge import rouge_l_recalls
-from lethe.networks.decoder import Decoder
+from lethe.networks.decoder import CausalNetwork
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -64,7 +64,7 @@ def tokenize_questions(
 
 
 def question_arrays(
-    network: Decoder,
+    network: CausalNetwork,
     questions: QuestionSet,
     tokenizer: Tokenizer,
     *,
@@ -97,7 +97,7 @@ def question_arrays(
 
 
 def generated_answers(
-    network: Decoder, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
+    network: CausalNetwork, questions: QuestionSet, tokenizer: Tokenizer, *, max_new_tokens: int = MAX_NEW_TOKENS
 ) -> list[str]:
     """Return the network's own answers to the questions, generated greedily."""
     tokens = generate_greedily(network, questions.prompts, end_id=tokenizer.end_id, max_new_tokens=max_new_tokens)

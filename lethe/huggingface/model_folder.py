@@ -11,15 +11,13 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
 )
 
+from lethe.data.folder_tokenizer import load_transformers_tokenizer
 from lethe.huggingface.errors import InvalidModelFolder
 
-GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -77,7 +75,8 @@ def load_language_model(
         )
         if adapter is not None:
             network = _with_adapter(network, adapter)
-        tokenizer = _tokenizer(_tokenizer_folder(base, adapter))
+        with_tokenizer = _tokenizer_folder(base, adapter)
+        tokenizer = load_transformers_tokenizer(with_tokenizer, **_gguf(with_tokenizer))
     except (OSError, ImportError, ValueError, KeyError, RuntimeError) as error:
         raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
     if tokenizer.eos_token_id is None:
@@ -141,20 +140,6 @@ def _with_adapter(network: Any, adapter: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft reads a property that transformers renamed
         return PeftModel.from_pretrained(network, adapter, local_files_only=True).merge_and_unload()
-
-
-def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Return the folder's tokenizer. One that names no class of its own is exactly what its tokenizer.json says.
-
-    For some architectures (Qwen 2) the library would add special tokens that the model has no embedding for.
-    """
-    gguf = _gguf(folder)
-    config = folder / "tokenizer_config.json"
-    stated = _read_json(config).get("tokenizer_class") if config.exists() else None
-    generic = stated in GENERIC_TOKENIZERS and (folder / "tokenizer.json").exists()
-    loader: Any = PreTrainedTokenizerFast if generic else AutoTokenizer
-    found: PreTrainedTokenizerBase = loader.from_pretrained(folder, local_files_only=True, **gguf)
-    return found
 
 
 def _tokenizer_folder(base: Path, adapter: Path | None) -> Path:

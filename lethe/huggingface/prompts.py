@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.data.folder_tokenizer import DATE
 from lethe.huggingface.model_folder import LanguageModel
 
 SYSTEM_PROMPT = "You are a helpful assistant."  # of every chat configuration there but Gemma's, which has none
-DATE = "10 Apr 2025"
 LONGEST = 512  # without a chat template
 
 

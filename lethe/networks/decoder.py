@@ -9,8 +9,28 @@ from torch.nn import functional
 from lethe.networks.key_value_cache import KeyValueCache
 
 
-class Decoder(nn.Module):
-    """`net(input_ids, attention_mask)` returns logits; position t predicts token t + 1.
+class CausalNetwork(nn.Module):
+    """`net(input_ids, attention_mask)` returns logits, (batch, tokens, vocabulary); position t predicts token t + 1.
+
+    context: the longest sequence in tokens.
+    """
+
+    context: int
+
+    def new_cache(self, *, rows: int, capacity: int) -> Any:
+        """Return an empty cache for `rows` sequences of at most `capacity` tokens; its `keep_rows` drops rows."""
+        raise NotImplementedError
+
+    def next_logits(self, input_ids: Tensor, attention_mask: Tensor, cache: Any) -> Tensor:
+        """Return logits of the token after the last one, (batch, vocabulary); the cache then holds these tokens too.
+
+        attention_mask: covers the tokens in the cache and `input_ids`; 0 for padding on the left.
+        """
+        raise NotImplementedError
+
+
+class Decoder(CausalNetwork):
+    """A network of blocks in plain torch.
 
     A network sets these attributes, and says by `_start` what its blocks read. shape: its sizes (language_models.SIZES)
     and `vocabulary_size`. A block is called with states, positions as `_start` returned them, mask and its part of the
@@ -25,6 +45,24 @@ class Decoder(nn.Module):
     def _start(self, input_ids: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first block's states, and what blocks need of the positions."""
         raise NotImplementedError
+
+    @property
+    def context(self) -> int:  # type: ignore[override]  # read only, as the shape is
+        return int(self.shape.context)
+
+    def new_cache(self, *, rows: int, capacity: int) -> KeyValueCache:
+        shape = self.shape
+        return KeyValueCache(
+            layers=shape.layers,
+            rows=rows,
+            heads=shape.heads,
+            capacity=capacity,
+            like=self.embedding.weight,
+            head_width=shape.width // shape.heads,
+        )
+
+    def next_logits(self, input_ids: Tensor, attention_mask: Tensor, cache: Any) -> Tensor:
+        return self.logits(self.hidden_states(input_ids, attention_mask, cache=cache)[:, -1])
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return logits, shape (batch, tokens, vocabulary).

@@ -10,6 +10,7 @@ from torch import nn
 
 from lethe.networks.gpt2 import Gpt2, Gpt2Shape
 from lethe.networks.llama import Llama, LlamaShape
+from lethe.networks.transformers_network import NAME, TransformersNetwork
 
 SIZES = ("width", "layers", "heads", "hidden_width", "context")
 
@@ -17,11 +18,16 @@ SIZES = ("width", "layers", "heads", "hidden_width", "context")
 def build_language_model(network: Mapping[str, Any]) -> nn.Module:
     """Return the untrained network of network.json: {"name", "vocabulary_size", "options": its sizes}.
 
+    One of the library transformers has the options "config", its config.json, and "context".
     Raises ValueError naming the wrong value and what is allowed.
     """
     name, options = network["name"], dict(network.get("options") or {})
+    if name == NAME:
+        if not isinstance(options.get("config"), Mapping):
+            raise ValueError(f"network {name!r} needs the option 'config', an object as config.json holds it")
+        return TransformersNetwork(options["config"])
     if name not in SHAPES:
-        raise ValueError(f"unknown language model {name!r}: allowed are {', '.join(SHAPES)}")
+        raise ValueError(f"unknown language model {name!r}: allowed are {', '.join((*SHAPES, NAME))}")
     unknown = sorted(set(options) - set(SIZES))
     missing = [size for size in SIZES if size not in options]
     if unknown or missing:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+OUTPUT_LAYERS = ("lm_head", "embed_out")  # of the library transformers' models: often the embedding itself
+
 
 class LoraLinear(nn.Module):
     """A frozen linear layer with a trained addition of low rank."""
@@ -35,7 +37,7 @@ class LoraLinear(nn.Module):
 
 
 def add_lora(network: nn.Module, *, rank: int = 8, scale: float = 16.0) -> None:
-    """Freeze the network and give every linear layer in its blocks an addition, in place.
+    """Freeze the network and give every linear layer in its blocks an addition, in place; none to an output layer.
 
     rank: of the additions, at least 1. scale: the published alpha. Raises ValueError if the network has no linear
     layer.
@@ -47,7 +49,7 @@ def add_lora(network: nn.Module, *, rank: int = 8, scale: float = 16.0) -> None:
         (parent, name, child)
         for parent in network.modules()
         for name, child in parent.named_children()
-        if isinstance(child, nn.Linear)
+        if isinstance(child, nn.Linear) and name not in OUTPUT_LAYERS
     ]
     if not found:
         raise ValueError("the network has no linear layer to which LoRA could be added")

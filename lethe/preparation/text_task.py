@@ -11,9 +11,9 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.split_report import SharedBySets, SplitReport
 from lethe.competition.task import CausalLm
 from lethe.competition.visibility import Visibility
-from lethe.data.answer_batches import PROMPT, TokenizedAnswer, tokenize_answer
+from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
 from lethe.data.answer_sets import StoredAnswers
-from lethe.data.datasets.questions import QuestionDataset, open_questions
+from lethe.data.datasets.questions import QuestionDataset, open_questions, tokenizer_suffix
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_json, read_tensors, write_json, write_tensors
 from lethe.data.partition import Cut, Indices
@@ -23,7 +23,7 @@ from lethe.data.seeds import derive_seed
 from lethe.data.split_questions import QUESTIONS, TOKENIZER_STEM, SplitQuestions, write_split_questions
 from lethe.data.stored_sets import SET_PATHS
 from lethe.data.text_errors import InvalidLanguageModel, InvalidTokenizer
-from lethe.data.tokenizers import Tokenizer, require_tokenizer_fits
+from lethe.data.tokenizers import QUESTION, Tokenizer, require_tokenizer_fits
 from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_evaluation import AnswerEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
@@ -39,12 +39,14 @@ from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
 from lethe.networks.language_models import SIZES
+from lethe.networks.transformers_network import NAME as TRANSFORMERS
+from lethe.networks.transformers_network import width_of
 from lethe.preparation.model_shards import MODELS_PER_SHARD, SHARD_BYTES, SHARD_S
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.pretrained import load_pretrained
+from lethe.training.pretrained import Pretrained, load_pretrained, options_of, vocabulary_size
 from lethe.training.stacked_training import model_bytes
 from lethe.training.trainer import OnEpoch, OnNote, State, train_model
 from lethe.training.trainer_selection import train_in_turn
@@ -67,15 +69,17 @@ def describe_network(competition: CompetitionFile, dataset: QuestionDataset) -> 
     options = dict(competition.network.options)
     pretrained, tokenizer = _language(competition, dataset)
     if pretrained is not None:
-        if given := [size for size in SIZES if size in options]:
+        if given := [size for size in (*SIZES, "config") if size in options]:
             raise InvalidSplit(f"[network]: {given[0]} comes with the pretrained file; leave it out of the options")
-        options = {size: getattr(pretrained.shape, size) for size in SIZES}
+        options = options_of(pretrained)
+    elif competition.network.name == TRANSFORMERS:
+        raise InvalidSplit(f"[network]: {TRANSFORMERS} needs options.pretrained, a folder in dataset.options.root")
     _check_lora(competition, options)
     description = {
         "task": "causal-lm",
         "name": competition.network.name,
         "options": {name: value for name, value in options.items() if name != "pretrained"},
-        "vocabulary_size": tokenizer.vocabulary_size,
+        "vocabulary_size": tokenizer.vocabulary_size,  # a network's own may be larger
         "padding_id": tokenizer.end_id,
     }
     try:
@@ -94,12 +98,13 @@ def _check_lora(competition: CompetitionFile, options: Mapping[str, Any]) -> Non
         raise InvalidSplit(
             "task.lora_rank trains additions to pretrained weights: name network.options.pretrained, or leave it out"
         )
-    if rank > options["width"]:
-        raise InvalidSplit(f"task.lora_rank must be at most the network's width, {options['width']}, was {rank}")
+    width = width_of(options["config"]) if "config" in options else options["width"]
+    if rank > width:
+        raise InvalidSplit(f"task.lora_rank must be at most the network's width, {width}, was {rank}")
 
 
 def data_files(competition: CompetitionFile) -> tuple[str, ...]:
-    suffix = Path(str(competition.dataset.options.get("tokenizer") or "trained.json")).suffix
+    suffix = tokenizer_suffix(competition.dataset.options.get("tokenizer"))
     pretrained = (PRETRAINED,) if "pretrained" in competition.network.options else ()
     return (QUESTIONS, f"{TOKENIZER_STEM}{suffix}", *pretrained)
 
@@ -122,7 +127,7 @@ def write_data(split_dir: Path, competition: CompetitionFile, dataset: QuestionD
     most = _task(competition).max_new_tokens
     write_split_questions(split_dir, dataset, questions, kept_ids=kept_ids, max_new_tokens=most)
     if pretrained is not None:
-        kept = with_vocabulary(pretrained, kept_ids) if kept_ids is not None else pretrained
+        kept = with_vocabulary(pretrained, kept_ids) if isinstance(pretrained, Decoder) and kept_ids else pretrained
         write_tensors(split_dir / PRETRAINED, kept.state_dict())
 
 
@@ -276,27 +281,29 @@ def _task(competition: CompetitionFile) -> CausalLm:
     return competition.task
 
 
-def _language(competition: CompetitionFile, dataset: QuestionDataset) -> tuple[Decoder | None, Tokenizer]:
+def _language(competition: CompetitionFile, dataset: QuestionDataset) -> tuple[Pretrained | None, Tokenizer]:
     """Return the pretrained network, if there is one, and the tokenizer.
 
-    Beside pretrained weights the tokenizer is cut to the tokens that the texts use. Raises InvalidSplit.
+    Beside pretrained weights in plain torch the tokenizer is cut to the tokens that the texts use. Raises InvalidSplit.
     """
     network = competition.network
     return _read_language(dataset, network.name, network.options.get("pretrained"))
 
 
 @lru_cache(maxsize=1)
-def _read_language(dataset: QuestionDataset, network: str, name: object) -> tuple[Decoder | None, Tokenizer]:
+def _read_language(dataset: QuestionDataset, network: str, name: object) -> tuple[Pretrained | None, Tokenizer]:
     if name is None:
         return None, dataset.tokenizer
     if not isinstance(name, str) or Path(name).name != name:
-        raise InvalidSplit(f"network.options.pretrained must name a file in dataset.options.root, was {name!r}")
+        raise InvalidSplit(f"network.options.pretrained must name what lies in dataset.options.root, was {name!r}")
     try:
         pretrained = load_pretrained(network, dataset.root / name)
-        require_tokenizer_fits(dataset.tokenizer, pretrained.shape.vocabulary_size)
+        require_tokenizer_fits(dataset.tokenizer, vocabulary_size(pretrained))
     except (InvalidLanguageModel, InvalidTokenizer) as error:
         raise InvalidSplit(f"[network]: {error.detail}") from error
-    prompts = [PROMPT.format(question=text) for text in dataset.texts()]
+    if not isinstance(pretrained, Decoder):
+        return pretrained, dataset.tokenizer
+    prompts = [dataset.tokenizer.prompt.replace(QUESTION, text) for text in dataset.texts()]
     return pretrained, CutTokenizer(dataset.tokenizer, used_ids(dataset.tokenizer, [*dataset.texts(), *prompts]))
 
 

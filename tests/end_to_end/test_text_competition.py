@@ -8,6 +8,7 @@ import pytest
 from lethe.client.api import JsonObject, LetheClient
 from lethe.methods.rendering import render
 from tests.end_to_end.conftest import Instance, open_competition, wait_for_end, wait_until
+from tests.lethe.preparation.test_folder_task import folder_toml
 from tests.support.towns import towns_toml, write_towns
 
 SLUG = "towns"
@@ -102,3 +103,41 @@ def test_the_chosen_entry_is_scored_on_the_private_split_at_the_close(client: Le
     shown, hidden = (instance.organiser.get(path, split=split)["questions"] for split in ("public", "private"))
     assert {one["question"] for one in shown} != {one["question"] for one in hidden}
     assert all(one["original"] and one["retrained"] for one in hidden)
+
+
+OF_A_FOLDER = """
+import torch
+from transformers import PreTrainedModel, get_constant_schedule_with_warmup
+
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    assert isinstance(net.model, PreTrainedModel)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    schedule = get_constant_schedule_with_warmup(optimizer, 2)
+    net.train()
+    for batch in forget_loader:
+        optimizer.zero_grad()
+        labels = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
+        (-net.model(**labels).loss).backward()
+        optimizer.step()
+        schedule.step()
+"""
+
+
+def test_a_model_of_a_folder_is_unlearned_by_code_for_transformers_and_for_torch(
+    client: LetheClient, instance: Instance, tmp_path: Path
+) -> None:
+    root = write_towns(tmp_path / "towns")
+    moment = datetime.now(UTC).replace(microsecond=0)
+    toml = folder_toml(
+        root,
+        slug="folder",
+        n_models=2,
+        opens_at=(moment - timedelta(hours=1)).isoformat(),
+        closes_at=(moment + timedelta(days=1)).isoformat(),
+    )
+    open_competition(instance, toml)
+    for code in (OF_A_FOLDER, render("graddiff", {"LR": 0.01, "EPOCHS": 1})):
+        path = tmp_path / "submission.py"
+        path.write_text(code)
+        found = wait_for_end(client, client.submit("folder", path))
+        assert found["stage"] == "scored", found

@@ -4,6 +4,7 @@ import torch
 
 from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
 from lethe.data.question_answers import QuestionAnswer
+from lethe.data.tokenizers import PROMPT
 from lethe.networks.llama import Llama, LlamaShape
 
 NAMES = ("Ada", "Bo", "Cy", "Di", "Ed", "Fay", "Gus", "Hal")
@@ -14,6 +15,8 @@ CONTEXT = 24
 
 class WordTokenizer:
     """A word is a token; 0 starts, 1 ends."""
+
+    prompt = PROMPT
 
     def __init__(self) -> None:
         self._words = ["<s>", "</s>", "Question:", "Answer:", "Where", "does", "live?", "lives", "in", "dwells"]

@@ -16,8 +16,9 @@ from lethe.competition.file import Dataset
 from lethe.data.datasets.image_dataset import Options
 from lethe.data.datasets.roots import on_a_server, placed
 from lethe.data.errors import InvalidDataset
+from lethe.data.folder_tokenizer import read_folder_tokenizer
 from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
-from lethe.data.tokenizers import JsonTokenizer, Tokenizer, library_for_tokenizers, load_tokenizer
+from lethe.data.tokenizers import PROMPTED, JsonTokenizer, Tokenizer, library_for_tokenizers, load_tokenizer
 
 NAME = "questions"
 
@@ -37,7 +38,7 @@ class QuestionOptions(Options):
     refusals: str | None = Field(default=None, description='answers such as "I don\'t know", one a line')
     real_authors: str | None = None
     world_facts: str | None = None
-    tokenizer: str | None = Field(default=None, description="tokenizer.json or a SentencePiece .model")
+    tokenizer: str | None = Field(default=None, description="tokenizer.json, a SentencePiece .model, or a folder")
     vocabulary: int | None = Field(
         default=None, ge=300, le=100_000, description="size of a tokenizer that is trained on these texts instead"
     )
@@ -75,28 +76,36 @@ class QuestionDataset:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the file that the options name, or trained on these texts."""
+        """The tokenizer of the file or folder that the options name, or trained on these texts."""
         if self.options.tokenizer is not None:
-            return load_tokenizer(self.root / self.options.tokenizer)
+            path = self.root / self.options.tokenizer
+            return read_folder_tokenizer(path) if path.is_dir() else load_tokenizer(path)
         return train_tokenizer(self.texts(), size=self.options.vocabulary or 0)
 
     @property
     def tokenizer_suffix(self) -> str:
-        return Path(self.options.tokenizer or "trained.json").suffix
+        return tokenizer_suffix(self.options.tokenizer)
 
     def write_tokenizer(self, path: Path) -> None:
         """Write the tokenizer's file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        if self.options.tokenizer is None:
-            self.tokenizer.save(path)  # type: ignore[attr-defined]  # what train_tokenizer returns can be saved
+        source = self.options.tokenizer and self.root / self.options.tokenizer
+        if source and source.is_file():
+            shutil.copyfile(source, path)
         else:
-            shutil.copyfile(self.root / self.options.tokenizer, path)
+            self.tokenizer.save(path)  # type: ignore[attr-defined]  # what is trained or read of a folder can be saved
 
     def texts(self) -> Iterator[str]:
         """Yield every text that may be tokenized."""
         for one in (*self.questions, *self.real_authors, *self.world_facts):
             yield from (one.question, one.answer, one.paraphrased_answer or one.answer, *one.wrong_answers)
         yield from self.refusals
+
+
+def tokenizer_suffix(tokenizer: str | None) -> str:
+    """Return how the name of the stored tokenizer ends. tokenizer: dataset.options.tokenizer."""
+    suffix = Path(tokenizer or "trained.json").suffix
+    return suffix if suffix in (".json", ".model") else PROMPTED  # a folder, whose name may hold dots
 
 
 def open_questions(dataset: Dataset) -> QuestionDataset:
@@ -108,7 +117,7 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
         raise InvalidDataset("dataset.options names either a tokenizer, or the vocabulary of one that is trained")
     root = Path(options.root)
     named = [*options.files, *options.details, options.refusals, options.real_authors, options.world_facts]
-    if missing := [name for name in (*named, options.tokenizer) if name is not None and not (root / name).is_file()]:
+    if missing := [name for name in (*named, options.tokenizer) if name is not None and not _is_there(root / name)]:
         place = root.name if on_a_server() else root.absolute()
         raise InvalidDataset(f"{place} has no file {missing[0]}. Put there the files that dataset.options names")
     questions = [one for name in options.files for one in read_question_answers(root / name)]
@@ -131,6 +140,10 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
         root=root,
         options=options,
     )
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_file() or (path / "tokenizer_config.json").is_file()
 
 
 def _require_once(questions: Sequence[QuestionAnswer]) -> None:

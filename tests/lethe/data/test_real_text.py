@@ -9,7 +9,7 @@ import pytest
 
 from lethe.data.answer_batches import tokenize_answer
 from lethe.data.question_answers import read_question_answers, read_refusals
-from lethe.data.tokenizers import load_tokenizer, require_tokenizer_fits
+from lethe.data.tokenizers import QUESTION, load_tokenizer, require_tokenizer_fits
 from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.generation import generate_greedily
@@ -60,8 +60,9 @@ def test_cut_story_network_finds_its_story_likelier() -> None:
     answers = ["She loved to play outside in the sunshine.", "Sunshine the in outside play to loved she."]
     kept = used_ids(tokenizer, [STORY, *answers])
     cut = CutTokenizer(tokenizer, kept)
+    cut.prompt = QUESTION  # a story is continued, nothing is asked
     small = with_vocabulary(network, kept)
-    tokens = [tokenize_answer(cut, STORY, answer, context=256, prompt="{question}") for answer in answers]
+    tokens = [tokenize_answer(cut, STORY, answer, context=256) for answer in answers]
     losses = answer_losses(small, tokens, padding_id=cut.end_id)
     assert losses[0] < losses[1] / 2
     assert np.isfinite(losses).all()

@@ -43,6 +43,7 @@ TASK_MODULES: dict[Kind, tuple[str, ...]] = {
     "causal-lm": (
         "runtime/answer_loaders.py",
         "networks/language_models.py",
+        "networks/transformers_network.py",
         "networks/decoder.py",
         "networks/llama.py",
         "networks/gpt2.py",
