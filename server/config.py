@@ -6,10 +6,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lethe.competition.network_size import MAX_PARAMETERS
+from lethe.errors import InvalidInput
+from server.environment import describe_wrong_values
 from server.socket_paths import socket_path
 
 TRAINED_PARAMETER_BYTES = 16  # weights, gradient, momentum, and a copy in one of them
@@ -280,5 +282,8 @@ def _given(value: str | SecretStr) -> bool:
 
 @lru_cache
 def get_settings() -> Settings:
-    """Return this process's settings."""
-    return Settings()
+    """Return this process's settings. Raises InvalidInput naming every variable with a value that cannot be."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise InvalidInput(describe_wrong_values(error)) from None

@@ -1,5 +1,6 @@
 """Looks at what an instance needs on this host, and says for each thing that is wrong how to fix it."""
 
+import os
 import shutil
 import sys
 import time
@@ -18,6 +19,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import AppError, NotFound
 from server.config import Settings
 from server.db import Database, clock
+from server.environment import describe_wrong_values, unknown_variables
 from server.migrate import alembic_config
 from server.queue import client
 from server.storage import Storage
@@ -49,10 +51,10 @@ def read_settings() -> tuple[Settings | None, Finding]:
     try:
         settings = Settings()
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'together'}: {item['msg']}" for item in error.errors())
-        return None, Finding(
-            "settings", "wrong", wrong, "Correct the LETHE_ variables; docs/operators/settings.md lists them."
-        )
+        wrong = describe_wrong_values(error, shown=False)
+        return None, Finding("settings", "wrong", wrong, "docs/operators/settings.md lists what is allowed.")
+    if unknown := unknown_variables(os.environ, Settings.model_fields):
+        return settings, Finding("settings", "warning", " ".join(unknown), "Correct or remove them.")
     kind = f"{settings.environment}, {settings.worker_device} worker, sandbox {settings.sandbox_backend}"
     return settings, Finding("settings", "ok", kind)
 

@@ -11,6 +11,7 @@ import structlog
 
 from lethe.errors import HostFault
 from server.config import Settings, get_settings
+from server.environment import unknown_variables
 
 log = structlog.get_logger()
 
@@ -23,6 +24,8 @@ OF_AN_INSTANCE = frozenset(
 def instance_settings() -> Settings:
     """Return this process's settings, from which its files, and those of what it starts, are private."""
     settings = get_settings()
+    for sentence in unknown_variables(os.environ, Settings.model_fields):
+        log.warning(sentence)
     keep_private(settings.home)
     return settings
 

@@ -9,14 +9,16 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from lethe.errors import AppError
 from server import open_files
 from server.private_files import instance_settings
-from worker.app import TASKS, app
 
 
 def main(arguments: Sequence[str]) -> None:
     open_files.raise_limit()
     instance_settings()
+    from worker.app import TASKS, app  # noqa: PLC0415 - it reads the settings, which may be wrong
+
     if arguments[:1] == ["beat"]:
         app.conf.include = ()  # the scheduler sends messages by their name
         app.start(list(arguments))
@@ -30,4 +32,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except AppError as error:
+        sys.exit(f"error: {error.detail}")

@@ -1,11 +1,19 @@
 """`lethe demo`, `lethe up`, `lethe close`: an instance on this machine."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 HOME_HELP = "The instance lives in LETHE_HOME (default: ~/.lethe)."
+Home = Annotated[
+    Path | None, typer.Option(help="Folder of the instance, in place of LETHE_HOME or ~/.lethe.", file_okay=False)
+]
+Host = Annotated[str | None, typer.Option(help="Address to listen on, in place of LETHE_HOST or 127.0.0.1.")]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port to listen on, in place of LETHE_PORT or 8000; 0: any free.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -16,6 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
+    *,
     exit_at_end: Annotated[bool, typer.Option("--exit", help="Exit at the end instead of serving the pages.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
     wait_for_baselines: Annotated[
@@ -25,15 +34,21 @@ def demo(
             help="Wait for the organiser's baselines too; without it, --exit leaves them to the next `lethe up`.",
         ),
     ] = False,
+    home: Home = None,
+    host: Host = None,
+    port: Port = None,
 ) -> None:
     from server.cli.demo import run_demo
+
+    _set(home=home, host=host, port=port)
 
     run_demo(serve=not exit_at_end, wait_for_baselines=wait_for_baselines, json_file=json_file)
 
 
-def up() -> None:
+def up(home: Home = None, host: Host = None, port: Port = None) -> None:
     from server.cli.serve import serve
 
+    _set(home=home, host=host, port=port)
     serve()
 
 
@@ -46,3 +61,10 @@ def close(
     from server.cli.close_command import close_competition
 
     close_competition(slug, json_file=json_file)
+
+
+def _set(**given: Path | str | int | None) -> None:
+    """Put options into the environment, from which this process and those that it starts read their settings."""
+    for name, value in given.items():
+        if value is not None:
+            os.environ[f"LETHE_{name.upper()}"] = str(value.absolute() if isinstance(value, Path) else value)

@@ -1,5 +1,6 @@
 """A complete instance on one machine: database, private Redis, web server and worker, started and stopped together."""
 
+import errno
 import fcntl
 import json
 import os
@@ -129,12 +130,17 @@ def _listen(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((settings.host, settings.port))
-    except OSError:
+    except OSError as error:
+        chosen = "port" in settings.model_fields_set  # otherwise 8000 is a habit, and any port will do
         try:
+            if chosen or error.errno != errno.EADDRINUSE:
+                raise
             listener.bind((settings.host, 0))
-        except OSError as error:
+        except OSError as refused:
             listener.close()
-            raise HostFault(f"cannot listen on {settings.host}: {error}") from error
+            why = f"port {settings.port} is taken: stop what listens there (`ss -ltnp` shows it), or choose another"
+            why = why if refused.errno == errno.EADDRINUSE else str(refused)
+            raise HostFault(f"cannot listen on {settings.host}: {why}") from refused
     listener.listen(2048)  # as uvicorn does by itself: a crowd that connects at once is not turned away
     return listener
 

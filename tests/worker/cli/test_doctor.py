@@ -73,7 +73,7 @@ def test_wrong_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatc
     assert told.exit_code == 1
     (finding,) = [json.loads(line) for line in told.stdout.splitlines()]
     assert (finding["name"], finding["state"]) == ("settings", "wrong")
-    assert "lease_s" in finding["found"]
+    assert "LETHE_LEASE_S" in finding["found"]
     assert "secret" not in told.stdout
     assert "docs/operators/settings.md" in finding["fix"]
 

@@ -1,0 +1,55 @@
+"""What the environment says wrongly: variables that nothing reads, and values that a setting cannot have."""
+
+import difflib
+from collections.abc import Collection, Mapping
+
+from pydantic import ValidationError
+
+PREFIX = "LETHE_"
+OF_OTHERS = frozenset(  # read elsewhere than in the settings: by commands, by sandboxes, by tests
+    {
+        "LETHE_TOKEN",
+        "LETHE_URL",
+        "LETHE_COMPETITION",
+        "LETHE_WORKER_TOKEN",
+        "LETHE_TRUST_NETWORK_SOURCE",
+        "LETHE_BACKUPS",
+        "LETHE_APPARMOR",
+    }
+)
+TESTS = "LETHE_TEST_"
+
+
+def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
+    """Return a sentence for every variable LETHE_* that nothing reads, with the nearest name that something does.
+
+    settings: names of fields. Names are compared as the settings are read: in any case of letters.
+    """
+    known = {PREFIX + name.upper() for name in settings} | OF_OTHERS
+    found = []
+    for name in sorted(environment):
+        upper = name.upper()
+        if not upper.startswith(PREFIX) or upper.startswith(TESTS) or upper in known:
+            continue
+        near = difflib.get_close_matches(upper, sorted(known), n=1)
+        meant = f"did you mean {near[0]}?" if near else "docs/operators/settings.md lists what there is."
+        found.append(f"{name} is no setting and changes nothing: {meant}")
+    return found
+
+
+def describe_wrong_values(error: ValidationError, *, shown: bool = True) -> str:
+    """Return what is wrong with the values of settings, each with its variable's name. No secret is repeated.
+
+    shown: whether values that are no secrets are repeated; not in what people show to others.
+    """
+    said = []
+    for fault in error.errors():
+        name = PREFIX + str(fault["loc"][0]).upper() if fault["loc"] else ""
+        message = fault["msg"].removeprefix("Value error, ")
+        value = f"={fault['input']:.80}" if shown and isinstance(fault["input"], str) and not _is_secret(name) else ""
+        said.append(f"{name}{value}: {message}" if name else message)
+    return "; ".join(said)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name for word in ("SECRET", "PASSWORD", "TOKEN", "_URL"))
