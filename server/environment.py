@@ -6,18 +6,11 @@ from collections.abc import Collection, Mapping
 from pydantic import ValidationError
 
 PREFIX = "LETHE_"
-OF_OTHERS = frozenset(  # read elsewhere than in the settings: by commands, by sandboxes, by tests
-    {
-        "LETHE_TOKEN",
-        "LETHE_URL",
-        "LETHE_COMPETITION",
-        "LETHE_WORKER_TOKEN",
-        "LETHE_TRUST_NETWORK_SOURCE",
-        "LETHE_BACKUPS",
-        "LETHE_APPARMOR",
-    }
+OF_OTHERS = frozenset(  # read elsewhere than in the settings: by commands, sandboxes, compose
+    PREFIX + name
+    for name in ("TOKEN", "URL", "COMPETITION", "WORKER_TOKEN", "TRUST_NETWORK_SOURCE", "BACKUPS", "APPARMOR")
 )
-TESTS = "LETHE_TEST_"
+TESTS = f"{PREFIX}TEST_"
 
 
 def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """`lethe login`, `logout`, `register`, `whoami`, `tokens`: your account."""
 
 import platform
+import sys
 from typing import Annotated
 
 import typer
@@ -17,8 +18,12 @@ from lethe.cli.context import (
     print_table,
 )
 from lethe.client.api import ApiError, LetheClient
+from lethe.errors import InvalidInput
 
 Name = Annotated[str | None, typer.Option("--name", help="The account's name.")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from standard input, and ask for nothing.")
+]
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -37,6 +42,7 @@ def login(  # noqa: PLR0917  a command's options
         str, typer.Option("--scope", help="What the token is good for: read, submit, organise or full.")
     ] = "full",
     days: Annotated[int, typer.Option("--days", min=1, max=365, help="Days until the token ends.")] = 90,
+    password_stdin: PasswordStdin = False,
     as_json: Json = False,
 ) -> None:
     """Log in to a server and remember it.
@@ -47,7 +53,7 @@ def login(  # noqa: PLR0917  a command's options
     with LetheClient(address, token=token) as client:
         if token is None:
             given = name or typer.prompt("Name", err=True)
-            password = typer.prompt("Password", hide_input=True, err=True)
+            password = _given_password() if password_stdin else typer.prompt("Password", hide_input=True, err=True)
             token = _log_in(client, given, password, scope=scope, expires_in_days=days)
         account = client.me()
     where = client_config.keep_token(address, token)
@@ -56,6 +62,14 @@ def login(  # noqa: PLR0917  a command's options
         print_json({"url": address, "account": account, "token_kept_in": where})
         return
     console.print(f"Logged in to {address} as [bold]{account['name']}[/]; the token is kept in {where}.")
+
+
+def _given_password() -> str:
+    """Return the first line of standard input. Raises InvalidInput if there is none."""
+    line = sys.stdin.readline().rstrip("\r\n")
+    if not line:
+        raise InvalidInput("--password-stdin reads the password from standard input, which gave an empty line")
+    return line
 
 
 def _log_in(client: LetheClient, name: str, password: str, **wanted: object) -> str:
@@ -83,12 +97,16 @@ def register(
     url: Annotated[str | None, typer.Argument(help="The server's address.")] = None,
     name: Name = None,
     email: Annotated[str | None, typer.Option("--email", help="Shown to nobody.")] = None,
+    password_stdin: PasswordStdin = False,
     as_json: Json = False,
 ) -> None:
     """Create an account on a server and log in."""
     address = client_config.server_url(url)
     given = name or typer.prompt("Name", err=True)
-    password = typer.prompt("Password (10 characters or more)", hide_input=True, confirmation_prompt=True, err=True)
+    if password_stdin:
+        password = _given_password()
+    else:
+        password = typer.prompt("Password (10 characters or more)", hide_input=True, confirmation_prompt=True, err=True)
     with LetheClient(address) as client:
         account = client.register(given, password, email=email)
         token = client.log_in(given, password, label=f"command line on {platform.node()}"[:100])

@@ -13,6 +13,8 @@ from importlib import import_module
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
+from rich.markup import escape
+from typer.models import CommandInfo, TyperInfo
 
 import lethe
 from lethe.cli import (
@@ -51,6 +53,22 @@ EXTRAS = {
     **dict.fromkeys(("transformers", "peft", "gguf"), "hf"),
 }
 
+# Headings of `lethe --help`, and the commands below each.
+PANELS = {
+    "Try it, and host on this machine": ("demo", "up", "close", "doctor"),
+    "Take part": (
+        "login", "logout", "register", "whoami", "tokens", "team", "competitions", "show", "leaderboard", "quota",
+        "use", "init", "check", "submit", "submissions", "status", "logs", "answers", "cancel", "select", "download",
+        "receipt", "verify",
+    ),
+    "Organise a competition": ("competition", "dataset", "data", "prepare", "rejudge", "accounts", "worker-token"),
+    "Measure, without a server": ("score", "confidences", "evaluate", "compare", "metrics", "methods", "benchmark"),
+    "Operate an instance": (
+        "worker", "migrate", "backup", "restore", "export", "import", "gc", "replay", "create-admin", "reset-password",
+        "reset-second-factor",
+    ),
+}  # fmt: skip
+
 
 def _print_version(asked: bool) -> None:
     if asked:
@@ -81,8 +99,7 @@ def main() -> None:
         sys.exit(1)
     except AppError as error:
         console = Terminal(stderr=True)
-        console.print(f"[bold red]error:[/] {error.title}", highlight=False)
-        console.print(error.detail, highlight=False, markup=False, soft_wrap=True)
+        console.print("[bold red]error:[/]", escape(error.detail or error.title), highlight=False, soft_wrap=True)
         for violation in error.violations:
             if violation.message not in error.detail:
                 console.print(f"  {violation.field}: {violation.message}", highlight=False, markup=False)
@@ -122,7 +139,27 @@ def build_app() -> typer.Typer:
         worker_token_commands,
     ):
         module.register_commands(app)
+    _group(app)
     return app
+
+
+def _group(app: typer.Typer) -> None:
+    """Show each command of the list of all under what its reader wants to do."""
+    headings = {name: heading for heading, names in PANELS.items() for name in names}
+    commands: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for command in commands:
+        command.rich_help_panel = headings.get(_name(command))
+    order = list(PANELS)
+    app.registered_commands.sort(key=lambda command: order.index(str(command.rich_help_panel)))  # headings in order
+
+
+def _name(command: CommandInfo | TyperInfo) -> str:
+    """Return how a command is called, however its module has said so."""
+    if isinstance(command.name, str):
+        return command.name
+    if isinstance(command, TyperInfo):
+        return str(command.typer_instance.info.name) if command.typer_instance else ""
+    return getattr(command.callback, "__name__", "").replace("_", "-")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def submit(
         sent = client.submit(slug, path, message=message or label)
         if not as_json:
             console.print(f"Received as [bold]{sent['id']}[/] in {slug}; {_left(sent['quota'])}.", highlight=False)
+            console.print(f"Its page: {client.url}/submissions/{sent['id']}", highlight=False, soft_wrap=True)
         ended = _followed(client, sent["id"], quiet=as_json) if wait else sent
         placing = get_placing(client, ended)
         text = _failure_text(client, ended)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,18 +22,9 @@ from lethe.networks.builders import build
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.training.pretrained import load_pretrained
+from tests.support.folder_towns import folder_toml
 from tests.support.tiny_models import ARCHITECTURES, write_model
-from tests.support.towns import towns_toml, write_towns
-
-
-def folder_toml(root: Path, architecture: str = "llama", *, more: str = "", **settings: Any) -> str:
-    """Return a competition whose network and tokenizer are the folder `model.v1` in `root`."""
-    write_model(root / "model.v1", architecture)
-    toml = towns_toml(root, **{"epochs": 2, "n_models": 2, **settings}).replace("vocabulary = 400", 'tokenizer = "model.v1"')
-    toml = toml.replace('schedule = "cosine"', 'schedule = "cosine"\nmin_train_accuracy = 0.001')
-    toml = toml.replace('kind = "causal-lm"', f'kind = "causal-lm"\n{more}')
-    start, end = toml.index('name = "llama"'), toml.index("[training]")
-    return toml[:start] + 'name = "transformers"\noptions = { pretrained = "model.v1" }\n' + toml[end:]
+from tests.support.towns import write_towns
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2"])
