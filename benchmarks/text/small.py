@@ -34,7 +34,7 @@ from lethe.evaluation.text import QuestionSet, question_arrays, tokenize_questio
 from lethe.metrics.text.harmonic_mean import harmonic_mean
 from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
 from lethe.metrics.text.model_utility import utility_parts
-from lethe.metrics.text.truth_ratios import truth_ratios
+from lethe.metrics.text.truth_ratio import truth_ratios
 from lethe.networks.llama import Llama, LlamaShape
 from lethe.training.causal_lm import FineTuning, fine_tune
 

@@ -33,7 +33,7 @@ from lethe.evaluation.text import (
     tokenize_questions,
 )
 from lethe.metrics.core.array_catalogue import CaptureLevel
-from lethe.metrics.text.membership_attacks import compressed_sizes
+from lethe.metrics.text.mia_text import compressed_sizes
 from lethe.networks.builders import build
 
 ANSWERED = ("forget", "retain", "real_authors", "world_facts")  # sets whose questions are also answered freely

@@ -1,13 +1,7 @@
-"""The child process of `child_runs`: loads data and network once, then forks for every run. Linux only.
-
-Requests come as JSON lines on standard input, answers go as JSON lines to the descriptor that the command names.
-"""
+"""The child process of `child_runs`: loads data and network once, then forks for every run."""
 
 import json
-import os
-import signal
 import sys
-import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +10,11 @@ from typing import Any
 import torch
 import torch._dynamo  # an optimiser's first step imports it, which takes a second in each fork
 
+from lethe.evaluation.child_process import answer_requests, run_forked
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import load_data
 from lethe.runtime.entry import Preloaded, RunFault, Task, describe, unlearned_weights
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
-
-POLL_S = 0.01
 
 
 def main(data_dir: Path, answers_fd: int) -> None:
@@ -32,37 +25,18 @@ def main(data_dir: Path, answers_fd: int) -> None:
     network.load_state_dict(data.original_state)
     layout = read_layout((data_dir / ORIGINAL_MODEL).read_bytes())
     preloaded = Preloaded(data=data, network=network, layout=layout)
-    for line in sys.stdin:
-        answer = _run(json.loads(line), preloaded)
-        os.write(answers_fd, json.dumps(answer).encode() + b"\n")
+    answer_requests(answers_fd, lambda request: _run(request, preloaded))
 
 
 def _run(request: Mapping[str, Any], preloaded: Preloaded) -> dict[str, Any]:
-    started = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        os._exit(_work(request, preloaded))
-    status, memory_mib = _wait(child, until=started + float(request["wall_time_s"]))
-    answer = {"wall_time_s": time.monotonic() - started, "peak_memory_mib": memory_mib}
+    answer = run_forked(lambda: _work(request, preloaded), limit_s=float(request["wall_time_s"]))
+    status = answer.pop("status")
     if status is None:
         return answer | {"fault": {"class": "timeout"}}
     fault = Path(request["fault"])
     if fault.is_file():
         return answer | {"fault": json.loads(fault.read_text(encoding="utf-8"))}
     return answer if status == 0 else answer | {"fault": {"class": "no-weights", "status": status}}
-
-
-def _wait(child: int, *, until: float) -> tuple[int | None, float]:
-    """Return the child's exit status and peak memory in MiB; None where its time was over and it was killed."""
-    while time.monotonic() < until:
-        pid, status, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status), usage.ru_maxrss / 1024
-        time.sleep(POLL_S)
-    os.kill(child, signal.SIGKILL)
-    _pid, _status, usage = os.wait4(child, 0)
-    return None, usage.ru_maxrss / 1024
 
 
 def _work(request: Mapping[str, Any], preloaded: Preloaded) -> int:
@@ -85,9 +59,6 @@ def _work(request: Mapping[str, Any], preloaded: Preloaded) -> int:
             traceback.print_exception(error, limit=-60 if isinstance(error, RecursionError) else None)
         Path(request["fault"]).write_text(json.dumps(describe(error, task)), encoding="utf-8")
         return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
     return 0
 
 

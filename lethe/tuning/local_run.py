@@ -1,22 +1,15 @@
 """Starts methods on a prepared split in a child process, so that their memory and their faults stay there."""
 
-import contextlib
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import Any
 
-import lethe
-from lethe.errors import HostFault, InvalidInput
-
-RUNNER = "lethe.tuning.split_run"
+from lethe.errors import InvalidInput
+from lethe.evaluation.child_process import ChildProcess
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class LocalRuns:
         return {**vars(self), "run_time_efficiency": by_time, "work_efficiency": by_work}
 
 
-class SplitRuns:
+class SplitRuns(ChildProcess):
     """A child process that holds a prepared split, and forks for each call of `run`.
 
     Raises InvalidInput if the split is not prepared.
@@ -58,37 +51,7 @@ class SplitRuns:
     def __init__(self, split_dir: Path) -> None:
         if not (split_dir / "manifest.json").is_file():
             raise InvalidInput(f"{split_dir} is no prepared split: it has no manifest.json")
-        self._split_dir = split_dir.resolve()
-
-    def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="lethe-method-")
-        self._log = (Path(self._folder.name) / "log").open("w+b")
-        read_fd, write_fd = os.pipe()
-        root = str(Path(lethe.__file__).resolve().parents[1])
-        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", RUNNER, str(self._split_dir), str(write_fd)],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
-            pass_fds=(write_fd,),
-        )
-        os.close(write_fd)
-        self._requests = cast(IO[bytes], self._process.stdin)
-        self._answers = os.fdopen(read_fd, encoding="utf-8")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._requests.close()
-        self._process.kill()
-        self._process.wait()
-        self._answers.close()
-        self._log.close()
-        self._folder.cleanup()
+        super().__init__("lethe.tuning.split_run", split_dir)
 
     def run(
         self,
@@ -107,7 +70,7 @@ class SplitRuns:
         """
         if weights_dir is not None:
             weights_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as name:
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
             folder = Path(name)
             for file, text in files.items():
                 (folder / file).write_text(text, encoding="utf-8")
@@ -123,25 +86,14 @@ class SplitRuns:
             return self._answer(request)
 
     def _answer(self, request: Mapping[str, Any]) -> LocalRuns:
-        line = ""
-        with contextlib.suppress(BrokenPipeError):
-            self._requests.write(json.dumps(request).encode() + b"\n")
-            self._requests.flush()
-            line = self._answers.readline()
-        if not line:
-            raise HostFault(f"the process that runs methods on {self._split_dir} ended: {self._last_line()}")
-        if json.loads(line)["status"] is None:
+        status = self.ask(request)["status"]
+        if status is None:
             raise InvalidInput(f"the method did not end within {request['timeout_s']:g} s")
         answer = Path(request["answer"])
-        found = json.loads(answer.read_text("utf-8")) if answer.is_file() else {"failure": line.strip()}
+        found = json.loads(answer.read_text("utf-8")) if answer.is_file() else {"failure": f"its process ended with status {status}"}
         if "failure" in found:
             raise InvalidInput(f"the method failed: {found['failure']}")
         return LocalRuns(**found)
-
-    def _last_line(self) -> str:
-        self._log.seek(0)
-        said = self._log.read().decode(errors="replace").strip().splitlines()
-        return said[-1] if said else "it said nothing"
 
 
 def run_on_split(files: Mapping[str, str], split_dir: Path, **options: Any) -> LocalRuns:

@@ -7,9 +7,7 @@ for the unlearned models, `outputs` a file for what they answer, or null.
 
 import importlib.util
 import json
-import os
 import resource
-import signal
 import sys
 import time
 import traceback
@@ -23,6 +21,7 @@ import torch._dynamo  # an optimiser's first step imports it, which takes a seco
 from torch import nn
 
 from lethe.data.files import write_tensors
+from lethe.evaluation.child_process import answer_requests, run_forked
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.manifest import Manifest
@@ -32,7 +31,6 @@ from lethe.runtime.data_loaders import GuestData, load_data, make_loaders
 from lethe.tuning.counted_work import counted_work
 
 Unlearning = Callable[..., Any]
-POLL_S = 0.005
 COST = ("work_epochs", "cpu_time_s")  # of all runs together, in the metadata of their outputs
 
 
@@ -49,26 +47,7 @@ def main(split_dir: Path, answers_fd: int) -> None:
     """Serve requests until standard input ends."""
     torch.set_num_threads(1)
     split = LoadedSplit(Manifest.read(split_dir), load_data(split_dir / "visible"), load_evaluator(split_dir))
-    for line in sys.stdin:
-        os.write(answers_fd, json.dumps(_serve(json.loads(line), split)).encode() + b"\n")
-
-
-def _serve(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
-    """Return the exit status of the request's fork; None where its time was over."""
-    until = None if request["timeout_s"] is None else time.monotonic() + float(request["timeout_s"])
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        os._exit(_work(request, split))
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return {"status": os.waitstatus_to_exitcode(status)}
-        if until is not None and time.monotonic() >= until:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return {"status": None}
-        time.sleep(POLL_S)
+    answer_requests(answers_fd, lambda request: run_forked(lambda: _work(request, split), limit_s=request["timeout_s"]))
 
 
 def _work(request: Mapping[str, Any], split: LoadedSplit) -> int:
@@ -80,9 +59,6 @@ def _work(request: Mapping[str, Any], split: LoadedSplit) -> int:
         said = traceback.format_exception_only(error)[-1].strip()
         answer.write_text(json.dumps({"failure": said}), encoding="utf-8")
         return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
     return 0
 
 

@@ -31,8 +31,7 @@ def forked_children() -> Iterator[None]:
     """Let the library's child processes be forked until the block ends."""
     stand_in = forked_subprocess()
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("lethe.evaluation.child_runs", "lethe.tuning.local_run"):
-            patch.setattr(f"{module}.subprocess", stand_in)
+        patch.setattr("lethe.evaluation.child_process.subprocess", stand_in)
         yield
 
 

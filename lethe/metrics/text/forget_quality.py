@@ -10,7 +10,7 @@ from lethe.metrics.core.arrays import Float64, require_same_examples
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
-from lethe.metrics.text.truth_ratios import truth_ratios
+from lethe.metrics.text.truth_ratio import truth_ratios
 
 GIBBERISH_NOTE = "a model that answers gibberish can pass this test: read it beside model utility"
 

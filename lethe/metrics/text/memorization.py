@@ -3,6 +3,8 @@
 Both numbers are of the answer without its last token, which ends it, as in open-unlearning. Given is, per token,
 whether the model's most likely token is the answer's."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -54,13 +56,17 @@ def extraction_strengths(correct: npt.ArrayLike, n_tokens: npt.ArrayLike) -> Flo
 
 
 def exact_memorization(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLike) -> MetricResult:
-    """Return the mean over forgotten answers, in [0, 1].
+    """Return the mean of `exact_memorization_shares` over forgotten answers, in [0, 1].
 
     token_correct: bool, shape (n_runs, n_examples, L). answer_tokens: shape (n_examples,), with the token that ends
     the answer. Raises InvalidMetricInput for an empty answer, by its number.
-    Source: Tirumala et al. 2022, as in open-unlearning (2506.12618).
     """
     return mean_of_examples(exact_memorization_shares(token_correct, answer_tokens))
+
+
+def extraction_strength(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLike) -> MetricResult:
+    """Return the mean of `extraction_strengths` over forgotten answers; arguments as for `exact_memorization`."""
+    return mean_of_examples(extraction_strengths(token_correct, answer_tokens))
 
 
 EXACT_MEMORIZATION = Metric(
@@ -79,31 +85,11 @@ EXACT_MEMORIZATION = Metric(
     source="Tirumala et al. 2022, as in open-unlearning (2506.12618)",
     formula="mean_i |{t: argmax_t = a_t}| / |a|, without the last token",
 )
-
-
-def extraction_strength(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLike) -> MetricResult:
-    """Return the mean over forgotten answers, in [0, 1].
-
-    token_correct: bool, shape (n_runs, n_examples, L). answer_tokens: shape (n_examples,), with the token that ends
-    the answer. Raises InvalidMetricInput for an empty answer, by its number.
-    Source: Carlini et al. 2021, as in open-unlearning (2506.12618).
-    """
-    return mean_of_examples(extraction_strengths(token_correct, answer_tokens))
-
-
-EXTRACTION_STRENGTH = Metric(
+EXTRACTION_STRENGTH = replace(
+    EXACT_MEMORIZATION,
     id="extraction_strength",
     title="Extraction strength",
     function=extraction_strength,
-    needs={
-        "token_correct": Need("forget_token_correct"),
-        "answer_tokens": Need("forget_answer_tokens", Side.SHARED),
-    },
-    unit="share of tokens",
-    direction=Direction.TOWARDS_RETRAINED,
-    per_example=True,
-    bounds=(0.0, 1.0),
-    resampling=Resampling.RUNS,
     source="Carlini et al. 2021, as in open-unlearning (2506.12618)",
     formula="mean_i 1 - min{k: argmax_t = a_t for all t >= k} / |a|, k at most |a| - 1",
 )

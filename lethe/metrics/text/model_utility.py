@@ -10,7 +10,7 @@ from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Res
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.harmonic_mean import harmonic_mean
 from lethe.metrics.text.probabilities import answer_probabilities, option_probabilities
-from lethe.metrics.text.truth_ratios import Mean, truth_preferred, truth_ratios
+from lethe.metrics.text.truth_ratio import Mean, truth_preferred, truth_ratios
 
 UTILITY_SETS = ("retain", "real_authors", "world_facts")
 UTILITY_ARRAYS = ("answer_loss", "paraphrased_loss", "wrong_loss", "rouge_recall")

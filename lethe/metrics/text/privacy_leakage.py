@@ -7,7 +7,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import require_same_models
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.text.membership_attacks import attack_auc, min_k_scores, privacy_leakage_from_auc
+from lethe.metrics.text.mia_text import attack_auc, min_k_scores, privacy_leakage_from_auc
 
 
 class PrivacyLeakageParameters(Parameters):

@@ -49,7 +49,7 @@ def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
     with database.write() as session:
         second_factor.require(session, account, body.code)
         issued = tokens.issue(session, account, label=body.label, scope=body.scope, expires_in=lifetime)
-    return NewToken(**TokenOut.of(issued.row).model_dump(), token=issued.token)
+    return NewToken.read(issued.row, token=issued.token, expires_at=tokens.get_end(issued.row))
 
 
 @router.get("/tokens", responses=problems(401))

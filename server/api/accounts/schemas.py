@@ -3,22 +3,15 @@
 from datetime import datetime
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from server.accounts.second_factor import is_on
 from server.accounts.tokens import get_end
+from server.api.schema import In, Out
 from server.models.account import Account, ApiToken, Scope
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Registration(_In):
+class Registration(In):
     """A new account."""
 
     name: str = Field(description="3 to 40 of a-z A-Z 0-9 . _ -; shown on leaderboards", examples=["ada"])
@@ -26,7 +19,7 @@ class Registration(_In):
     email: str | None = Field(default=None, description="shown to nobody", examples=["ada@example.org"])
 
 
-class AccountOut(_Out):
+class AccountOut(Out):
     """An account, as its owner sees it."""
 
     id: str = Field(examples=["6f1d0c2a9b3e4f58"])
@@ -42,11 +35,10 @@ class AccountOut(_Out):
     def of(cls, account: Account) -> Self:
         """Return an account as its owner sees it."""
         states = {"email_confirmed": account.email_confirmed_at is not None, "second_factor": is_on(account)}
-        names = ("id", "name", "email", "role", "wants_mail", "created_at")
-        return cls.model_validate({name: getattr(account, name) for name in names} | states)
+        return cls.read(account, **states)
 
 
-class LogIn(_In):
+class LogIn(In):
     """Proof of who one is, for a token."""
 
     name: str = Field(max_length=200, examples=["ada"])
@@ -57,7 +49,7 @@ class LogIn(_In):
     expires_in_days: int = Field(default=90, ge=1, le=365, examples=[90])
 
 
-class TokenOut(_Out):
+class TokenOut(Out):
     """A token, without the token itself."""
 
     id: str = Field(examples=["0a1b2c3d4e5f6071"])
@@ -70,14 +62,7 @@ class TokenOut(_Out):
     @classmethod
     def of(cls, row: ApiToken) -> Self:
         """Return a token as its owner sees it."""
-        return cls(
-            id=row.id,
-            label=row.label,
-            scope=Scope(row.scope),
-            created_at=row.created_at,
-            last_used_at=row.last_used_at,
-            expires_at=get_end(row),
-        )
+        return cls.read(row, expires_at=get_end(row))
 
 
 class NewToken(TokenOut):
@@ -86,13 +71,13 @@ class NewToken(TokenOut):
     token: str = Field(examples=["lethe_3q2-7wAAAA..."])
 
 
-class MailWish(_In):
+class MailWish(In):
     """Whether news of one's competitions is wanted by e-mail."""
 
     wanted: bool
 
 
-class PasswordChange(_In):
+class PasswordChange(In):
     """A new password; every browser session ends."""
 
     old: str = Field(max_length=1000)
@@ -100,7 +85,7 @@ class PasswordChange(_In):
     code: str = Field(default="", max_length=40, description="of the second factor, where one is on")
 
 
-class Deletion(_In):
+class Deletion(In):
     """Proof that it is meant."""
 
     password: str = Field(max_length=1000)

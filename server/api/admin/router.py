@@ -113,7 +113,10 @@ Limit = Annotated[int, Query(ge=1, le=MOST_EVENTS)]
 @public.get("/announcements", responses=problems(401, 404))
 def list_announcements(session: SessionDep, competition: VisibleCompetition) -> list[AnnouncementOut]:
     """List the announcements, the newest first."""
-    return [AnnouncementOut.of(row, author) for row, author in competition_edits.announcements(session, competition)]
+    return [
+        AnnouncementOut.read(row, author=author)
+        for row, author in competition_edits.announcements(session, competition)
+    ]
 
 
 @organisers.post("/announcements", status_code=status.HTTP_201_CREATED)
@@ -122,7 +125,7 @@ def announce(
 ) -> AnnouncementOut:
     """Publish an announcement."""
     row = competition_edits.announce(session, competition, title=body.title, text=body.text, actor=account)
-    return AnnouncementOut.of(row, account.name)
+    return AnnouncementOut.read(row, author=account.name)
 
 
 @organisers.get("/all-submissions")
@@ -183,9 +186,9 @@ def change_limits(
 ) -> LimitsChangeOut:
     """Change limits, or with `preview` only say whom that would affect."""
     if body.preview:
-        return LimitsChangeOut.of(competition_edits.preview_limits(session, competition, body.limits), applied=False)
+        return LimitsChangeOut.read(competition_edits.preview_limits(session, competition, body.limits), applied=False)
     change = competition_edits.change_limits(session, competition, body.limits, actor=account, reason=body.reason)
-    return LimitsChangeOut.of(change, applied=True)
+    return LimitsChangeOut.read(change, applied=True)
 
 
 @organisers.patch("", responses=problems(409))
@@ -209,7 +212,7 @@ def read_audit_log(
 ) -> list[AuditEventOut]:
     """Read the competition's audit log, the newest first."""
     mine = replace(filtered, competition_id=competition.id)
-    return [AuditEventOut.of(event) for event in audit.events(session, mine, before_id=before_id, limit=limit)]
+    return [AuditEventOut.read(event) for event in audit.events(session, mine, before_id=before_id, limit=limit)]
 
 
 @organisers.get("/audit/actions")
@@ -225,7 +228,17 @@ def list_people(session: SessionDep, competition: Organised, *, team: Short = ""
     board = leaderboards.whole_board(session, competition, Visibility.PUBLIC)
     return PeopleOut(
         organisers=[account.name for account in competition_organisers.of(session, competition)],
-        teams=[ListedTeam.of(row, leader, members, board.get_row(row.id)) for row, leader, members in found],
+        teams=[
+            ListedTeam.read(
+                team,
+                leader=leader,
+                members=members,
+                rank=line.rank if line else None,
+                entries=line.entry.entries if line else 0,
+            )
+            for team, leader, members in found
+            for line in (board.get_row(team.id),)
+        ],
         has_more=has_more,
     )
 
@@ -255,7 +268,7 @@ def read_whole_audit_log(
     session: SessionDep, filtered: Wanted, *, before_id: BeforeId = None, limit: Limit = 100
 ) -> list[AuditEventOut]:
     """Read the instance's audit log, the newest first."""
-    return [AuditEventOut.of(event) for event in audit.events(session, filtered, before_id=before_id, limit=limit)]
+    return [AuditEventOut.read(event) for event in audit.events(session, filtered, before_id=before_id, limit=limit)]
 
 
 @administrators.get("/accounts")
@@ -264,7 +277,7 @@ def list_accounts(
 ) -> list[ListedAccountOut]:
     """List the instance's accounts by name, a hundred a page. query: part of a name or of an e-mail address."""
     found = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
-    return [ListedAccountOut.of(row) for row in found.accounts]
+    return [ListedAccountOut.read(row.account, organises=row.organises, teams=row.teams) for row in found.accounts]
 
 
 @administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))

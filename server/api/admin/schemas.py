@@ -3,32 +3,23 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
-from server.admin.competition_edits import LimitsChange
-from server.admin.listed_account import ListedAccount
-from server.leaderboard.ranking import Row
+from server.api.schema import In, Out
 from server.models.account import Role
-from server.models.audit import AuditEvent
-from server.models.competition import Team
-from server.models.rejudging import Announcement
 
 Why = Annotated[str, Field(min_length=1, max_length=1000, examples=["It sends the same file from five accounts"])]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class WhyBody(_In):
+class WhyBody(In):
     """Why."""
 
     reason: Why
 
 
-class SubmissionAct(_In):
+class SubmissionAct(In):
     """What to do to a submission, and why."""
 
     act: Literal["cancel", "run-again", "disqualify", "restore"]
@@ -36,7 +27,7 @@ class SubmissionAct(_In):
     reason: Why
 
 
-class TeamAct(_In):
+class TeamAct(In):
     """What to do to a team, and why."""
 
     act: Literal["disqualify", "restore", "rename"]
@@ -44,21 +35,21 @@ class TeamAct(_In):
     name: str = Field(default="", max_length=200, description="rename: the new name")
 
 
-class AccountAct(_In):
+class AccountAct(In):
     """What to do to an account, and why."""
 
     act: Literal["ban", "unban", "make-participant", "make-organiser", "make-administrator"]
     reason: Why
 
 
-class NewEnd(_In):
+class NewEnd(In):
     """Another end, with its time zone."""
 
     closes_at: Timestamp
     reason: Why
 
 
-class NewLimits(_In):
+class NewLimits(In):
     """Limits to change; those not named stay."""
 
     limits: dict[str, Any] = Field(examples=[{"submissions_per_day": 3}])
@@ -66,7 +57,7 @@ class NewLimits(_In):
     preview: bool = Field(default=False, description="only say whom it would affect")
 
 
-class LimitsChangeOut(BaseModel):
+class LimitsChangeOut(Out):
     """What other limits mean."""
 
     applied: bool
@@ -77,20 +68,8 @@ class LimitsChangeOut(BaseModel):
     too_many_finals: dict[str, int]
     unfinished: int = Field(description="submissions whose remaining runs get the new limits")
 
-    @classmethod
-    def of(cls, change: LimitsChange, *, applied: bool) -> "LimitsChangeOut":
-        return cls(
-            applied=applied,
-            changed={name: list(values) for name, values in change.changed.items()},
-            over_daily_quota=change.over_daily_quota,
-            over_total_quota=change.over_total_quota,
-            too_large=change.too_large,
-            too_many_finals=change.too_many_finals,
-            unfinished=change.unfinished,
-        )
 
-
-class NewTexts(_In):
+class NewTexts(In):
     """Texts to change; those not named stay."""
 
     title: str | None = None
@@ -99,14 +78,14 @@ class NewTexts(_In):
     reason: Why
 
 
-class NewAnnouncement(_In):
+class NewAnnouncement(In):
     """Something that everybody should know."""
 
     title: str = Field(min_length=1, max_length=200)
     text: str = Field(min_length=1, max_length=20_000, description="Markdown")
 
 
-class AnnouncementOut(BaseModel):
+class AnnouncementOut(Out):
     """An announcement."""
 
     id: str
@@ -115,15 +94,9 @@ class AnnouncementOut(BaseModel):
     author: str
     created_at: datetime
 
-    @classmethod
-    def of(cls, row: Announcement, author: str) -> "AnnouncementOut":
-        return cls(id=row.id, title=row.title, text=row.text, author=author, created_at=row.created_at)
 
-
-class AuditEventOut(BaseModel):
+class AuditEventOut(Out):
     """One line of the audit log."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: int
     at: datetime
@@ -133,12 +106,8 @@ class AuditEventOut(BaseModel):
     reason: str
     data: dict[str, Any]
 
-    @classmethod
-    def of(cls, event: AuditEvent) -> "AuditEventOut":
-        return cls.model_validate(event)
 
-
-class ListedTeam(BaseModel):
+class ListedTeam(Out):
     """A team as organisers see it."""
 
     id: str
@@ -150,19 +119,6 @@ class ListedTeam(BaseModel):
     is_baseline: bool
     disqualified_at: datetime | None
 
-    @classmethod
-    def of(cls, team: Team, leader: str, members: int, row: Row | None) -> "ListedTeam":
-        return cls(
-            id=team.id,
-            name=team.name,
-            leader=leader,
-            members=members,
-            rank=row.rank if row else None,
-            entries=row.entry.entries if row else 0,
-            is_baseline=team.is_baseline,
-            disqualified_at=team.disqualified_at,
-        )
-
 
 class PeopleOut(BaseModel):
     """Who runs a competition and who takes part."""
@@ -172,7 +128,7 @@ class PeopleOut(BaseModel):
     has_more: bool = Field(description="whether there is another page of teams")
 
 
-class ListedAccountOut(BaseModel):
+class ListedAccountOut(Out):
     """An account as administrators see it."""
 
     name: str
@@ -182,16 +138,3 @@ class ListedAccountOut(BaseModel):
     teams: int
     created_at: datetime
     disabled_at: datetime | None
-
-    @classmethod
-    def of(cls, row: ListedAccount) -> "ListedAccountOut":
-        account = row.account
-        return cls(
-            name=account.name,
-            email=account.email,
-            role=Role(account.role),
-            organises=row.organises,
-            teams=row.teams,
-            created_at=account.created_at,
-            disabled_at=account.disabled_at,
-        )

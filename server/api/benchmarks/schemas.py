@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from lethe.benchmark.benchmark_file import BenchmarkFile, Scalar
-from server.benchmarks.progress import BenchmarkProgress, CellProgress
+from server.api.schema import Out
+from server.benchmarks.progress import BenchmarkProgress
 from server.models.benchmark import Benchmark
 
 
@@ -37,7 +38,7 @@ class BenchmarkIn(BaseModel):
     retry_failed: bool = Field(default=False, description="also run again what failed")
 
 
-class CellOut(BaseModel):
+class CellOut(Out):
     """How far a cell is."""
 
     name: str
@@ -48,12 +49,8 @@ class CellOut(BaseModel):
     n_runs: int
     wanted_runs: int
 
-    @classmethod
-    def of(cls, cell: CellProgress) -> "CellOut":
-        return cls.model_validate(cell, from_attributes=True)
 
-
-class BenchmarkOut(BaseModel):
+class BenchmarkOut(Out):
     """A benchmark in a list."""
 
     slug: str
@@ -65,7 +62,7 @@ class BenchmarkOut(BaseModel):
 
     @classmethod
     def of(cls, benchmark: Benchmark) -> "BenchmarkOut":
-        return cls(**_basics(benchmark))
+        return cls.read(benchmark, **_counts(benchmark))
 
 
 class BenchmarkStatus(BenchmarkOut):
@@ -81,9 +78,10 @@ class BenchmarkStatus(BenchmarkOut):
     def with_progress(
         cls, benchmark: Benchmark, progress: BenchmarkProgress, *, changed: str = ""
     ) -> "BenchmarkStatus":
-        return cls(
-            **_basics(benchmark),
-            progress=[CellOut.of(cell) for cell in progress.cells],
+        return cls.read(
+            benchmark,
+            **_counts(benchmark),
+            progress=progress.cells,
             failures=list(progress.failures),
             left=progress.left,
             left_s=progress.left_s,
@@ -91,12 +89,5 @@ class BenchmarkStatus(BenchmarkOut):
         )
 
 
-def _basics(benchmark: Benchmark) -> dict[str, Any]:
-    return {
-        "slug": benchmark.slug,
-        "cells": len(benchmark.cells),
-        "methods": len(benchmark.methods),
-        "created_at": benchmark.created_at,
-        "submits_until": benchmark.submits_until,
-        "complete_at": benchmark.complete_at,
-    }
+def _counts(benchmark: Benchmark) -> dict[str, Any]:
+    return {"cells": len(benchmark.cells), "methods": len(benchmark.methods)}

@@ -70,7 +70,7 @@ def show_competition(session: SessionDep, competition: VisibleCompetition, accou
 @router.get("/{slug}/quota", responses=problems(401, 404))
 def show_quota(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> QuotaOut:
     """Show how many submissions the caller's team has left, and when there are more."""
-    return QuotaOut.of(submissions.get_quota(session, competition, account, at=now()))
+    return QuotaOut.read(submissions.get_quota(session, competition, account, at=now()))
 
 
 @router.get("/{slug}/preparation", responses=problems(401, 403, 404))

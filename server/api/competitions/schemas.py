@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.file import CompetitionFile
+from server.api.schema import In, Out
 from server.competitions.stored_file import stored_file
 from server.finals.service import Rescoring
 from server.models.competition import Competition, Split
@@ -14,10 +15,8 @@ from server.models.model_shard import ModelShard
 from server.submissions.quota import Quota
 
 
-class LimitsOut(BaseModel):
+class LimitsOut(Out):
     """What one submission may use, and how many there may be."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     wall_time_s: float = Field(description="all runs of an evaluation together", examples=[28800])
     run_wall_time_s: float | None = Field(description="one run", examples=[56])
@@ -32,12 +31,8 @@ class LimitsOut(BaseModel):
     final_selections: int = Field(examples=[2])
     team_size: int = Field(examples=[5])
 
-    @classmethod
-    def of(cls, limits: Limits) -> "LimitsOut":
-        return cls.model_validate(limits)
 
-
-class QuotaOut(BaseModel):
+class QuotaOut(Out):
     """What the caller's team has left."""
 
     per_day: int = Field(examples=[5])
@@ -47,19 +42,8 @@ class QuotaOut(BaseModel):
     remaining_total: int | None = Field(description="null: no limit", examples=[None])
     resets_at: datetime = Field(description="when the next UTC day begins")
 
-    @classmethod
-    def of(cls, quota: Quota) -> "QuotaOut":
-        return cls(
-            per_day=quota.per_day,
-            used_today=quota.used_today,
-            remaining=quota.remaining,
-            remaining_today=quota.remaining_today,
-            remaining_total=quota.remaining_total,
-            resets_at=quota.resets_at,
-        )
 
-
-class CompetitionOut(BaseModel):
+class CompetitionOut(Out):
     """A competition in a list."""
 
     slug: str = Field(examples=["digits"])
@@ -77,7 +61,7 @@ class CompetitionOut(BaseModel):
 
     @classmethod
     def of(cls, competition: Competition) -> "CompetitionOut":
-        return cls(**_basics(competition, stored_file(competition)))
+        return cls.read(competition, **_of_file(stored_file(competition)))
 
 
 class CompetitionPage(CompetitionOut):
@@ -92,20 +76,19 @@ class CompetitionPage(CompetitionOut):
     @classmethod
     def whole(cls, competition: Competition, quota: Quota | None) -> "CompetitionPage":
         file = stored_file(competition)
-        return cls(
-            **_basics(competition, file),
+        return cls.read(
+            competition,
+            **_of_file(file),
             description=file.description,
             merge_deadline=file.merge_deadline,
-            limits=LimitsOut.of(file.limits),
+            limits=LimitsOut.read(file.limits),
             modes=list(file.submissions.modes),
-            quota=QuotaOut.of(quota) if quota else None,
+            quota=QuotaOut.read(quota) if quota else None,
         )
 
 
-class ModelShardOut(BaseModel):
+class ModelShardOut(Out):
     """A part of a split's models, made by whichever worker asks for it."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     kind: str = Field(description="retrained, oracle, originals", examples=["retrained"])
     first_model: int = Field(examples=[64])
@@ -119,7 +102,7 @@ class ModelShardOut(BaseModel):
     error: str = Field(description="of the last attempt that failed")
 
 
-class SplitOut(BaseModel):
+class SplitOut(Out):
     """How far a split is, for organisers."""
 
     visibility: str = Field(examples=["public"])
@@ -130,19 +113,6 @@ class SplitOut(BaseModel):
     n_forget: int | None
     retraining_time_s: float | None
     shards: list[ModelShardOut] = Field(description="empty where one worker makes the whole split")
-
-    @classmethod
-    def of(cls, split: Split, shards: Sequence[ModelShard]) -> "SplitOut":
-        return cls(
-            visibility=split.visibility,
-            state=split.state,
-            stage=split.stage,
-            progress=split.progress,
-            error=split.error,
-            n_forget=split.n_forget,
-            retraining_time_s=split.retraining_time_s,
-            shards=[ModelShardOut.model_validate(shard) for shard in shards],
-        )
 
 
 class OrganisedCompetition(CompetitionOut):
@@ -157,10 +127,15 @@ class OrganisedCompetition(CompetitionOut):
     def with_splits(
         cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
     ) -> "OrganisedCompetition":
-        shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
+        shown = [
+            SplitOut.read(split, shards=[shard for shard in shards if shard.split_id == split.id]) for split in splits
+        ]
         file = stored_file(competition)
-        return cls(
-            **_basics(competition, file), splits=shown, baselines=[baseline.label for baseline in file.report.baselines]
+        return cls.read(
+            competition,
+            **_of_file(file),
+            splits=shown,
+            baselines=[baseline.label for baseline in file.report.baselines],
         )
 
 
@@ -174,7 +149,7 @@ class FailedFinal(BaseModel):
     message: str | None
 
 
-class RescoringOut(BaseModel):
+class RescoringOut(Out):
     """How far the re-scoring on the private split is, for organisers."""
 
     frozen: bool = Field(description="the choice of finals is fixed; before that, public scores are waited for")
@@ -187,13 +162,9 @@ class RescoringOut(BaseModel):
 
     @classmethod
     def of(cls, rescoring: Rescoring) -> "RescoringOut":
-        return cls(
+        return cls.read(
+            rescoring,
             frozen=rescoring.is_frozen,
-            waiting_public=rescoring.waiting_public,
-            finals=rescoring.finals,
-            scored=rescoring.scored,
-            runs_done=rescoring.runs_done,
-            runs_total=rescoring.runs_total,
             failed=[
                 FailedFinal(
                     submission=failed.submission.id,
@@ -207,19 +178,15 @@ class RescoringOut(BaseModel):
         )
 
 
-class Decision(BaseModel):
+class Decision(In):
     """What becomes of a final that failed on the private split."""
-
-    model_config = ConfigDict(extra="forbid")
 
     decision: Literal["exclude", "run-again", "use-next-choice"]
     reason: str = Field(min_length=1, max_length=1000, examples=["It divides by the size of a set that is empty here"])
 
 
-class Reason(BaseModel):
+class Reason(In):
     """Why an organiser does this; it is recorded in the audit log."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=1000, examples=["The lab's network was down for an hour"])
 
@@ -229,16 +196,9 @@ def metric_name(file: CompetitionFile) -> str:
     return f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
 
 
-def _basics(competition: Competition, file: CompetitionFile) -> dict[str, object]:
+def _of_file(file: CompetitionFile) -> dict[str, object]:
     return {
-        "slug": competition.slug,
-        "title": competition.title,
-        "summary": competition.summary,
-        "state": competition.state,
-        "opens_at": competition.opens_at,
-        "closes_at": competition.closes_at,
         "metric": metric_name(file),
         "dataset": file.dataset.name,
         "runs": file.n_models,
-        "scores_verified": competition.scores_verified,
     }

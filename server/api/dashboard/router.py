@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from server.api.auth_dependencies import CurrentAccount, require_organiser_for, require_staff
 from server.api.auth_dependencies import OrganisedCompetition as Organised
-from server.api.dashboard.schemas import ActivityOut, DashboardOut, OverviewOut
+from server.api.dashboard.schemas import ActivityOut, DailyFailuresOut, DashboardOut, HourlyRunsOut, OverviewOut
 from server.competitions import service as competitions
 from server.dashboard import service
 from server.deps import SessionDep
@@ -38,7 +38,7 @@ def show_activity(session: SessionDep, account: CurrentAccount) -> ActivityOut:
 @organisers.get("/overview")
 def show_overview(session: SessionDep, competition: Organised) -> OverviewOut:
     """Show the state of one competition, with its submissions by stage and its number of teams."""
-    return OverviewOut.with_counts(
+    return OverviewOut.of(
         service.get_dashboard(session, [competition]),
         stages=service.count_stages(session, competition),
         teams=service.count_teams(session, competition),
@@ -52,4 +52,7 @@ def show_activity_of_competition(session: SessionDep, competition: Organised) ->
 
 
 def _activity(session: Session, shown: list[Competition]) -> ActivityOut:
-    return ActivityOut.of(service.runs_by_hour(session, shown), service.failures_by_day(session, shown))
+    return ActivityOut(
+        runs_by_hour=[HourlyRunsOut.read(row) for row in service.runs_by_hour(session, shown)],
+        failures_by_day=[DailyFailuresOut.read(row) for row in service.failures_by_day(session, shown)],
+    )

@@ -1,19 +1,16 @@
 """What the routes of the dashboard return."""
 
-from dataclasses import asdict
 from datetime import date, datetime
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from server.dashboard.service import DailyFailures, Dashboard, HourlyRuns
+from server.api.schema import Out
+from server.dashboard.service import Dashboard
 from server.models.submission import Fault
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class WarningOut(_Out):
+class WarningOut(Out):
     """One thing that is not in order."""
 
     text: str = Field(examples=["The public split of digits could not be prepared."])
@@ -21,7 +18,7 @@ class WarningOut(_Out):
     competition: str = Field(default="", description="empty where it is about all")
 
 
-class WaitingOut(_Out):
+class WaitingOut(Out):
     """The queued work of one team."""
 
     competition: str = Field(examples=["digits"])
@@ -31,7 +28,7 @@ class WaitingOut(_Out):
     oldest_at: datetime
 
 
-class RunningOut(_Out):
+class RunningOut(Out):
     """A shard that a worker holds."""
 
     worker: str | None
@@ -45,7 +42,7 @@ class RunningOut(_Out):
     lease_expires_at: datetime | None
 
 
-class WorkerOut(_Out):
+class WorkerOut(Out):
     """A worker that was seen within the last day."""
 
     name: str
@@ -54,7 +51,7 @@ class WorkerOut(_Out):
     seen_at: datetime
 
 
-class FailureCountOut(_Out):
+class FailureCountOut(Out):
     """How many submissions failed in one way within seven days."""
 
     error_class: str | None = Field(examples=["exception"])
@@ -65,7 +62,7 @@ class FailureCountOut(_Out):
     teams: int = Field(description="how many teams failed so")
 
 
-class SplitStateOut(BaseModel):
+class SplitStateOut(Out):
     """How far a split is prepared."""
 
     competition: str
@@ -74,7 +71,7 @@ class SplitStateOut(BaseModel):
     progress: float
 
 
-class HostOut(_Out):
+class HostOut(Out):
     """Free disk and memory of the web server's machine, bytes."""
 
     disk_free: int
@@ -82,7 +79,7 @@ class HostOut(_Out):
     memory_free: int | None
 
 
-class WaitsOut(_Out):
+class WaitsOut(Out):
     """How long the shards of the last day waited for a worker."""
 
     median_s: float
@@ -90,7 +87,7 @@ class WaitsOut(_Out):
     p99_s: float
 
 
-class CapacityOut(_Out):
+class CapacityOut(Out):
     """What the workers that are there could do."""
 
     workers: int
@@ -98,7 +95,7 @@ class CapacityOut(_Out):
     waits: WaitsOut | None
 
 
-class RescoringForecastOut(_Out):
+class RescoringForecastOut(Out):
     """What the close of a competition will bring."""
 
     finals: int
@@ -106,7 +103,7 @@ class RescoringForecastOut(_Out):
     seconds: float | None = Field(description="at full capacity")
 
 
-class DashboardOut(BaseModel):
+class DashboardOut(Out):
     """Queue, workers, failures and splits of the competitions that the caller runs."""
 
     at: datetime
@@ -126,26 +123,12 @@ class DashboardOut(BaseModel):
     rescoring: dict[str, RescoringForecastOut] = Field(description="by the name of each open competition")
 
     @classmethod
-    def of(cls, dashboard: Dashboard) -> "DashboardOut":
-        return cls(
-            at=dashboard.at,
+    def of(cls, dashboard: Dashboard, **more: Any) -> Self:
+        return cls.read(
+            dashboard,
             competitions={competition.slug: competition.state for competition in dashboard.competitions},
-            warnings=[WarningOut.model_validate(warning) for warning in dashboard.warnings],
-            unfinished=dashboard.unfinished,
-            runs_left=dashboard.runs_left,
-            runs_per_hour=dashboard.runs_per_hour,
-            empty_in_s=dashboard.empty_in_s,
-            waiting=[WaitingOut.model_validate(row) for row in dashboard.waiting],
-            running=[RunningOut.model_validate(row) for row in dashboard.running],
-            workers=[WorkerOut.model_validate(row) for row in dashboard.workers],
-            failures=[FailureCountOut.model_validate(row) for row in dashboard.failures],
-            splits=[
-                SplitStateOut(competition=slug, visibility=row.visibility, state=row.state, progress=row.progress)
-                for slug, row in dashboard.splits
-            ],
-            host=HostOut.model_validate(dashboard.host),
-            capacity=CapacityOut.model_validate(dashboard.capacity),
-            rescoring={slug: RescoringForecastOut.model_validate(found) for slug, found in dashboard.rescoring.items()},
+            splits=[SplitStateOut.read(row, competition=slug) for slug, row in dashboard.splits],
+            **more,
         )
 
 
@@ -155,19 +138,15 @@ class OverviewOut(DashboardOut):
     stages: dict[str, int] = Field(description="submissions at each stage", examples=[{"scored": 12, "queued": 1}])
     teams: int
 
-    @classmethod
-    def with_counts(cls, dashboard: Dashboard, *, stages: dict[str, int], teams: int) -> "OverviewOut":
-        return cls(**DashboardOut.of(dashboard).model_dump(), stages=stages, teams=teams)
 
-
-class HourlyRunsOut(BaseModel):
+class HourlyRunsOut(Out):
     """Runs that ended within one hour."""
 
     hour: datetime
     runs: int
 
 
-class DailyFailuresOut(BaseModel):
+class DailyFailuresOut(Out):
     """Submissions that failed on one day by one side's fault."""
 
     day: date
@@ -180,10 +159,3 @@ class ActivityOut(BaseModel):
 
     runs_by_hour: list[HourlyRunsOut]
     failures_by_day: list[DailyFailuresOut]
-
-    @classmethod
-    def of(cls, runs: list[HourlyRuns], failures: list[DailyFailures]) -> "ActivityOut":
-        return cls(
-            runs_by_hour=[HourlyRunsOut(**asdict(row)) for row in runs],
-            failures_by_day=[DailyFailuresOut(**asdict(row)) for row in failures],
-        )

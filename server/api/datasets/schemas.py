@@ -3,7 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from server.api.schema import Out
 
 
 class DatasetForm(BaseModel):
@@ -13,10 +15,8 @@ class DatasetForm(BaseModel):
     file: bytes = Field(description="a zip of plain files", json_schema_extra={"format": "binary"})
 
 
-class DatasetOut(BaseModel):
+class DatasetOut(Out):
     """An uploaded dataset."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str = Field(examples=["faces-2026"])
     sha256: str = Field(description="of the archive")

@@ -39,6 +39,6 @@ def show_leaderboard(
         teams=shown.teams,
         total=len(rows),
         offset=offset,
-        columns=[ColumnOut.of(column) for column in shown.columns],
+        columns=[ColumnOut.read(column) for column in shown.columns],
         rows=[LeaderboardRow.of(row, shown.columns) for row in rows[offset : offset + limit]],
     )

@@ -6,13 +6,14 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
+from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard.columns import BoardColumn
 from server.leaderboard.ranking import Row, RowKind
 
 
-class ColumnOut(BaseModel):
+class ColumnOut(Out):
     """A metric beside the score, and what it is of exact retraining and of the original model."""
 
     id: str = Field(examples=["klom"])
@@ -22,19 +23,8 @@ class ColumnOut(BaseModel):
     oracle: ShownNumber | None
     original: ShownNumber | None
 
-    @classmethod
-    def of(cls, column: BoardColumn) -> "ColumnOut":
-        return cls(
-            id=column.id,
-            title=column.title,
-            unit=column.unit,
-            direction=column.direction,
-            oracle=column.oracle,
-            original=column.original,
-        )
 
-
-class ColumnValueOut(BaseModel):
+class ColumnValueOut(Out):
     """A metric of one line, with its 95 % interval."""
 
     value: ShownNumber | None
@@ -42,7 +32,7 @@ class ColumnValueOut(BaseModel):
     interval_high: ShownNumber | None = None
 
 
-class LeaderboardRow(BaseModel):
+class LeaderboardRow(Out):
     """One line. References (baseline, oracle) and disqualified teams have no rank."""
 
     rank: int | None
@@ -65,26 +55,14 @@ class LeaderboardRow(BaseModel):
     def of(cls, row: Row, columns: Sequence[BoardColumn] = ()) -> "LeaderboardRow":
         entry = row.entry
         values = ((column.id, column.get(entry)) for column in columns)
-        return cls(
+        return cls.read(
+            entry,
             rank=row.rank,
-            kind=entry.kind,
             team_id=entry.team_id or None,
-            team=entry.team,
             score=entry.score or gate.NO_SCORE,
             share_of_oracle=row.share_of_oracle,
-            interval_low=entry.interval_low,
-            interval_high=entry.interval_high,
             tied_group=row.tied_group,
-            entries=entry.entries,
-            last_entry_at=entry.last_entry_at,
-            mode=entry.mode,
-            metrics={
-                name: ColumnValueOut(
-                    value=found.value, interval_low=found.interval_low, interval_high=found.interval_high
-                )
-                for name, found in values
-                if found is not None
-            },
+            metrics={name: ColumnValueOut.read(found) for name, found in values if found is not None},
         )
 
 

@@ -31,7 +31,7 @@ router = APIRouter(tags=["metrics"])
 @router.get("/metrics")
 def list_metrics() -> list[MetricOut]:
     """List every metric: what it measures, which arrays it needs, where it comes from."""
-    return [MetricOut.of(entry) for entry in metrics().values()]
+    return [MetricOut.read(entry, capture_levels=entry.levels) for entry in metrics().values()]
 
 
 @router.get("/submissions/{submission_id}/metrics", responses=problems(401, 404))

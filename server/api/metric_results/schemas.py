@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from lethe.competition.visibility import Visibility
-from lethe.metrics.core.registry import Metric, metric
+from lethe.metrics.core.registry import metric
+from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownTable, ShownText
 from server.models.metric_result import MetricResult
 
 
-class MetricOut(BaseModel):
+class MetricOut(Out):
     """One entry of the catalogue."""
 
     id: str = Field(examples=["klom"])
@@ -22,19 +23,6 @@ class MetricOut(BaseModel):
     source: str
     formula: str
     paper_and_code: str
-
-    @classmethod
-    def of(cls, entry: Metric) -> "MetricOut":
-        return cls(
-            id=entry.id,
-            title=entry.title,
-            unit=entry.unit,
-            direction=entry.direction.value,
-            capture_levels=[int(level) for level in entry.levels],
-            source=entry.source,
-            formula=entry.formula,
-            paper_and_code=entry.paper_and_code,
-        )
 
 
 class MetricValue(BaseModel):
@@ -85,10 +73,8 @@ class CompetitionMetrics(BaseModel):
     submissions: dict[str, dict[str, float | None]] = Field(description="submission id -> metric id -> value")
 
 
-class ComparedValueOut(BaseModel):
+class ComparedValueOut(Out):
     """A metric of one submission, with its 95 % interval; or why there is none."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     value: ShownNumber | None
     interval_low: ShownNumber | None
@@ -96,10 +82,8 @@ class ComparedValueOut(BaseModel):
     not_computed: ShownText
 
 
-class ComparedSubmissionOut(BaseModel):
+class ComparedSubmissionOut(Out):
     """One submission. values: by the key of a metric."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     team: str
@@ -107,10 +91,8 @@ class ComparedSubmissionOut(BaseModel):
     values: dict[str, ComparedValueOut]
 
 
-class ComparedMetricOut(BaseModel):
+class ComparedMetricOut(Out):
     """One metric, beside what it is of exact retraining and of the original model."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     key: str = Field(description="the id, with the parameters that the report sets")
     id: str
@@ -121,29 +103,23 @@ class ComparedMetricOut(BaseModel):
     original: ShownNumber | None
 
 
-class MatrixOut(BaseModel):
+class MatrixOut(Out):
     """Spearman's correlations, rows and columns in the order of the names; null where one of the two is constant."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     names: list[str]
     rows: list[list[float | None]]
 
 
-class HardExampleOut(BaseModel):
+class HardExampleOut(Out):
     """A forget example that is hard for all submissions."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     example: int
     epsilon: float = Field(description="mean over the submissions, nats, each cut at the largest possible")
     share: float = Field(description="of the largest possible")
 
 
-class ComparisonOut(BaseModel):
+class ComparisonOut(Out):
     """Submissions side by side on one split."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     visibility: Visibility
     metrics: list[ComparedMetricOut]

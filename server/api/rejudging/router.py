@@ -24,7 +24,7 @@ router = APIRouter(
 @router.get("")
 def list_rejudgings(session: SessionDep, competition: Organised) -> list[RejudgingOut]:
     """List the re-judgings, the newest first."""
-    return [RejudgingOut.of(row) for row in service.of_competition(session, competition)]
+    return [RejudgingOut.read(row) for row in service.of_competition(session, competition)]
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, responses=problems(409))
@@ -49,7 +49,7 @@ def start_rejudging(
         reason=body.reason,
         metric=body.metric.model_dump(exclude_none=True) if body.metric else None,
     )
-    return RejudgingOut.of(row)
+    return RejudgingOut.read(row)
 
 
 @router.get("/{rejudging_id}")
@@ -73,7 +73,7 @@ def apply_rejudging(
 ) -> RejudgingOut:
     """Apply the new scores, all at once."""
     row = service.get(session, competition, rejudging_id)
-    return RejudgingOut.of(service.apply(session, competition, row, actor=account))
+    return RejudgingOut.read(service.apply(session, competition, row, actor=account))
 
 
 @router.post("/{rejudging_id}/discard", responses=problems(409))
@@ -82,4 +82,4 @@ def discard_rejudging(
 ) -> RejudgingOut:
     """Stop a re-judging. Everything stays as it was."""
     row = service.get(session, competition, rejudging_id)
-    return RejudgingOut.of(service.discard(session, row, actor=account, reason=body.reason))
+    return RejudgingOut.read(service.discard(session, row, actor=account, reason=body.reason))

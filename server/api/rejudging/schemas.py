@@ -1,33 +1,29 @@
 """What goes in and out of the routes of re-judgings."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
 from server.api.admin.schemas import Why
+from server.api.schema import In, Out
 from server.models.rejudging import Rejudging
 from server.rejudging.progress import RejudgingProgress
 from server.rejudging.service import Changed, Preview
 
 
-class NewMetric(BaseModel):
+class NewMetric(In):
     """How outputs become a score, where it is to differ; what is not named stays."""
-
-    model_config = ConfigDict(extra="forbid")
 
     attacks: str | None = Field(default=None, description="reference, exact or disentangled", examples=["exact"])
     delta: float | None = Field(default=None, gt=0, lt=1)
     epsilon_cap: float | None = Field(default=None, gt=0)
 
 
-class NewRejudging(BaseModel):
+class NewRejudging(In):
     """Which submissions are scored again, on which split, what changed, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     split: Visibility = Visibility.PUBLIC
     changed: Changed = Field(
@@ -46,10 +42,8 @@ class NewRejudging(BaseModel):
     received_before: Timestamp | None = None
 
 
-class RejudgingOut(BaseModel):
+class RejudgingOut(Out):
     """A re-judging."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     visibility: str
@@ -60,10 +54,6 @@ class RejudgingOut(BaseModel):
     metric: dict[str, Any] | None = Field(description="the metric that it tries; null: the competition's")
     created_at: datetime
     ended_at: datetime | None
-
-    @classmethod
-    def of(cls, row: Rejudging) -> "RejudgingOut":
-        return cls.model_validate(row)
 
 
 class RejudgingStatus(RejudgingOut):
@@ -77,8 +67,8 @@ class RejudgingStatus(RejudgingOut):
 
     @classmethod
     def with_progress(cls, row: Rejudging, *, author: str, progress: RejudgingProgress) -> "RejudgingStatus":
-        return cls(
-            **RejudgingOut.of(row).model_dump(),
+        return cls.read(
+            row,
             author=author,
             complete=progress.is_complete,
             evaluations=progress.states,
@@ -87,10 +77,8 @@ class RejudgingStatus(RejudgingOut):
         )
 
 
-class OutcomeOut(BaseModel):
+class OutcomeOut(Out):
     """Old and new of one submission."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     submission_id: str
     old_state: str
@@ -99,10 +87,8 @@ class OutcomeOut(BaseModel):
     new_score: float | None
 
 
-class TeamChangeOut(BaseModel):
+class TeamChangeOut(Out):
     """What applying does to one team."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     team: str
     old_rank: int | None
@@ -121,9 +107,9 @@ class RejudgingPreview(RejudgingOut):
 
     @classmethod
     def whole(cls, preview: Preview) -> "RejudgingPreview":
-        return cls(
-            **RejudgingOut.of(preview.rejudging).model_dump(),
+        return cls.read(
+            preview.rejudging,
             complete=preview.is_complete,
-            submissions=[OutcomeOut.model_validate(outcome) for outcome in preview.outcomes],
-            teams=[TeamChangeOut(**asdict(change), final=preview.is_complete) for change in preview.teams],
+            submissions=preview.outcomes,
+            teams=[TeamChangeOut.read(change, final=preview.is_complete) for change in preview.teams],
         )

@@ -50,8 +50,11 @@ def show_analysis(
     return AnalysisOut.of(
         evaluated,
         comparison=service.get_output_comparison(session, storage, competition, evaluated),
-        attempts=[AttemptOfShard.of(attempt, shard) for attempt, shard in service.list_attempts(session, evaluated)],
-        logs=[RunLogOut.of(log) for log in service.list_logs(session, evaluated.submission)],
+        attempts=[
+            AttemptOfShard.read(attempt, kind=shard.kind, first_run=shard.first_run, n_runs=shard.n_runs)
+            for attempt, shard in service.list_attempts(session, evaluated)
+        ],
+        logs=[RunLogOut.read(log) for log in service.list_logs(session, evaluated.submission)],
     )
 
 

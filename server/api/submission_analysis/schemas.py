@@ -1,19 +1,18 @@
 """What the routes of one submission's analysis return."""
 
-from dataclasses import asdict
 from datetime import datetime
 
 from pydantic import BaseModel, Field
 
 from lethe.competition.visibility import Visibility
+from server.api.schema import Out
 from server.evaluations.paired_test import Paired
-from server.models.evaluation import RunLog, Shard, ShardAttempt
 from server.submission_analysis.generated_answers import GeneratedAnswers
 from server.submission_analysis.model_outputs import OutputComparison
-from server.submission_analysis.service import EvaluatedSubmission, Score
+from server.submission_analysis.service import EvaluatedSubmission
 
 
-class AnalysisScore(BaseModel):
+class AnalysisScore(Out):
     """A score with its parts."""
 
     final_score: float
@@ -25,21 +24,8 @@ class AnalysisScore(BaseModel):
     scorer_version: str
     computed_at: datetime
 
-    @classmethod
-    def of(cls, score: Score) -> "AnalysisScore":
-        return cls(
-            final_score=score.final_score,
-            interval_low=score.interval_low,
-            interval_high=score.interval_high,
-            forgetting_quality=score.forgetting_quality,
-            retain_ratio=score.retain_ratio,
-            test_ratio=score.test_ratio,
-            scorer_version=score.scorer_version,
-            computed_at=score.computed_at,
-        )
 
-
-class AttemptOfShard(BaseModel):
+class AttemptOfShard(Out):
     """One attempt of a worker at a shard. first_run counts from 0."""
 
     kind: str = Field(examples=["runs"])
@@ -52,34 +38,16 @@ class AttemptOfShard(BaseModel):
     ended_at: datetime | None
     detail: str
 
-    @classmethod
-    def of(cls, attempt: ShardAttempt, shard: Shard) -> "AttemptOfShard":
-        return cls(
-            kind=shard.kind,
-            first_run=shard.first_run,
-            n_runs=shard.n_runs,
-            attempt=attempt.attempt,
-            worker=attempt.worker,
-            outcome=attempt.outcome,
-            started_at=attempt.started_at,
-            ended_at=attempt.ended_at,
-            detail=attempt.detail,
-        )
 
-
-class RunLogOut(BaseModel):
+class RunLogOut(Out):
     """What one run printed. run counts from 0."""
 
     run: int
     on_public_sample: bool = Field(description="whether the team sees it too")
     text: str
 
-    @classmethod
-    def of(cls, log: RunLog) -> "RunLogOut":
-        return cls(run=log.run, on_public_sample=log.on_public_sample, text=log.text)
 
-
-class ClassUtilityOut(BaseModel):
+class ClassUtilityOut(Out):
     """Mean accuracies on one class, of the unlearned and of the retrained models."""
 
     label: int
@@ -109,13 +77,7 @@ class OutputsOut(BaseModel):
             retrained_test_accuracy=r.test_accuracy.tolist(),
             wall_time_s=None if u.wall_time_s is None else u.wall_time_s.tolist(),
             utility_of_classes=classes
-            and {
-                name: [
-                    ClassUtilityOut(label=row.label, unlearned=row.unlearned, retrained=row.retrained, ratio=row.ratio)
-                    for row in rows
-                ]
-                for name, rows in classes.items()
-            },
+            and {name: [ClassUtilityOut.read(row) for row in rows] for name, rows in classes.items()},
         )
 
 
@@ -151,7 +113,7 @@ class AnalysisOut(BaseModel):
             split=evaluated.visibility,
             stage=submission.stage,
             state=evaluation.state if evaluation else None,
-            score=AnalysisScore.of(evaluated.score) if evaluated.score else None,
+            score=AnalysisScore.read(evaluated.score) if evaluated.score else None,
             epsilon=None if epsilon is None else [float(e) if abs(e) < float("inf") else None for e in epsilon],
             outputs=OutputsOut.of(comparison) if comparison else None,
             attempts=attempts,
@@ -159,7 +121,7 @@ class AnalysisOut(BaseModel):
         )
 
 
-class AnsweredQuestionOut(BaseModel):
+class AnsweredQuestionOut(Out):
     """A forget question, its answer in the data, and what three models answer."""
 
     question: str
@@ -169,7 +131,7 @@ class AnsweredQuestionOut(BaseModel):
     unlearned: str
 
 
-class AnswersOut(BaseModel):
+class AnswersOut(Out):
     """What language models answer: the model of one run, the retrained model of its number, the original one."""
 
     id: str
@@ -180,13 +142,7 @@ class AnswersOut(BaseModel):
 
     @classmethod
     def of(cls, evaluated: EvaluatedSubmission, found: GeneratedAnswers) -> "AnswersOut":
-        return cls(
-            id=evaluated.submission.id,
-            split=evaluated.visibility,
-            run=found.run,
-            n_runs=found.n_runs,
-            questions=[AnsweredQuestionOut(**asdict(question)) for question in found.questions],
-        )
+        return cls.read(found, id=evaluated.submission.id, split=evaluated.visibility)
 
 
 class Suggestion(BaseModel):
@@ -196,7 +152,7 @@ class Suggestion(BaseModel):
     description: str
 
 
-class PairedTestOut(BaseModel):
+class PairedTestOut(Out):
     """The paired test of two scores on one split: the first minus the second."""
 
     first: str
@@ -212,14 +168,6 @@ class PairedTestOut(BaseModel):
     @classmethod
     def of(cls, first: EvaluatedSubmission, second: EvaluatedSubmission, found: Paired) -> "PairedTestOut":
         a, b = first.submission.id, second.submission.id
-        return cls(
-            first=a,
-            second=b,
-            split=first.visibility,
-            difference=found.difference,
-            standard_error=found.standard_error,
-            interval_low=found.interval[0],
-            interval_high=found.interval[1],
-            p_value=found.p_value,
-            winner=(None, a, b)[found.winner],
-        )
+        low, high = found.interval
+        ends = {"interval_low": low, "interval_high": high}
+        return cls.read(found, first=a, second=b, split=first.visibility, winner=(None, a, b)[found.winner], **ends)

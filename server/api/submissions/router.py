@@ -94,7 +94,7 @@ async def submit(
     await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())
     response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
-    return AcceptedSubmission.with_quota(view, quota)
+    return AcceptedSubmission.of(view, quota=quota)
 
 
 @router.get("/competitions/{slug}/submissions", responses=problems(401, 404))

@@ -1,20 +1,20 @@
 """What a team may know of its submissions: stage, progress, its own error, its public score."""
 
 from datetime import datetime
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from server.api.competitions.schemas import QuotaOut
+from server.api.schema import Out
 from server.disclosure import gate
-from server.disclosure.gate import ShownMoment, ShownNumber, ShownScore, ShownText
-from server.evaluations.progress import AttemptEntry, EvaluationProgress
+from server.disclosure.gate import ShownMoment, ShownNumber, ShownText
 from server.models.submission import Submission
-from server.submissions.quota import Quota
 from server.submissions.sample_answers import SampleAnswers
 from server.submissions.service import SubmissionView
 
 
-class AttemptOut(BaseModel):
+class AttemptOut(Out):
     """One line of the timeline."""
 
     first_run: int
@@ -25,12 +25,8 @@ class AttemptOut(BaseModel):
     started_at: datetime
     ended_at: datetime | None
 
-    @classmethod
-    def of(cls, entry: AttemptEntry) -> "AttemptOut":
-        return cls(**vars(entry))
 
-
-class ProgressOut(BaseModel):
+class ProgressOut(Out):
     """Runs done of all."""
 
     runs_done: int = Field(examples=[137])
@@ -39,21 +35,9 @@ class ProgressOut(BaseModel):
     remaining_s: float | None = Field(description="an estimate")
     attempts: list[AttemptOut]
 
-    @classmethod
-    def of(cls, progress: EvaluationProgress) -> "ProgressOut":
-        return cls(
-            runs_done=progress.runs_done,
-            runs_total=progress.runs_total,
-            elapsed_s=progress.elapsed_s,
-            remaining_s=progress.remaining_s,
-            attempts=[AttemptOut.of(entry) for entry in progress.attempts],
-        )
 
-
-class BreakdownOut(BaseModel):
+class BreakdownOut(Out):
     """The three factors of a score, and how the epsilons of the forget examples are spread."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     forgetting_quality: ShownNumber
     retain_ratio: ShownNumber
@@ -61,7 +45,7 @@ class BreakdownOut(BaseModel):
     epsilon_percentiles: dict[str, ShownNumber] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
 
 
-class ScoreOut(BaseModel):
+class ScoreOut(Out):
     """A score on one split."""
 
     final_score: ShownNumber = Field(examples=[0.0731])
@@ -73,10 +57,6 @@ class ScoreOut(BaseModel):
         default=None, description="what the median run takes at most", examples=[0.5]
     )
     breakdown: BreakdownOut | None = Field(default=None, description="where the organiser shows it")
-
-    @classmethod
-    def of(cls, result: ShownScore) -> "ScoreOut":
-        return cls.model_validate(result, from_attributes=True)
 
 
 class FailureOut(BaseModel):
@@ -100,7 +80,7 @@ class FailureOut(BaseModel):
         return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
 
 
-class SubmissionOut(BaseModel):
+class SubmissionOut(Out):
     """A submission, as its team sees it."""
 
     id: str = Field(examples=["9c1e6f0a2b3d4e5f"])
@@ -128,29 +108,23 @@ class SubmissionOut(BaseModel):
     can_cancel: bool
 
     @classmethod
-    def of(cls, view: SubmissionView) -> "SubmissionOut":
-        submission = view.submission
-        return cls(
-            id=submission.id,
+    def of(cls, view: SubmissionView, **more: Any) -> Self:
+        submission, entry = view.submission, view.submission.entry_point
+        return cls.read(
+            submission,
             competition=submission.competition.slug,
             team=submission.team.name,
             submitted_by=submission.account.name,
-            filename=submission.filename,
             sha256=submission.content_sha256,
-            size_bytes=submission.size_bytes,
-            mode=submission.entry_point.get("mode", "function"),
-            program=submission.entry_point.get("program", ""),
-            notes=submission.entry_point.get("notes", []),
-            message=submission.message,
-            received_at=submission.received_at,
-            stage=submission.stage,
-            progress=ProgressOut.of(view.progress) if view.progress else None,
-            score=ScoreOut.of(view.score) if view.score else None,
-            private_score=ScoreOut.of(view.private_score) if view.private_score else None,
+            mode=entry.get("mode", "function"),
+            program=entry.get("program", ""),
+            notes=entry.get("notes", []),
+            progress=view.progress,
+            score=view.score,
+            private_score=view.private_score,
             failure=FailureOut.of(submission),
-            refunded=submission.refunded,
-            selected=submission.selected,
             can_cancel=view.can_cancel,
+            **more,
         )
 
 
@@ -158,10 +132,6 @@ class AcceptedSubmission(SubmissionOut):
     """A submission that was just taken, and what quota is left."""
 
     quota: QuotaOut
-
-    @classmethod
-    def with_quota(cls, view: SubmissionView, quota: Quota) -> "AcceptedSubmission":
-        return cls(**SubmissionOut.of(view).model_dump(), quota=QuotaOut.of(quota))
 
 
 class SubmissionForm(BaseModel):
@@ -171,10 +141,8 @@ class SubmissionForm(BaseModel):
     message: str = Field(default="", max_length=500, description="a note to yourself", examples=["lower rate"])
 
 
-class SampleAnswerOut(BaseModel):
+class SampleAnswerOut(Out):
     """A question of the public sample, its answer in the data, and what models of the sample answer."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     question: str = Field(examples=["Where does Ada live?"])
     answer: str = Field(description="in the data", examples=["Ada lives in Rome."])
@@ -183,7 +151,7 @@ class SampleAnswerOut(BaseModel):
     unlearned: str | None = Field(description="of the model that the submission made")
 
 
-class SampleAnswersOut(BaseModel):
+class SampleAnswersOut(Out):
     """What three language models answer to the forget questions of the public sample."""
 
     id: str
@@ -192,8 +160,7 @@ class SampleAnswersOut(BaseModel):
 
     @classmethod
     def of(cls, submission: Submission, found: SampleAnswers) -> "SampleAnswersOut":
-        questions = [SampleAnswerOut.model_validate(question) for question in found.questions]
-        return cls(id=submission.id, questions=questions, note=found.note)
+        return cls.read(found, id=submission.id)
 
 
 class ReceiptKey(BaseModel):

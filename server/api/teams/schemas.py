@@ -2,22 +2,21 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from server.api.schema import In, Out
 from server.models.account import Account
 from server.models.competition import Team
 from server.models.invitation import Invitation
 
 
-class NewTeam(BaseModel):
+class NewTeam(In):
     """A new team."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(description="1 to 60 visible characters, unique in the competition", examples=["The Forgetful"])
 
 
-class TeamOut(BaseModel):
+class TeamOut(Out):
     """A team, as its members see it."""
 
     id: str = Field(examples=["2f6d0c2a9b3e4f58"])
@@ -29,27 +28,17 @@ class TeamOut(BaseModel):
     @classmethod
     def of(cls, team: Team, members: list[Account]) -> "TeamOut":
         leader = next((account.name for account in members if account.id == team.leader_id), "")
-        return cls(
-            id=team.id,
-            name=team.name,
-            leader=leader,
-            members=[account.name for account in members],
-            created_at=team.created_at,
-        )
+        return cls.read(team, leader=leader, members=[account.name for account in members])
 
 
-class TeamName(BaseModel):
+class TeamName(In):
     """Another name."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(examples=["The Forgetful"])
 
 
-class Invitee(BaseModel):
+class Invitee(In):
     """Whom to invite; nobody by name: the answer holds a link for one person."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str | None = Field(default=None, max_length=200, examples=["grace"])
 
@@ -68,26 +57,20 @@ class InvitationOut(BaseModel):
         return cls(id=row.id, team=team, name=name, expires_at=row.expires_at, token=token)
 
 
-class InvitationToken(BaseModel):
+class InvitationToken(In):
     """The token of a link."""
-
-    model_config = ConfigDict(extra="forbid")
 
     token: str = Field(max_length=200)
 
 
-class NewLeader(BaseModel):
+class NewLeader(In):
     """Who leads from now on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(max_length=200, examples=["grace"])
 
 
-class MergeInto(BaseModel):
+class MergeInto(In):
     """The team to become part of."""
-
-    model_config = ConfigDict(extra="forbid")
 
     team: str = Field(max_length=200, examples=["The Forgetful"])
 

@@ -2,22 +2,20 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from server.api.schema import In, Out
 
 
-class NewWebhook(BaseModel):
+class NewWebhook(In):
     """An address to tell, and of what."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: str = Field(max_length=500, examples=["https://example.org/lethe"])
     events: list[str] = Field(max_length=20, examples=[["submission.scored", "competition.closed"]])
 
 
-class WebhookOut(BaseModel):
+class WebhookOut(Out):
     """A webhook."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     url: str
@@ -31,10 +29,8 @@ class CreatedWebhook(WebhookOut):
     secret: str = Field(description="key of the HMAC-SHA256 in the header Lethe-Signature: t=...,v1=...")
 
 
-class DeliveryOut(BaseModel):
+class DeliveryOut(Out):
     """What an address received, and how that went."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     event: str

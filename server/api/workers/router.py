@@ -40,7 +40,7 @@ def create_worker_token(
         trusted=body.trusted,
         actor=account,
     )
-    return IssuedWorkerTokenOut(**WorkerTokenOut.model_validate(issued.row).model_dump(), token=issued.token)
+    return IssuedWorkerTokenOut.read(issued.row, token=issued.token)
 
 
 @router.delete("/worker-tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT)
@@ -53,10 +53,4 @@ def revoke_worker_token(token_id: str, session: SessionDep, competition: Organis
 def list_attached_workers(session: SessionDep, competition: Organised) -> list[AttachedWorkerOut]:
     """List the workers that came with this competition's worker tokens, the last heard of first."""
     rows = service.attached(session, competition)
-    return [
-        AttachedWorkerOut.model_validate(
-            {name: getattr(row, name) for name in AttachedWorkerOut.model_fields if name != "refusals"}
-            | {"refusals": list(row.refusals.values())}
-        )
-        for row in rows
-    ]
+    return [AttachedWorkerOut.read(row, refusals=list(row.refusals.values())) for row in rows]

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from lethe.evaluation.sample_answer_files import UnlearnedAnswers
+from server.api.schema import In, Out
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.submission import Fault
 from server.worker_facts import WorkerFacts
@@ -15,15 +16,7 @@ Runs = Annotated[int, Field(ge=0, le=65_536)]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewWorkerToken(_In):
+class NewWorkerToken(In):
     """A token for an organiser's own machines."""
 
     name: str = Field(min_length=1, max_length=100, examples=["gpu room"])
@@ -32,7 +25,7 @@ class NewWorkerToken(_In):
     trusted: bool = Field(default=False, description="results count unchecked; for administrators to say")
 
 
-class WorkerTokenOut(_Out):
+class WorkerTokenOut(Out):
     """A worker token, without the token itself."""
 
     id: str = Field(examples=["0a1b2c3d4e5f6071"])
@@ -53,7 +46,7 @@ class IssuedWorkerTokenOut(WorkerTokenOut):
     token: str = Field(examples=["lethe_worker_3q2-7wAAAA..."])
 
 
-class AttachedWorkerOut(_Out):
+class AttachedWorkerOut(Out):
     """One process that runs shards with a worker token."""
 
     name: str = Field(examples=["0a1b2c3d4e5f6071/gpu7-4242-9f3c"])
@@ -67,7 +60,7 @@ class AttachedWorkerOut(_Out):
     seen_at: datetime
 
 
-class Facts(_In):
+class Facts(In):
     """What a worker says of itself."""
 
     device: Literal["cpu", "cuda"]
@@ -78,7 +71,7 @@ class Facts(_In):
         return WorkerFacts(name, self.device, self.memory_mib, dict(self.versions))
 
 
-class TermsOut(_Out):
+class TermsOut(Out):
     """What a worker that was accepted goes by."""
 
     lease_s: float = Field(description="a shard whose worker is silent this long is given to another")
@@ -87,40 +80,40 @@ class TermsOut(_Out):
     refusals: list[str] = Field(description="why some splits refuse this worker")
 
 
-class ClaimOut(_Out):
+class ClaimOut(Out):
     """A shard to run, or none."""
 
     shard: ClaimedShard | None
     refusals: list[str]
 
 
-class StateIn(_In):
+class StateIn(In):
     """What a worker is about to do."""
 
     state: Literal["draining", "stopped"]
 
 
-class ProgressIn(_In):
+class ProgressIn(In):
     """How far an attempt is."""
 
     runs_done: Runs
     wall_time_s: Seconds = Field(default=0.0, description="of the participant's clock, all runs together")
 
 
-class ControlsIn(_In):
+class ControlsIn(In):
     """What confines the attempt's runs."""
 
     controls: dict[str, JsonValue] = Field(max_length=100)
 
 
-class RunLogIn(_In):
+class RunLogIn(In):
     """What one run printed."""
 
     run: Runs
     text: str = Field(max_length=MOST_LOG_CHARS)
 
 
-class PassedIn(_In):
+class PassedIn(In):
     """The end of a smoke run: what it printed, and what a language model answers to the sample's questions."""
 
     wall_time_s: Seconds
@@ -128,7 +121,7 @@ class PassedIn(_In):
     answers: UnlearnedAnswers | None = None
 
 
-class FailureIn(_In):
+class FailureIn(In):
     """Why a run of the participant's code ended without a model."""
 
     error_class: str = Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")
@@ -148,14 +141,14 @@ class FailureIn(_In):
         return Failure(fault=Fault.PARTICIPANT, **values)
 
 
-class ReasonIn(_In):
+class ReasonIn(In):
     """Why a shard is given back."""
 
     reason: str = Field(max_length=2000)
     runs_done: Runs = 0
 
 
-class StepOut(_Out):
+class StepOut(Out):
     """Whether the step counts; if not, the shard is in other hands, cancelled or at its end."""
 
     held: bool
