@@ -19,6 +19,7 @@ GROUPS = (
     "competition",
     "methods",
     "metrics",
+    "new",
     "rejudge",
     "worker-token",
     "benchmark",

@@ -177,8 +177,16 @@ def metrics() -> Mapping[str, Metric]:
 
 def metric_modules() -> list[str]:
     """Return the names of the modules in the families' folders, sorted; a helper beside its metrics has none."""
-    files = sorted(FOLDER.glob("*/[!_]*.py"))
-    return [f"lethe.metrics.{path.parent.name}.{path.stem}" for path in files if path.parent.name not in SHARED]
+    return [
+        f"lethe.metrics.{family}.{path.stem}"
+        for family in families()
+        for path in sorted((FOLDER / family).glob("[!_]*.py"))
+    ]
+
+
+def families() -> list[str]:
+    """Return the names of the families' folders, sorted."""
+    return sorted({path.parent.name for path in FOLDER.glob("*/[!_]*.py")} - SHARED)
 
 
 def _installed() -> Iterator[ModuleType]:

@@ -42,8 +42,8 @@ WANTED = [
 ]
 
 
-def test_catalogue_holds_every_method_and_nothing_else():
-    assert sorted(WANTED) == list(method_ids())
+def test_catalogue_holds_the_methods_of_the_papers():
+    assert set(WANTED) <= set(method_ids())
 
 
 def test_catalogue_is_read_without_torch():
