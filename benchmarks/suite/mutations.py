@@ -2,8 +2,9 @@
 
     python -m benchmarks.suite.mutations [--count 50] [--seed 1] [--rule quota]
 
-The same seed draws the same faults. Each is put into a copy of the commit that is checked out, and the tests of its
-rule run until one fails. Prints a line for each fault, then a summary as JSON; ends with 1 if a fault was not noticed.
+The same seed draws the same faults; the named faults of a rule are always among them. Each is put into a copy of the
+commit that is checked out, and the tests of its rule run until one fails. Prints a line for each fault, then a summary
+as JSON; ends with 1 if a fault was not noticed.
 """
 
 import argparse
@@ -92,6 +93,9 @@ RULES = {
             "tests/server/leaderboard/test_ranking.py",
         ),
     ),
+    "tuning": Rule(
+        ("lethe/tuning/trial_runs.py", "lethe/tuning/study.py", "lethe/tuning/search_space.py"), ("tests/lethe/tuning",)
+    ),
     "attacks": Rule(
         ("lethe/metrics/scoring/epsilon.py", "lethe/metrics/scoring/rates.py", "lethe/metrics/scoring/score.py"),
         ("tests/lethe/metrics/scoring",),
@@ -109,6 +113,27 @@ class Fault:
     column: int
     before: str
     after: str
+
+
+NAMED = (  # rule, module, text, wrong text: mistakes that are easy to make and that no operator's change makes
+    ("resampling", "lethe/metrics/scoring/resampling.py", "self.headline.std(ddof=1)", "self.headline.std(ddof=0)"),
+    ("resampling", "lethe/metrics/core/resampling.py", "known.std(ddof=1)", "known.std(ddof=0)"),
+    (
+        "resampling",
+        "lethe/metrics/scoring/calibration.py",
+        "fraction = score.headline / oracle.headline",
+        "fraction = min(1.0, score.headline / oracle.headline)",
+    ),
+    (
+        "methods",
+        "lethe/methods/scrub.py",
+        "kl_div((student / T).log_softmax(1), target,",
+        "kl_div(target.log(), (student / T).softmax(1),",
+    ),
+    ("methods", "lethe/methods/salun.py", "summed.add_(parameter.grad)", "summed.copy_(parameter.grad)"),
+    ("methods", "lethe/methods/fcs.py", "rate = lr * (loader.batch_size or 64) / 64", "rate = lr"),
+    ("tuning", "lethe/tuning/trial_runs.py", "seed=question.seed + first + there", "seed=first + there"),
+)
 
 
 class _Changes(ast.NodeVisitor):
@@ -191,13 +216,28 @@ def faults_in(rule: str, module: str) -> Iterator[Fault]:
             yield Fault(rule, module, node.lineno, node.col_offset, line.strip(), after)
 
 
+def named_faults(rules: list[str]) -> list[Fault]:
+    """Return the named faults of these rules. Raises ValueError for one whose text is not in one line of its module."""
+    found = []
+    for rule, module, text, wrong in NAMED:
+        lines = (ROOT / module).read_text().splitlines()
+        places = [number for number, line in enumerate(lines) if text in line]
+        if len(places) != 1:
+            raise ValueError(f"{module} has {text!r} in {len(places)} lines, not in one")
+        line = lines[places[0]]
+        after = line.replace(text, wrong)
+        found.append(Fault(rule, module, places[0] + 1, line.index(text), line.strip(), after))
+    return [fault for fault in found if fault.rule in rules]
+
+
 def draw(count: int, seed: int, rules: list[str]) -> list[Fault]:
-    """Return `count` faults, as many of each rule as can be, in an order that the seed gives."""
+    """Return `count` faults: those that are named, then as many of each rule as can be, in an order of the seed."""
     dice = random.Random(seed)
     of_rules = [[fault for module in RULES[rule].modules for fault in faults_in(rule, module)] for rule in rules]
     for found in of_rules:
         dice.shuffle(found)
-    return [found[i] for i in range(max(map(len, of_rules))) for found in of_rules if i < len(found)][:count]
+    drawn = [found[i] for i in range(max(map(len, of_rules))) for found in of_rules if i < len(found)]
+    return [*named_faults(rules), *drawn][:count]
 
 
 def is_noticed(fault: Fault, copy: Path) -> bool:
@@ -214,13 +254,13 @@ def is_noticed(fault: Fault, copy: Path) -> bool:
 
 
 def fails(rule: str, copy: Path) -> bool:
-    """Return whether a test of the rule fails, or never ends."""
+    """Return whether a test of the rule fails, never ends, or kills its process (a wrong index in compiled code)."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *RULES[rule].tests]
     try:
         ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MOST_S, check=False)
     except subprocess.TimeoutExpired:
         return True
-    if ended.returncode not in (0, 1, 2):
+    if ended.returncode > 2:
         raise RuntimeError(f"pytest ended with {ended.returncode}: {ended.stdout.decode()[-500:]}")
     return ended.returncode != 0
 

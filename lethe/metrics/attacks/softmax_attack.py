@@ -38,9 +38,7 @@ def softmax_attack_percent(
     require_same_models(members=a, others=b)
     require_same_classes(members=a, others=b)
     size = min(a.shape[1], b.shape[1])
-    n_held = max(1, round(size * test_share))
-    if size - n_held < 1:
-        raise InvalidMetricInput(f"an attack needs at least 2 examples of each set, not {size}")
+    n_held = held_out(size, test_share)
     at_once = max(1, LARGEST_BATCH // (2 * size * a.shape[2]))
     result = np.empty(a.shape[0], np.float64)
     for start in range(0, a.shape[0], at_once):
@@ -60,14 +58,32 @@ def _attack(
         held = np.empty((len(runs), 2 * n_held, members.shape[2]))
         train = np.empty((len(runs), 2 * (size - n_held), members.shape[2]))
         for place, (run, rng) in enumerate(zip(runs, streams, strict=True)):
-            for part, values in enumerate((members, others)):
-                chosen = values[run, rng.permutation(values.shape[1])[:size]]
-                held[place, part * n_held : (part + 1) * n_held] = chosen[:n_held]
-                train[place, part * (size - n_held) : (part + 1) * (size - n_held)] = chosen[n_held:]
+            train[place], held[place] = drawn_rows(members[run], others[run], n_held=n_held, rng=rng)
         weights = fit_logistic(train, _labels(size - n_held))
         outputs = (held @ weights[:, :-1, None])[..., 0] + weights[:, -1:]
         accuracies.append(((outputs > 0.0) == (_labels(n_held) == 1.0)).mean(axis=1))
     return np.asarray(np.mean(accuracies, axis=0))
+
+
+def held_out(size: int, test_share: float) -> int:
+    """Return how many of `size` examples of each set are held out, at least one.
+
+    Raises InvalidMetricInput if none would be left to train with.
+    """
+    n_held = max(1, round(size * test_share))
+    if size - n_held < 1:
+        raise InvalidMetricInput(f"an attack needs at least 2 examples of each set, not {size}")
+    return n_held
+
+
+def drawn_rows(members: Float64, others: Float64, *, n_held: int, rng: np.random.Generator) -> tuple[Float64, Float64]:
+    """Return the rows of one model that train an attack and those held out, members first, as many of each set.
+
+    members, others: shapes (n_members, n_features) and (n_others, n_features); the larger set is cut to the smaller.
+    """
+    size = min(len(members), len(others))
+    chosen = [values[rng.permutation(len(values))[:size]] for values in (members, others)]
+    return np.concatenate([c[n_held:] for c in chosen]), np.concatenate([c[:n_held] for c in chosen])
 
 
 def _labels(size: int) -> Float64:

@@ -1,6 +1,6 @@
 """The stored arrays that metrics may ask for: name, shape, capture level, and how to get one that is missing.
 
-N models a side; S forget, T test, R retain, V validation examples; C classes.
+N models a side; S forget, T test, R retain, V validation examples; C classes; P inputs of the network.
 """
 
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ AXES = {
     "V": "examples",
     "C": "classes",
     "D": "radii",
+    "P": "pixels",
     "3": "sets",
     "A": "examples",
     "F": "examples",
@@ -125,6 +126,16 @@ _STORED = (
     _array("relearn_epochs", "k", _WEIGHTS, "epochs until the forget loss is back at the original model's"),
     _array("perturbed_accuracy", "k D S", _WEIGHTS, "share of perturbed copies classified correctly, per radius"),
     _array("noise_alignment", "N S", _WEIGHTS, "alignment of training noise and input gradient", own=True),
+    *(
+        _array(
+            f"{part}_saliency",
+            f"N {size} P",
+            _WEIGHTS,
+            f"saliency maps of the {part} examples, by `lethe.evaluation.probes.saliency`",
+            own=True,
+        )
+        for part, size in (("forget", "S"), ("retain", "R"), ("test", "T"))
+    ),
     _array("weight_distance", "k", _WEIGHTS, "L2 distance of the parameters from those of retrained model i"),
     _array("weight_norm", "k", _WEIGHTS, "L2 norm of the parameters"),
     _array("forget_labels", "S", _CONFIDENCES, "class numbers of the forget set", shared=True),
