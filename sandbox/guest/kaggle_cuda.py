@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 from torch.overrides import TorchFunctionMode
 
+VARIABLE = "LETHE_CUDA_ON_CPU"  # set where it is installed, for the processes that a program starts
 _CPU = torch.device("cpu")
 
 
@@ -44,7 +45,7 @@ def install() -> None:
     """Switch it on for the rest of this process, unless there is a GPU."""
     if torch.cuda.is_available():
         return
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.update({"CUDA_VISIBLE_DEVICES": "", VARIABLE: "1"})
     _answer_questions()
     _wrap_load()
     _wrap_modules()
