@@ -193,6 +193,7 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
         shard.competition.limits,
         retraining_time_s=shard.retraining_time_s,
         threads=context.settings.worker_threads,
+        libraries=shard.competition.submissions.libraries,
     )
     if context.settings.worker_device == "cuda":
         number = int(find_gpu(context.settings, slot=pool_slot()))

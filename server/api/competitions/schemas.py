@@ -87,6 +87,7 @@ class CompetitionPage(CompetitionOut):
     merge_deadline: datetime | None
     limits: LimitsOut
     modes: list[str] = Field(description="function, notebook: what is done with code", examples=[["function"]])
+    libraries: str = Field(description="the set of older libraries that code runs with; empty: the workers' own")
     quota: QuotaOut | None = Field(description="null for a caller without a token")
 
     @classmethod
@@ -98,6 +99,7 @@ class CompetitionPage(CompetitionOut):
             merge_deadline=file.merge_deadline,
             limits=LimitsOut.of(file.limits),
             modes=list(file.submissions.modes),
+            libraries=file.submissions.libraries,
             quota=QuotaOut.of(quota) if quota else None,
         )
 
