@@ -97,8 +97,9 @@ def _answer_questions() -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _constant(answer))
-    for name, answer in {"is_available": False, "current_accelerator": None, "current_stream": _Stream()}.items():
-        setattr(torch.accelerator, name, _constant(answer))  # what torch itself asks must not wake a driver
+    if hasattr(torch, "accelerator"):  # what torch itself asks must not wake a driver; older versions ask torch.cuda
+        for name, answer in {"is_available": False, "current_accelerator": None, "current_stream": _Stream()}.items():
+            setattr(torch.accelerator, name, _constant(answer))
     parallel: Any = sys.modules[torch.nn.DataParallel.__module__]
     parallel._get_available_device_type = _constant(None)  # with no device to spread over, it calls its module
     torch.cuda.Stream = torch.cuda.Event = _Stream  # type: ignore[misc,assignment]
@@ -196,7 +197,8 @@ def _wrap_modules() -> None:
 
 def _wrap_mixed_precision() -> None:
     """Mixed precision for a GPU becomes plain precision."""
-    autocast, scaler = torch.autocast, torch.amp.GradScaler
+    autocast, scaler = torch.autocast, getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
+    device = ("cpu",) if hasattr(torch.amp, "GradScaler") else ()  # older versions have a scaler for cuda alone
 
     class Autocast(autocast):  # type: ignore[valid-type,misc]
         def __init__(self, device_type: str = "cuda", *arguments: Any, **options: Any) -> None:
@@ -210,7 +212,7 @@ def _wrap_mixed_precision() -> None:
 
     class Scaler(scaler):  # type: ignore[valid-type,misc]
         def __init__(self, *_arguments: Any, **_options: Any) -> None:
-            super().__init__("cpu", enabled=False)
+            super().__init__(*device, enabled=False)
 
     torch.autocast = torch.amp.autocast = Autocast  # type: ignore[misc]
     torch.cuda.amp.autocast = CudaAutocast  # type: ignore[misc]

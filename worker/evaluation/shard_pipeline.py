@@ -342,7 +342,7 @@ def _raise_fault(verdict: Verdict, run: int, *, host_error: str = "") -> None:
         raise Stopped
     if verdict.fault is RunFault.HOST:
         raise HostFault(f"run {run}: {host_error or verdict.message}")
-    if verdict.fault is RunFault.PARTICIPANT:
+    if verdict.fault is not RunFault.NONE:
         raise RunFailed(run, verdict)
 
 
@@ -368,7 +368,7 @@ def _stopped(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
 def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
     verdict = failed.verdict
     failure = Failure(
-        fault=Fault.PARTICIPANT,
+        fault=Fault(verdict.fault.value),
         error_class=verdict.error_class,
         message=verdict.message,
         run=failed.run,
