@@ -25,6 +25,7 @@ from typing import Any, Self
 import sandbox
 from sandbox.backends import bubblewrap
 from sandbox.cgroups import RunGroup, find_roots, remove_leftovers
+from sandbox.environments import own_environment
 from sandbox.guest_files import GuestFiles
 from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
@@ -88,6 +89,7 @@ class Confined:
     def __init__(self, spec: ConfinedSpec) -> None:
         """Start it. Raises BackendUnavailable."""
         self._spec = spec
+        self._environment = own_environment()
         self._said = bytearray()
         self._received = bytearray()
         self._looked_at = time.monotonic()  # at what it wrote
@@ -160,8 +162,8 @@ class Confined:
             listed = bubblewrap.memory_file(stack, arguments.encoded())
             limits = {"memory_mib": self._spec.memory_mib, "cpu_s": int(self._spec.cpu_time_s) + 1}
             limits |= {"processes": PROCESSES, "file_mib": self._spec.disk_mib}
-            command = ["bwrap", "--args", str(listed), "--", bubblewrap.INNER_PYTHON, "-P", "-s", "-S"]
-            command += ["-m", self._spec.module, json.dumps(limits)]
+            command = ["bwrap", "--args", str(listed), "--", self._environment.inner_python]
+            command += ["-P", "-s", "-S", "-m", self._spec.module, json.dumps(limits)]
             program, environment = f"/proc/self/fd/{binary}", {}
             if uid is not None:
                 command = bubblewrap.dropping_root(uid, bwrap, arguments.shown) + command
@@ -196,7 +198,7 @@ class Confined:
         os.write(process.stdin.fileno(), b"g")  # type: ignore[union-attr]
 
     def _describe(self, arguments: bubblewrap.Arguments, policy: RunPolicy) -> None:
-        bubblewrap.describe_empty_root(arguments, policy)
+        bubblewrap.describe_empty_root(arguments, policy, self._environment)
         arguments.add("--proc", "/proc", "--size", str(SCRATCH_MIB * 2**20), "--tmpfs", "/scratch")
         arguments.add("--dir", "/tmp")  # noqa: S108 - inside the empty root
         for target, source in self._spec.reads.items():

@@ -58,7 +58,11 @@ class Diagnosis:
 
 
 def examine(
-    *, backend: str = "bubblewrap", policy: RunPolicy | None = None, required: Iterable[Control] = BASELINE_CONTROLS
+    *,
+    backend: str = "bubblewrap",
+    policy: RunPolicy | None = None,
+    required: Iterable[Control] = BASELINE_CONTROLS,
+    library_sets: Path | None = None,
 ) -> Diagnosis:
     """Start a sandbox, run a trial submission, and say what is missing and how to get it."""
     with tempfile.TemporaryDirectory(prefix="lethe-doctor-") as folder:
@@ -72,6 +76,7 @@ def examine(
             stage_dir=stage_dir,
             policy=policy or RunPolicy(),
             backend=backend,
+            library_sets=library_sets,
             required_controls=frozenset(),
         )
         try:

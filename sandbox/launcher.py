@@ -21,6 +21,7 @@ from sandbox.backends.base import Link, StartRequest
 from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import MissingControls, missing_controls
+from sandbox.environments import find_environment
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
 from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.host_controls import BACKENDS, controls_for
@@ -63,6 +64,7 @@ class Sandbox:
     def __init__(self, spec: SandboxSpec) -> None:
         self._spec = spec
         self._layout = layout_for(spec)
+        self._environment = find_environment(spec.policy.libraries, spec.library_sets)
         self._lock = threading.Lock()
         self._roots = find_roots(spec.delegated_group) if spec.backend != "plain" else GroupRoots()
         remove_leftovers(self._roots)
@@ -105,7 +107,13 @@ class Sandbox:
     def controls(self) -> dict[str, Any]:
         """The protections and the policy as plain JSON values, for the receipt of every result."""
         policy = self._spec.policy.to_dict()
-        return {**self.achieved.to_dict(), "policy": policy, "frame_bytes": self._layout.frame_bytes}
+        versions = dict(self._environment.versions)
+        return {
+            **self.achieved.to_dict(),
+            "policy": policy,
+            "frame_bytes": self._layout.frame_bytes,
+            **({"libraries": versions} if versions else {}),
+        }
 
     @property
     def _data_dir(self) -> Path:
@@ -243,6 +251,7 @@ class Sandbox:
             stage_dir=self._spec.stage_dir,
             policy=self._spec.policy,
             uid=self._slot.uid if self._slot else None,
+            environment=self._environment,
         )
         self._link = self._backend.connect(request)
         return self._link
@@ -278,7 +287,7 @@ class Sandbox:
             entry_function=request.entry_point.function,
             sent_as=request.entry_point.sent_as,
             open_log=request.kind == "sample",
-            libraries=installed_libraries(),
+            libraries=installed_libraries(self._environment.site),
         )
 
     def _host_fault(self, request: RunRequest, error: Exception) -> RunResult:

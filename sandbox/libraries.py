@@ -1,7 +1,7 @@
 """Which libraries a run can import, of those that are often asked for."""
 
 from functools import cache
-from importlib.util import find_spec
+from pathlib import Path
 
 ASKED_FOR = {
     "torch": "torch",
@@ -19,6 +19,6 @@ ASKED_FOR = {
 
 
 @cache
-def installed_libraries() -> tuple[str, ...]:
-    """Return the names of the installed ones. A run sees the packages of the interpreter that starts it."""
-    return tuple(name for module, name in ASKED_FOR.items() if find_spec(module) is not None)
+def installed_libraries(site: Path) -> tuple[str, ...]:
+    """Return the names of those in the folder of packages that runs see."""
+    return tuple(name for module, name in ASKED_FOR.items() if (site / module / "__init__.py").is_file())

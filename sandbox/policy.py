@@ -57,6 +57,7 @@ class RunPolicy:
     frame_mib: refuse to start for an original model larger than this.
     max_abs_weight: larger weights are refused, so that inference stays finite.
     cpus: processors it may run on; empty leaves the host's choice.
+    libraries: the set of older libraries that it runs with (sandbox/environments.py); "" for the worker's own.
     devices, mounts: what an organiser adds to the view; both empty by default. With a device, a run also sees copies
         of the few files of /proc that drivers read, and may make the calls that they need.
     """
@@ -76,6 +77,7 @@ class RunPolicy:
     open_files: int = 256
     threads: int = 1
     cpus: tuple[int, ...] = ()
+    libraries: str = ""
     device: str = "cpu"
     devices: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()

@@ -39,6 +39,7 @@ class SandboxSpec:
     neutral_dirs: folders in which the data may lie under a random name, since a run can read the folders' names; the
         first that takes hard links to it is used. None: the data is shown from where it lies.
     production: refuse back-ends without a boundary.
+    library_sets: the folder in which sets of older libraries are installed.
     delegated_group: a version 2 control group that this user may make groups in.
     required_controls: protections without which the sandbox does not start (not asked of 'plain').
     """
@@ -50,6 +51,7 @@ class SandboxSpec:
     uid_slot: int | None = None
     neutral_dirs: tuple[Path, ...] = ()
     production: bool = True
+    library_sets: Path | None = None
     delegated_group: Path | None = None
     required_controls: frozenset[Control] = BASELINE_CONTROLS
 

@@ -17,10 +17,11 @@ from sandbox.frame_reader import FrameState, WeightsProblem
 
 
 class Fault(StrEnum):
-    """Whose fault a failed run is; host faults and stops count against nobody."""
+    """Whose fault a failed run is; only a participant's counts against anybody."""
 
     NONE = "none"
     PARTICIPANT = "participant"
+    ORGANISER = "organiser"
     HOST = "host"
     STOPPED = "stopped"
 
@@ -97,7 +98,7 @@ ONCE = (
     "`# lethe: mode = notebook`."
 )
 ORGANISERS_OVERFLOW = (
-    " The competition's original model itself holds numbers that half precision cannot; tell the organiser."
+    " The competition's original model itself holds numbers there that half precision cannot; tell the organiser."
 )
 MESSAGES = {
     "timeout": "The run was stopped after {wall_time_s:g} s, the wall time of one run. Do fewer epochs or steps.",
@@ -236,8 +237,8 @@ def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
         return Verdict(outcome="weights", fault=Fault.NONE)
     error_class = _BY_PROBLEM[problem.kind]
     detail = f" The first is in {problem.tensor!r}."
-    if problem.kind == "half-precision" and context.overflowing:
-        detail += ORGANISERS_OVERFLOW
+    if problem.kind == "half-precision" and problem.tensor in context.overflowing:
+        return _failed(error_class, context, detail=detail + ORGANISERS_OVERFLOW, fault=Fault.ORGANISER)
     return _failed(error_class, context, detail=detail)
 
 

@@ -1,11 +1,18 @@
-"""Write what a submission finds installed, from docker/worker.lock: `python -m scripts.library_pages`."""
+"""Write what a submission finds installed, from the lock files of the worker's image and of older libraries' sets.
+
+python -m scripts.library_pages
+"""
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from sandbox.environments import PYTHON
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "docker" / "worker.lock"
+SETS = ROOT / "sandbox" / "locks"
 LIST = ROOT / "lethe" / "submission" / "libraries.py"
 PAGE = ROOT / "docs" / "participants" / "libraries.md"
 PINNED = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", re.MULTILINE)
@@ -23,6 +30,16 @@ The starter kit's README names the versions of the worker that prepared the comp
 |---|---|
 {rows}
 """
+SET = """
+## Libraries of {name}
+
+A competition with `libraries = "{name}"` under `[submissions]` runs code with these and Python {python} instead. Its
+overview says so.
+
+| library | version |
+|---|---|
+{rows}
+"""
 
 
 MODULE = '''\
@@ -31,13 +48,19 @@ MODULE = '''\
 LIBRARIES = {{
 {entries}
 }}
+
+# Sets of older libraries, which a competition may name, by their name.
+OLDER_SETS = {{
+{sets}
+}}
+PYTHON_OF_SETS = "{python}"
 '''
 
 
-def libraries() -> dict[str, list[str]]:
-    """Return the versions by name."""
+def libraries(lock: Path) -> dict[str, list[str]]:
+    """Return the versions that a lock file names, by library."""
     found = defaultdict(list)
-    for name, version in PINNED.findall(LOCK.read_text(encoding="utf-8")):
+    for name, version in PINNED.findall(lock.read_text(encoding="utf-8")):
         if not name.startswith(DRIVERS):
             found[name].append(version)
     return dict(sorted(found.items()))
@@ -45,10 +68,21 @@ def libraries() -> dict[str, list[str]]:
 
 def files() -> dict[Path, str]:
     """Return the text of each file."""
-    known = libraries()
-    rows = "\n".join(f"| {name} | {', '.join(versions)} |" for name, versions in known.items())
-    entries = "\n".join(f'    "{name}": "{" ".join(versions)}",' for name, versions in known.items())
-    return {LIST: MODULE.format(entries=entries), PAGE: TEXT.format(rows=rows)}
+    known = libraries(LOCK)
+    sets = {lock.stem: libraries(lock) for lock in sorted(SETS.glob("*.lock"))}
+    page = TEXT.format(rows=_rows(known))
+    page += "".join(SET.format(name=name, python=PYTHON, rows=_rows(found)) for name, found in sets.items())
+    older = "\n".join(f'    "{name}": {{\n{_entries(found, indent=8)}\n    }},' for name, found in sets.items())
+    module = MODULE.format(entries=_entries(known, indent=4), sets=older, python=PYTHON)
+    return {LIST: module, PAGE: page}
+
+
+def _rows(known: Mapping[str, Sequence[str]]) -> str:
+    return "\n".join(f"| {name} | {', '.join(versions)} |" for name, versions in known.items())
+
+
+def _entries(known: Mapping[str, Sequence[str]], *, indent: int) -> str:
+    return "\n".join(f'{" " * indent}"{name}": "{" ".join(versions)}",' for name, versions in known.items())
 
 
 if __name__ == "__main__":

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
         default="baseline",
         description="which protections this worker must have to take a shard; strict: all of them",
     )
+    libraries_dir: Path | None = Field(
+        default=None, description="folder of sets of older libraries for sandboxes; empty: libraries below LETHE_HOME"
+    )
     lease_s: float = Field(
         default=60.0, gt=0, description="a shard whose worker is silent this long is given to another"
     )
@@ -242,6 +245,11 @@ class Settings(BaseSettings):
         if self.worker_device != "cpu":
             return MAX_PARAMETERS
         return min(MAX_PARAMETERS, self.network_memory_mib * 2**20 // TRAINED_PARAMETER_BYTES)
+
+    @property
+    def library_sets(self) -> Path:
+        """Folder of this host with the installed sets of older libraries."""
+        return self.libraries_dir or self.home.absolute() / "libraries"
 
     @property
     def scratch(self) -> Path:

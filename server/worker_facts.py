@@ -18,6 +18,11 @@ class WorkerFacts:
     isolates_runs: bool = False
 
 
+def libraries_fact(name: str) -> str:
+    """Return under which name a worker's versions hold those of an installed set of older libraries."""
+    return f"libraries {name}"
+
+
 def minor_version(version: object) -> str:
     """Return major.minor: a release that only fixes bugs computes the same."""
     return ".".join(str(version).split("+", maxsplit=1)[0].split(".")[:2])

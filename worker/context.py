@@ -82,6 +82,7 @@ class RunningContext:
                 policy=policy,
                 backend=self.settings.sandbox_backend,
                 production=self.settings.environment == "production",
+                library_sets=self.settings.library_sets,
                 required_controls=required_controls(self.settings),
                 neutral_dirs=self.neutral_dirs,
             )

@@ -31,6 +31,7 @@ from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, Violation
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.submission.libraries import OLDER_SETS
 
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 WEAKEST_SEED_BITS = 64
@@ -220,6 +221,18 @@ class Submissions(Section):
         pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$",
         description="the folder below /kaggle/input that notebooks read",
     )
+    libraries: str = Field(
+        default="",
+        description="a set of older libraries that code runs with; empty: the workers' own (participants/libraries.md)",
+        json_schema_extra={"enum": ["", *OLDER_SETS]},
+    )
+
+    @field_validator("libraries")
+    @classmethod
+    def _is_a_set(cls, value: str) -> str:
+        if value and value not in OLDER_SETS:
+            raise ValueError(f"must be empty or one of {', '.join(map(repr, OLDER_SETS))}")
+        return value
 
 
 class PublicBoard(Section):

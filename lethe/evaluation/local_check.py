@@ -121,7 +121,8 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
     Raises InvalidSubmission for what would be refused at upload, and for a notebook that writes its own models: only
     the server's sandbox has the folders that it reads and writes.
     """
-    package = load_package(path.read_bytes(), path.name, modes=kit.submissions.modes)
+    rules = kit.submissions
+    package = load_package(path.read_bytes(), path.name, modes=rules.modes, libraries=rules.libraries)
     if package.entry_point.mode == "notebook" or package.entry_point.program == "saves":
         raise InvalidSubmission(
             f"{path.name} writes its models itself, which only the server's sandbox can run: check it from a checkout "

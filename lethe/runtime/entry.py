@@ -262,7 +262,7 @@ def describe(error: BaseException, task: Task) -> dict[str, Any]:
 def _error_class(error: BaseException, task: Task) -> str:
     if isinstance(error, SyntaxError) and str(error.filename or "").startswith(f"{task.submission}/"):
         return "syntax-error"
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return "out-of-memory"
     if isinstance(error, OSError):
         return _ERRNO_CLASSES.get(error.errno or 0, "exception")

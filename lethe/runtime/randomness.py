@@ -1,19 +1,20 @@
 """Makes every source of a program's randomness depend on the run: seeds are mixed with the run's number.
 
 The seeds that the program sets itself, and those that it leaves to chance, differ from run to run and are the same
-whenever a run is repeated. Run 0 keeps the program's own seeds.
+whenever a run is repeated. Run 0 keeps the program's own seeds. A Python process that the program starts finds the run
+in its environment; torch and numpy are imported late, since many such processes need neither.
 """
 
 import hashlib
 import importlib
+import os
 import random
 from collections.abc import Callable
-from typing import Any
-
-import torch
+from typing import Any, Self
 
 SEED_BITS = 32  # what every generator takes
 PINNED = 20_231_130  # any number
+VARIABLE = "LETHE_RANDOMNESS"  # the run, its seed, and "pinned" once it is, for the processes that a program starts
 
 
 class Randomness:
@@ -23,11 +24,20 @@ class Randomness:
     fixed value, so that two stretches of a program can be compared; only `can_pin` keeps the generators for it.
     """
 
-    def __init__(self, *, run: int, seed: int, can_pin: bool = False) -> None:
+    def __init__(self, *, run: int, seed: int, can_pin: bool = False, is_pinned: bool = False) -> None:
         self._run, self._seed, self._can_pin = run, seed, can_pin
         self._left_to_chance = 0
-        self._is_pinned = False
+        self._is_pinned = is_pinned
         self._reseed: list[Callable[[], object]] = []  # of each generator that the program made
+
+    @classmethod
+    def of_child(cls, said: str, *, started_as: object) -> Self:
+        """Return the randomness of a process that a run has started.
+
+        said: what its environment holds under VARIABLE. started_as: what tells it from the run's other processes.
+        """
+        run, seed, *pinned = said.split()
+        return cls(run=int(run), seed=_hashed(int(seed), started_as), is_pinned=bool(pinned))
 
     def mixed(self, seed: Any) -> Any:
         """Return the seed to use in place of the program's own; None is left to chance."""
@@ -41,23 +51,29 @@ class Randomness:
     def pin(self) -> None:
         """Give every generator of the process the same state, whatever it was, and every later seed the same value."""
         self._is_pinned = True
+        self._tell_children()
         random.seed(PINNED)
         importlib.import_module("numpy").random.seed(PINNED)
-        torch.manual_seed(PINNED)
+        importlib.import_module("torch").manual_seed(PINNED)
         for reseed in self._reseed:
             reseed()
 
     def install(self) -> None:
         """Change the functions of torch, numpy and random for the rest of this process."""
-        self._install_random()
-        self._install_numpy()
-        self._install_torch()
+        self._tell_children()
+        self.install_random()
+        self.install_numpy()
+        self.install_torch()
+
+    def _tell_children(self) -> None:
+        os.environ[VARIABLE] = f"{self._run} {self._seed}{' pinned' if self._is_pinned else ''}"
 
     def _keep(self, reseed: Callable[[], object]) -> None:
         if self._can_pin and not self._is_pinned:
             self._reseed.append(reseed)
 
-    def _install_random(self) -> None:
+    def install_random(self) -> None:
+        """Change Python's own functions."""
         seeding = random.Random.seed
 
         def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:
@@ -67,7 +83,8 @@ class Randomness:
         random.Random.seed = seed  # type: ignore[method-assign,assignment]
         random.seed = random._inst.seed
 
-    def _install_numpy(self) -> None:
+    def install_numpy(self) -> None:
+        """Change numpy's functions."""
         numpy: Any = importlib.import_module("numpy.random")
         seeding, default_rng, state = numpy.seed, numpy.default_rng, numpy.RandomState
 
@@ -90,10 +107,12 @@ class Randomness:
 
         numpy.seed, numpy.default_rng, numpy.RandomState = seed, made, RandomState
 
-    def _install_torch(self) -> None:
+    def install_torch(self) -> None:
+        """Change torch's functions."""
+        torch: Any = importlib.import_module("torch")
         seeding, generators = torch.random.manual_seed, torch.Generator
 
-        def manual_seed(seed: Any) -> torch.Generator:
+        def manual_seed(seed: Any) -> Any:
             return seeding(self.mixed(int(seed)))
 
         def chance() -> int:
@@ -105,7 +124,7 @@ class Randomness:
             def __init__(inner, *_arguments: Any, **_options: Any) -> None:  # noqa: N805
                 self._keep(lambda: generators.manual_seed(inner, PINNED))
 
-            def manual_seed(inner, seed: int) -> torch.Generator:  # noqa: N805
+            def manual_seed(inner, seed: int) -> Any:  # noqa: N805
                 super().manual_seed(self.mixed(int(seed)))
                 return inner
 

@@ -95,8 +95,11 @@ def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None)
     return EntryPoint(file=file, function=found.name, style=style, keywords=found.keywords)
 
 
-def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) -> EntryPoint:
-    """Return the entry point of a notebook's code cells. Raises InvalidSubmission naming cell and line."""
+def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str, libraries: str = "") -> EntryPoint:
+    """Return the entry point of a notebook's code cells. Raises InvalidSubmission naming cell and line.
+
+    libraries: the set of older libraries that it runs with, if it is one.
+    """
     if mode == "notebook":
         return EntryPoint(file=notebook.ENTRY_FILE, mode="notebook")
     trees = [
@@ -120,7 +123,7 @@ def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str) 
         style=style,
         keywords=found.keywords,
         program="saves" if saves else "defines",
-        notes=missing_modules(trees),
+        notes=missing_modules(trees, libraries=libraries),
     )
 
 

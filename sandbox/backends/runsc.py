@@ -11,7 +11,6 @@ import os
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from typing import Any
 
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.backends.base import RunPipes, StartRequest, guest_environment, guest_packages
-from sandbox.backends.bubblewrap import INNER_UID, masked_paths, site_packages
+from sandbox.backends.bubblewrap import INNER_UID, masked_paths
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.policy import RunPolicy
@@ -174,7 +173,8 @@ class RunscLink:
     def _config(self, message: Mapping[str, Any]) -> dict[str, Any]:
         request, policy = self._request, self._request.policy
         environment = guest_environment(policy)
-        site, nothing = site_packages(), self._root / "opt/lethe/sandbox/__init__.py"
+        python, nothing = request.environment, self._root / "opt/lethe/sandbox/__init__.py"
+        masked = masked_paths(python.site, prefix=python.prefix)
         mounts = [
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
@@ -182,16 +182,15 @@ class RunscLink:
             _tmpfs("/scratch", policy.scratch_mib),
             _tmpfs("/tmp", 1),  # noqa: S108 - inside
             *(_bind(Path(name), name) for name in ("/usr/lib", "/usr/lib64") if Path(name).is_dir()),
-            _bind(Path(sys.base_prefix), "/opt/python"),
-            _bind(site, "/opt/site"),
-            *(_tmpfs(target, 1) if is_folder else _bind(nothing, target) for target, is_folder in masked_paths(site)),
+            _bind(python.prefix, "/opt/python"),
+            _bind(python.site, "/opt/site"),
+            *(_tmpfs(target, 1) if is_folder else _bind(nothing, target) for target, is_folder in masked),
             *(_bind(source, f"/opt/lethe/{package}/{folder}") for package, folder, source in guest_packages()),
             _bind(request.data_dir, "/data"),
             _bind(request.stage_dir / message["code"], "/submission"),
         ]
         if message["original"]:
             mounts.append(_bind(request.stage_dir / message["original"], f"/data/{ORIGINAL_MODEL}"))
-        python = f"/opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         limits = {
             "RLIMIT_NPROC": policy.processes,
             "RLIMIT_FSIZE": policy.file_size_mib * 1024 * 1024,
@@ -205,7 +204,7 @@ class RunscLink:
             "root": {"path": str(self._root), "readonly": True},
             "process": {
                 "user": {"uid": INNER_UID, "gid": INNER_UID},
-                "args": [python, "-P", "-s", "-S", "-m", "sandbox.guest.single_run"],
+                "args": [python.inner_python, "-P", "-s", "-S", "-m", "sandbox.guest.single_run"],
                 "env": [f"{name}={value}" for name, value in environment.items()],
                 "cwd": "/scratch",
                 "noNewPrivileges": True,

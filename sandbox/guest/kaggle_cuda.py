@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 from torch.overrides import TorchFunctionMode
 
+VARIABLE = "LETHE_CUDA_ON_CPU"  # set where it is installed, for the processes that a program starts
 _CPU = torch.device("cpu")
 
 
@@ -44,7 +45,7 @@ def install() -> None:
     """Switch it on for the rest of this process, unless there is a GPU."""
     if torch.cuda.is_available():
         return
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.update({"CUDA_VISIBLE_DEVICES": "", VARIABLE: "1"})
     _answer_questions()
     _wrap_load()
     _wrap_modules()
@@ -96,8 +97,9 @@ def _answer_questions() -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _constant(answer))
-    for name, answer in {"is_available": False, "current_accelerator": None, "current_stream": _Stream()}.items():
-        setattr(torch.accelerator, name, _constant(answer))  # what torch itself asks must not wake a driver
+    if hasattr(torch, "accelerator"):  # what torch itself asks must not wake a driver; older versions ask torch.cuda
+        for name, answer in {"is_available": False, "current_accelerator": None, "current_stream": _Stream()}.items():
+            setattr(torch.accelerator, name, _constant(answer))
     parallel: Any = sys.modules[torch.nn.DataParallel.__module__]
     parallel._get_available_device_type = _constant(None)  # with no device to spread over, it calls its module
     torch.cuda.Stream = torch.cuda.Event = _Stream  # type: ignore[misc,assignment]
@@ -195,7 +197,8 @@ def _wrap_modules() -> None:
 
 def _wrap_mixed_precision() -> None:
     """Mixed precision for a GPU becomes plain precision."""
-    autocast, scaler = torch.autocast, torch.amp.GradScaler
+    autocast, scaler = torch.autocast, getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
+    device = ("cpu",) if hasattr(torch.amp, "GradScaler") else ()  # older versions have a scaler for cuda alone
 
     class Autocast(autocast):  # type: ignore[valid-type,misc]
         def __init__(self, device_type: str = "cuda", *arguments: Any, **options: Any) -> None:
@@ -209,7 +212,7 @@ def _wrap_mixed_precision() -> None:
 
     class Scaler(scaler):  # type: ignore[valid-type,misc]
         def __init__(self, *_arguments: Any, **_options: Any) -> None:
-            super().__init__("cpu", enabled=False)
+            super().__init__(*device, enabled=False)
 
     torch.autocast = torch.amp.autocast = Autocast  # type: ignore[misc]
     torch.cuda.amp.autocast = CudaAutocast  # type: ignore[misc]

@@ -139,7 +139,7 @@ HARMLESS: Mapping[str, Fields] = {
         "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
         "CompetitionPage": (
             "slug title summary state opens_at closes_at metric dataset runs scores_verified description "
-            "merge_deadline modes"
+            "merge_deadline modes libraries"
         ),
         "LimitsOut": (
             "wall_time_s run_wall_time_s run_fraction_of_retraining memory_mib scratch_mib upload_mib "

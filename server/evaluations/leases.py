@@ -84,7 +84,7 @@ class Failure:
             "line": self.line,
             "class_message": self.class_message or self.message,
             "detail_bits": self.detail_bits,
-            "on_hidden_data": shard.kind is ShardKind.RUNS and self.fault is Fault.PARTICIPANT,
+            "on_hidden_data": shard.kind is ShardKind.RUNS and self.fault is not Fault.HOST,
         }
 
 

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 from lethe.client.receipts import FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
+from lethe.submission.libraries import OLDER_SETS
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate
@@ -82,6 +83,7 @@ def _body(
     shards = [s for s in evaluation_repository.get_shards(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
     attempts = evaluation_repository.get_attempts(session, [evaluation.id]) if exact else ()
     shown = gate.score(score, submission.competition)
+    libraries = stored_file(submission.competition).submissions.libraries
     return {
         "format": FORMAT,
         "competition": submission.competition.slug,
@@ -101,6 +103,7 @@ def _body(
             "id": evaluation.id,
             "setup": stored_file(submission.competition).scoring.setup,
             "runs": evaluation.n_runs,
+            **({"libraries": {"set": libraries, **OLDER_SETS[libraries]}} if libraries else {}),
             "seeds_hmac_sha256": _seeds(settings, submission, split, runs=evaluation.n_runs),
             "results": [_shard(settings, shard, exact=exact) for shard in shards],
             "attempts": [_attempt(attempt, shard) for attempt, shard in attempts],

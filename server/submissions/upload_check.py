@@ -1,14 +1,13 @@
 """Checks an upload without running it, in a process that can be killed, and stores it by its content."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from fastapi.concurrency import run_in_threadpool
 
+from lethe.competition.file import Submissions
 from lethe.errors import InvalidSubmission, Violation
-from lethe.submission.notebook import Mode
 from server.parsing.client import Unreadable, turns
 from server.storage import Storage, content_key
 
@@ -36,16 +35,15 @@ class CheckedUpload:
     entry_point: dict[str, object]
 
 
-async def check_and_store(
-    storage: Storage, upload: Upload, *, account_id: str, modes: Sequence[Mode] = ("function",)
-) -> CheckedUpload:
+async def check_and_store(storage: Storage, upload: Upload, *, account_id: str, rules: Submissions) -> CheckedUpload:
     """Check an upload and store it. Raises InvalidSubmission, or RateLimited and HostFault if too many wait.
 
-    account_id: who sends it. modes: what the competition does with notebooks.
+    account_id: who sends it. rules: what the competition takes.
 
     Needs no transaction. Content that is then refused for its quota stays until what nothing refers to is collected.
     """
-    options = {"filename": upload.filename[-FILENAME_LENGTH:], "modes": list(modes)}
+    options = {"filename": upload.filename[-FILENAME_LENGTH:], "modes": list(rules.modes)}
+    options["libraries"] = rules.libraries
     try:
         package = await turns().run("check_package", upload.data, account_id=account_id, options=options)
     except Unreadable as error:

@@ -9,6 +9,7 @@ from fastapi import Request, Response
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import run_wall_time_s
 from lethe.competition.visibility import Visibility
+from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server.admin import competition_edits
 from server.competitions import service as competitions
 from server.db import now
@@ -26,6 +27,7 @@ from server.web.rendering import page
 router = page_router(is_public=True)
 
 NOT_OPEN_YET = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
+MAIN = ("torch", "torchvision", "numpy", "pandas")  # libraries whose versions an overview names
 STARTER = Path(__file__).parents[1] / "templates" / "starter.py.txt"
 STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competition.toml.txt"
 
@@ -58,8 +60,15 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep, storag
         n_forget=split.n_forget,
         has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
         run_limit_s=run_limit_s(place.file, split),
+        libraries=_older_libraries(place.file.submissions.libraries),
         **_epsilon_picture(place.file),
     )
+
+
+def _older_libraries(name: str) -> str:
+    """Return the main versions of a set of older libraries in words, "" without one."""
+    versions = OLDER_SETS.get(name, {})
+    return ", ".join([f"Python {PYTHON_OF_SETS}", *(f"{main} {versions[main]}" for main in MAIN)]) if versions else ""
 
 
 @router.get("/competitions/{slug}/starter.py")

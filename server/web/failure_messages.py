@@ -62,14 +62,14 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
     if submission.error_class is None:
         return None
     error = (evaluation.error if evaluation is not None else None) or gate.failure(submission)
-    own = submission.fault == Fault.PARTICIPANT.value
+    advice = _advice(submission.error_class, error) if submission.fault != Fault.HOST.value else NOT_YOURS
     return Failure(
         title=TITLES.get(submission.fault or "", "Failed"),
         message=str(error.get("message") or ""),
         exception_type=str(error.get("exception_type") or ""),
         file=str(error.get("file") or ""),
         line=int(error.get("line") or 0),
-        advice=_advice(submission.error_class, error) if own else NOT_YOURS,
+        advice=advice,
     )
 
 

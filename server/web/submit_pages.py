@@ -102,7 +102,7 @@ async def submit(
     try:
         check_token(request, given)
         upload = _form_upload(sent, limit_mib=file.limits.upload_mib)
-        checked = await check_and_store(storage, upload, account_id=viewer.id, modes=file.submissions.modes)
+        checked = await check_and_store(storage, upload, account_id=viewer.id, rules=file.submissions)
         submission_id = await admission.run(_accept, database, request, slug=slug, checked=checked)
         await admission.long_work(store_again_if_collected, storage, checked)
     except (NotAuthenticated, Overloaded):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from server.worker_facts import WorkerFacts, minor_version
+from server.worker_facts import WorkerFacts, libraries_fact, minor_version
 from server.workers import repository
 from server.workers.repository import ReadySplit
 
@@ -49,6 +49,11 @@ def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
         return f"{name} allows a run {split.memory_mib} MiB of memory, this worker has {facts.memory_mib} MiB for one"
     if facts.isolates_runs and facts.device == "cuda" and split.isolation == "shard":
         return f"{name} lets a shard's runs share a process, which this worker's LETHE_SANDBOX_REQUIRED refuses"
+    if split.libraries and libraries_fact(split.libraries) not in facts.versions:
+        return (
+            f"{name} runs code with the libraries of {split.libraries}, which this worker does not have: "
+            f"lethe libraries install {split.libraries}"
+        )
     prepared, installed = split.versions.get("torch"), facts.versions.get("torch")
     wanted = minor_version(prepared)
     if prepared is not None and wanted != minor_version(installed):

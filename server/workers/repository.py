@@ -27,6 +27,7 @@ class ReadySplit:
     memory_mib: int
     isolation: str | None = None
     trusted_only: bool | None = False
+    libraries: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def ready_splits(
             Competition.config["limits"]["memory_mib"].as_integer(),
             Competition.config["limits"]["isolation"].as_string(),
             Competition.config["workers"]["trusted_only"].as_boolean(),
+            Competition.config["submissions"]["libraries"].as_string(),
         )
         .join(Competition, Competition.id == Split.competition_id)
         .where(Split.state == SplitState.READY.value)

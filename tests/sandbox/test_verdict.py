@@ -199,5 +199,9 @@ def test_missing_network_is_named_where_it_is_the_cause(name: str, expected: boo
 def test_an_overflow_that_the_original_has_already_is_the_organisers() -> None:
     facts = ExitFacts(frame=FrameState.WEIGHTS, problem=WeightsProblem(kind="half-precision", tensor="fc.weight"))
     context = replace(CONTEXT, overflowing=frozenset({"fc.weight"}))
-    assert "original model itself" in judge(facts, context).message
-    assert "original model itself" not in judge(facts, CONTEXT).message
+    found = judge(facts, context)
+    assert "original model itself" in found.message
+    assert found.fault is Fault.ORGANISER
+    elsewhere = judge(facts, replace(CONTEXT, overflowing=frozenset({"fc.bias"})))
+    assert "original model itself" not in elsewhere.message
+    assert elsewhere.fault is Fault.PARTICIPANT

@@ -1,15 +1,16 @@
-"""The commands that need the sandbox or a worker: `lethe doctor`, `replay`, `worker`."""
+"""The commands that need the sandbox or a worker: `lethe doctor`, `libraries`, `replay`, `worker`."""
 
 from typing import Annotated
 
 import typer
 
-from worker.cli import replay, worker
+from worker.cli import libraries, replay, worker
 
 
 def register_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command()(doctor)
+    app.add_typer(libraries.group, name="libraries")
     app.command("replay")(replay.replay)
     app.command("worker")(worker.run_worker)
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sandbox import doctor as sandbox_doctor
+from sandbox.environments import find_environment, known_sets, missing_set
+from sandbox.policy import RunPolicy
 from server import doctor
 from server.config import Settings
 from server.doctor import Finding
@@ -41,6 +43,7 @@ def _all() -> Iterator[Finding]:
     yield _namespaces()
     yield _core_dumps(settings)
     yield _sandbox(settings)
+    yield from _libraries(settings)
     yield _gpu(settings)
 
 
@@ -77,6 +80,27 @@ def _sandbox(settings: Settings) -> Finding:
     if found.weaknesses:
         return Finding("sandbox", "warning", f"{seen}; weaker than `strict` asks for", " ".join(found.weaknesses))
     return Finding("sandbox", "ok", seen)
+
+
+def _libraries(settings: Settings) -> Iterator[Finding]:
+    """Try each set of older libraries that lies here in a sandbox of its own."""
+    folder, backend = settings.library_sets, settings.sandbox_backend
+    for name in known_sets():
+        what = f"libraries {name}"
+        if not (folder / name).exists():
+            yield Finding(what, "ok", f"not installed; for competitions that name them: lethe libraries install {name}")
+            continue
+        if problem := missing_set(name, folder):
+            yield Finding(what, "wrong", "cannot be used", problem)
+            continue
+        found = sandbox_doctor.examine(
+            backend=backend,
+            policy=RunPolicy(libraries=name),
+            required=required_controls(settings),
+            library_sets=folder,
+        )
+        words = f"{find_environment(name, folder).in_words}; started in {found.start_time_s:.1f} s"
+        yield Finding(what, "wrong" if found.problems else "ok", words, " ".join(found.problems))
 
 
 def _gpu(settings: Settings) -> Finding:

@@ -24,7 +24,8 @@ from worker.evaluation.run_policy import run_policy
 
 def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) -> Checked:
     """Check a file as the server would, and run it. Raises InvalidSubmission for what it would refuse at upload."""
-    package = load_package(path.read_bytes(), path.name, modes=kit.submissions.modes)
+    rules = kit.submissions
+    package = load_package(path.read_bytes(), path.name, modes=rules.modes, libraries=rules.libraries)
     checked = Checked(package, sandbox=backend, filename=path.name)
     with tempfile.TemporaryDirectory(prefix="lethe-check-") as name:
         folder = Path(name)

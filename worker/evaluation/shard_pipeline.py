@@ -193,6 +193,7 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
         shard.competition.limits,
         retraining_time_s=shard.retraining_time_s,
         threads=context.settings.worker_threads,
+        libraries=shard.competition.submissions.libraries,
     )
     if context.settings.worker_device == "cuda":
         number = int(find_gpu(context.settings, slot=pool_slot()))
@@ -341,7 +342,7 @@ def _raise_fault(verdict: Verdict, run: int, *, host_error: str = "") -> None:
         raise Stopped
     if verdict.fault is RunFault.HOST:
         raise HostFault(f"run {run}: {host_error or verdict.message}")
-    if verdict.fault is RunFault.PARTICIPANT:
+    if verdict.fault is not RunFault.NONE:
         raise RunFailed(run, verdict)
 
 
@@ -367,7 +368,7 @@ def _stopped(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
 def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
     verdict = failed.verdict
     failure = Failure(
-        fault=Fault.PARTICIPANT,
+        fault=Fault(verdict.fault.value),
         error_class=verdict.error_class,
         message=verdict.message,
         run=failed.run,

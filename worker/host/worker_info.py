@@ -10,8 +10,9 @@ from typing import Any
 from billiard.process import current_process
 
 from sandbox.controls import Control
+from sandbox.environments import find_environment, known_sets, missing_set
 from server.config import Settings
-from server.worker_facts import WorkerFacts
+from server.worker_facts import WorkerFacts, libraries_fact
 from worker.host.gpu_sandbox import CUDA_HOST_MIB
 from worker.host.sandbox_requirements import required_controls
 
@@ -24,9 +25,20 @@ def worker_facts(settings: Settings) -> WorkerFacts:
         name=f"{socket.gethostname()}-{os.getpid()}",
         device=settings.worker_device,
         memory_mib=run_memory_mib(settings),
-        versions={"python": platform.python_version(), **{name: version(name) for name in COMPUTES}},
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in COMPUTES},
+            **{libraries_fact(name): in_words for name, in_words in installed_sets(settings).items()},
+        },
         isolates_runs=Control.RUN_ISOLATION in required_controls(settings),
     )
+
+
+def installed_sets(settings: Settings) -> dict[str, str]:
+    """Return which versions each set of older libraries has that sandboxes can use here, by the set's name."""
+    folder = settings.library_sets
+    usable = (name for name in known_sets() if not missing_set(name, folder))
+    return {name: find_environment(name, folder).in_words for name in usable}
 
 
 def run_memory_mib(settings: Settings) -> int:

@@ -56,7 +56,6 @@ class HttpLeases:
 
     def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
         told = asdict(failure)
-        del told["fault"]
         for name, length in LONGEST.items():
             told[name] = told[name] and told[name][:length]
         return self._tell(shard, "failure", told | {"runs_done": runs_done, "logs": logs_as_data(logs)})

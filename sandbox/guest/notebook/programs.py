@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from sandbox.guest.notebook import children
+
 PROGRAMS = Path("/scratch/.lethe/bin")
 PATH = f"{PROGRAMS}:/bin:/usr/bin:/opt/python/bin"
 
@@ -21,3 +23,4 @@ def install_programs() -> None:
         (PROGRAMS / name).unlink(missing_ok=True)
         (PROGRAMS / name).symlink_to(sys.executable)
     os.environ["PATH"] = PATH
+    children.prepare()

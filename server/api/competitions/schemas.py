@@ -71,6 +71,7 @@ class CompetitionPage(CompetitionOut):
     merge_deadline: datetime | None
     limits: LimitsOut
     modes: list[str] = Field(description="function, notebook: what is done with code", examples=[["function"]])
+    libraries: str = Field(description="the set of older libraries that code runs with; empty: the workers' own")
     quota: QuotaOut | None = Field(description="null for a caller without a token")
 
     @classmethod
@@ -83,6 +84,7 @@ class CompetitionPage(CompetitionOut):
             merge_deadline=file.merge_deadline,
             limits=LimitsOut.read(file.limits),
             modes=list(file.submissions.modes),
+            libraries=file.submissions.libraries,
             quota=QuotaOut.read(quota) if quota else None,
         )
 

@@ -89,7 +89,7 @@ async def submit(
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
     upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
-    checked = await check_and_store(storage, upload, account_id=account.id, modes=file.submissions.modes)
+    checked = await check_and_store(storage, upload, account_id=account.id, rules=file.submissions)
     view, quota = await admission.run(_take, database, request, competition, credentials, checked=checked)
     await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())

@@ -124,6 +124,9 @@ class PassedIn(In):
 class FailureIn(In):
     """Why a run of the participant's code ended without a model."""
 
+    fault: Literal["participant", "organiser"] = Field(
+        default="participant", description="organiser: the competition's own files are the cause"
+    )
     error_class: str = Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")
     message: str = Field(max_length=2000)
     run: Runs
@@ -137,8 +140,8 @@ class FailureIn(In):
     logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
 
     def failure(self) -> Failure:
-        values = self.model_dump(exclude={"runs_done", "logs"})
-        return Failure(fault=Fault.PARTICIPANT, **values)
+        values = self.model_dump(exclude={"runs_done", "logs", "fault"})
+        return Failure(fault=Fault(self.fault), **values)
 
 
 class ReasonIn(In):

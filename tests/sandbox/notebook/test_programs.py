@@ -1,8 +1,11 @@
 """Programs that every run runs by itself: until their first model, or to the end and then their function."""
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from safetensors.torch import load, load_file
 
 from tests.sandbox.notebook.conftest import Notebooks
@@ -52,6 +55,50 @@ def test_the_programs_own_seeds_are_mixed_with_the_run(notebooks: Notebooks) -> 
 def test_without_a_seed_of_its_own_a_program_draws_by_the_runs(notebooks: Notebooks) -> None:
     first, again, second = (notebooks.program(LOOP, run=1, seed=seed).result.weights for seed in (1, 1, 2))
     assert first == again != second
+
+
+SCRIPT = """
+%%writefile script.py
+import sys
+import numpy as np, random, torch
+{seeds}
+state = torch.load('/kaggle/input/neurips-2023-machine-unlearning/original_model.pth')
+state['3.bias'] += torch.randn(10) + random.random() + np.random.rand()
+torch.save(state, f'/kaggle/tmp/unlearned_checkpoint_{{sys.argv[1]}}.pth')
+"""
+CHILD_LOOP = "for i in range(3):\n    !python script.py $i"
+SEEDS = "torch.manual_seed(1), random.seed(2), np.random.seed(3)"
+
+
+def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebooks, split: Path) -> None:
+    cells = (SCRIPT.format(seeds=SEEDS), CHILD_LOOP)
+    first, again, second = (notebooks.program(*cells, run=run, seed=s) for run, s in ((0, 1), (0, 2), (1, 1)))
+    assert first.result.weights is not None, first.log
+    assert first.result.weights == again.result.weights != second.result.weights
+    drawn = torch.randn(10, generator=torch.Generator().manual_seed(1)) + random.Random(2).random()
+    expected = drawn + np.random.RandomState(3).rand()
+    assert bias(first.result.weights, split) == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_python_children_without_seeds_draw_by_the_runs(notebooks: Notebooks) -> None:
+    cells = (SCRIPT.format(seeds=""), CHILD_LOOP)
+    first, again, second = (notebooks.program(*cells, run=1, seed=seed).result.weights for seed in (1, 1, 2))
+    assert first is not None
+    assert first == again != second
+
+
+def test_python_children_draw_apart_and_load_nothing(notebooks: Notebooks) -> None:
+    ended = notebooks.program(
+        """
+        %%writefile draw.py
+        import random, sys
+        assert 'torch' not in sys.modules and 'numpy' not in sys.modules
+        print('drawn', random.random())
+        """,
+        "!python draw.py\n!python draw.py\n!python -c 'import random; print(\"drawn\", random.random())'" + LOOP,
+    )
+    drawn = [line for line in ended.log.splitlines() if line.startswith("drawn")]
+    assert len(set(drawn)) == 3, ended.log
 
 
 @pytest.mark.parametrize(
@@ -268,6 +315,13 @@ def test_models_made_alike_are_found_equal(notebooks: Notebooks, program: str) -
     ended = notebooks.program(program, compare=True)
     assert ended.result.chosen == (0, 1, 2), (ended.error_class, ended.log)
     assert ended.models[1] == ended.models[2] != ended.models[0]
+
+
+@pytest.mark.parametrize("seeds", ["", SEEDS])
+def test_models_that_children_make_alike_are_found_equal(notebooks: Notebooks, seeds: str) -> None:
+    ended = notebooks.program(SCRIPT.format(seeds=seeds), CHILD_LOOP, compare=True)
+    assert ended.result.chosen == (0, 1, 2), (ended.error_class, ended.log)
+    assert ended.models[1] == ended.models[2]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from lethe.competition.run_limits import run_wall_time_s
 from lethe.competition.task import Kind
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.sample_models import SampleModels
-from lethe.submission.libraries import LIBRARIES
+from lethe.submission.libraries import LIBRARIES, OLDER_SETS
 from server.starter_kit.service import kit_key
 from server.storage import Storage
 from worker.preparation.starter_kit.readme import readme
@@ -104,12 +104,15 @@ def about_kit(competition: CompetitionFile, *, retraining_time_s: float, n_model
         "limits": competition.limits.model_dump(mode="json"),
         "submissions": competition.submissions.model_dump(mode="json"),
         "scoring": competition.scoring.model_dump(mode="json"),
-        "libraries": dict(_installed()),
+        "libraries": dict(_installed(competition.submissions.libraries)),
     }
 
 
-def _installed() -> Iterator[tuple[str, str]]:
-    """Yield name and version of the libraries that a submission finds on this worker."""
+def _installed(libraries: str) -> Iterator[tuple[str, str]]:
+    """Yield name and version of the libraries that a submission finds: those of a set, or those on this worker."""
+    if libraries:
+        yield from OLDER_SETS[libraries].items()
+        return
     for name in LIBRARIES:
         with contextlib.suppress(PackageNotFoundError):
             yield name, version(name)

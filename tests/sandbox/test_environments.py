@@ -1,0 +1,83 @@
+"""Sets of older libraries: which there are, which are installed, and that a sandbox runs with the one that is named."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
+from sandbox import doctor, environments
+from sandbox.environments import RECORD, find_environment, find_python, known_sets, lock_sha256, missing_set
+from sandbox.errors import BackendUnavailable
+from sandbox.launcher import Launcher, SandboxSpec
+from sandbox.libraries import installed_libraries
+from sandbox.policy import RunPolicy
+
+
+def write_set(folder: Path, *, lock: str | None = None, site: Path | None = None) -> Path:
+    """Write the record of a set whose files are this process's own."""
+    own = environments.own_environment()
+    (folder / "2023").mkdir(parents=True)
+    record = {
+        "prefix": str(own.prefix),
+        "site": str(site or own.site),
+        "is_shared": own.is_shared,
+        "versions": {"python": sys.version.split()[0], "torch": "2.1.2"},
+        "lock_sha256": lock or lock_sha256("2023"),
+    }
+    (folder / "2023" / RECORD).write_text(json.dumps(record))
+    return folder
+
+
+def test_sets_are_those_of_the_competition_file() -> None:
+    assert known_sets() == tuple(OLDER_SETS) == ("2023",)
+    assert OLDER_SETS["2023"]["torch"] == "2.1.2"
+    assert OLDER_SETS["2023"]["numpy"].startswith("1.")
+    assert PYTHON_OF_SETS == environments.PYTHON
+
+
+def test_a_set_is_missing_until_it_is_installed_from_todays_lock(tmp_path: Path) -> None:
+    assert "not installed here: `lethe libraries install 2023`" in missing_set("2023", tmp_path)
+    assert missing_set("2022", tmp_path) == "there is no set of libraries called '2022'; there are 2023"
+    assert "from another lock file" in missing_set("2023", write_set(tmp_path / "old", lock="0"))
+    assert missing_set("2023", write_set(tmp_path / "new")) == ""
+
+
+def test_a_python_of_another_version_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho Python 3.9.1\n")
+    other.chmod(0o755)
+    with pytest.raises(BackendUnavailable, match=r"is Python 3\.9\.1; these libraries need Python 3\.11"):
+        find_python(str(other))
+    with pytest.raises(BackendUnavailable, match="is not found; name a Python"):
+        find_python(str(tmp_path / "none"))
+
+
+def test_a_sandbox_does_not_start_without_the_set_that_it_is_asked_for(split: Path, tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=RunPolicy(libraries="2023"), library_sets=tmp_path)
+    with pytest.raises(BackendUnavailable, match="lethe libraries install 2023"):
+        Launcher(spec).start()
+    with pytest.raises(BackendUnavailable, match="no older ones"):
+        Launcher(replace(spec, backend="plain", production=False, library_sets=write_set(tmp_path / "sets"))).start()
+
+
+def test_a_sandbox_shows_the_set_and_says_which_versions_it_has(tmp_path: Path) -> None:
+    found = doctor.examine(policy=RunPolicy(libraries="2023"), library_sets=write_set(tmp_path / "sets"))
+    assert not found.problems
+    assert found.controls["libraries"]["torch"] == "2.1.2"
+    assert found.controls["policy"]["libraries"] == "2023"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    broken = doctor.examine(policy=RunPolicy(libraries="2023"), library_sets=write_set(tmp_path / "no", site=empty))
+    assert "No module named 'numpy'" in " ".join(broken.problems)
+
+
+def test_libraries_named_in_messages_are_those_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    assert installed_libraries(tmp_path) == ("torch",)
+    assert find_environment("", None).site.joinpath("torch").is_dir()
