@@ -1,6 +1,6 @@
 """The stored arrays that metrics may ask for: name, shape, capture level, and how to get one that is missing.
 
-N models a side; S forget, T test, R retain, V validation examples; C classes.
+N models a side; S forget, T test, R retain, V validation examples; C classes; m models of each of P variations.
 """
 
 from dataclasses import dataclass
@@ -38,6 +38,10 @@ AXES = {
     "V": "examples",
     "C": "classes",
     "D": "radii",
+    "G": "attacks",
+    "P": "variations",
+    "m": "models",
+    "4": "settings",
     "3": "sets",
     "A": "examples",
     "F": "examples",
@@ -69,6 +73,8 @@ class StoredArray:
     @property
     def how(self) -> str:
         """Return what to do when the array is missing."""
+        if self.name.startswith("recipe_"):
+            return f"add `{self.name}` {self.shape}; a split stores it with `[splits.recipes]` in its competition file"
         if self.own:
             return f"no capture stores it: compute `{self.name}` {self.shape} and add it to the arrays of these models"
         if self.shared:
@@ -137,6 +143,13 @@ _STORED = (
     _array("perturbation_radii", "D", _WEIGHTS, "radii of the perturbations, in units of the input scale", shared=True),
 )
 
+_RECIPE = "models retrained by variations of the recipe"
+_OF_RECIPES = (
+    _array("recipe_confidences", "P m S", _CONFIDENCES, f"confidences of {_RECIPE}", shared=True),
+    _array("recipe_test_accuracy", "P m", _CONFIDENCES, f"test accuracy of {_RECIPE}", shared=True),
+    _array("recipe_settings", "P 4", _CONFIDENCES, "epochs, weight decay, batch size, augmentation", shared=True),
+)
+
 _TEXT = CaptureLevel.TEXT
 MAY_BE_EMPTY = ("real_authors_", "world_facts_")  # questions that a network without pretraining is not asked
 
@@ -173,4 +186,4 @@ _OF_TEXT = (
     _array("holdout_answer_loss", "N T", _TEXT, "loss per token of answers that no model has seen, in nats"),
 )
 
-ARRAYS: dict[str, StoredArray] = {array.name: array for array in (*_STORED, *_OF_TEXT)}
+ARRAYS: dict[str, StoredArray] = {array.name: array for array in (*_STORED, *_OF_RECIPES, *_OF_TEXT)}
