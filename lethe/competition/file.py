@@ -294,7 +294,6 @@ class CompetitionFile(Section):
                 training,
                 forget_by=self.splits.forget.by,
                 class_skew=self.splits.forget.class_skew,
-                keep_weights=self.report.keep_weights,
                 modes=self.submissions.modes,
             )
         return self

@@ -131,6 +131,8 @@ _STORED = (
     _array("relearn_epochs", "k", _WEIGHTS, "epochs until the forget loss is back at the original model's"),
     _array("perturbed_accuracy", "k D S", _WEIGHTS, "share of perturbed copies classified correctly, per radius"),
     _array("noise_alignment", "N S", _WEIGHTS, "alignment of training noise and input gradient", own=True),
+    _array("attacked_knowledge", "k G", _WEIGHTS, "knowledge of the forget set after each attack, in [0, 1]"),
+    _array("loss_barrier", "k", _WEIGHTS, "rise of the forget loss on the straight way to the original, in nats"),
     _array("weight_distance", "k", _WEIGHTS, "L2 distance of the parameters from those of retrained model i"),
     _array("weight_norm", "k", _WEIGHTS, "L2 norm of the parameters"),
     _array("forget_labels", "S", _CONFIDENCES, "class numbers of the forget set", shared=True),

@@ -15,7 +15,6 @@ from lethe.metrics.core.result import Cell, MetricResult
 from lethe.metrics.distribution.joint_audit import audit_folds, held_out
 from lethe.metrics.distribution.kernels import distances as run_distances
 from lethe.metrics.distribution.kernels import kernel_values, median_bandwidth, unbiased_mmd2
-from lethe.metrics.forgetting.final_score import score_of_confidences
 
 FEWEST_MODELS = 3  # below it F is not defined
 MOST_BLOCKS = 8
@@ -47,7 +46,9 @@ def joint_auc(one: Runs, retrained: Runs) -> float:
 
 def lost_quality(one: Runs, retrained: Runs) -> float:
     """Return 1 - F."""
-    scored = score_of_confidences(one.confidences, retrained.confidences, n_resamples=0)
+    from lethe.metrics.scoring.score import ModelOutputs, score  # noqa: PLC0415  loads numba
+
+    scored = score(ModelOutputs(one.confidences), ModelOutputs(retrained.confidences), n_resamples=0)
     return 1.0 - scored.forgetting_quality
 
 
@@ -264,5 +265,7 @@ METRIC = Metric(
     ideal=1.0,
     resampling=Resampling.OWN,
     source="defined by Lethe",
-    formula="min over distances d of (q_97.5 d(v, r) - mean d(oracle, r)) / (mean d(u, r) - mean d(oracle, r)), cut to [0, 1]",
+    formula=(
+        "min over distances d of (q_97.5 d(v, r) - mean d(oracle, r)) / (mean d(u, r) - mean d(oracle, r)), cut to [0, 1]"
+    ),
 )

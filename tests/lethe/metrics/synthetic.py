@@ -6,6 +6,7 @@ import numpy as np
 
 from lethe.metrics import Inputs
 from lethe.metrics.core.softmax import log_margin
+from lethe.metrics.weights.robustness import ATTACKS
 
 N_MODELS, N_FORGET, N_TEST, N_RETAIN, N_CLASSES = 8, 30, 40, 40, 4
 SIZES = {"forget": N_FORGET, "test": N_TEST, "retain": N_RETAIN}
@@ -46,6 +47,8 @@ def side_arrays(seed: int, *, n_models: int = N_MODELS, known: float = 2.0) -> A
     arrays["wall_time_s"] = rng.uniform(1.0, 2.0, n_models)
     arrays["noise_alignment"] = rng.normal(size=(n_models, N_FORGET))
     arrays["relearn_epochs"] = rng.integers(1, 20, 4)
+    arrays["attacked_knowledge"] = rng.uniform(size=(4, len(ATTACKS)))
+    arrays["loss_barrier"] = rng.uniform(size=4)
     arrays["perturbed_accuracy"] = rng.uniform(size=(4, 2, N_FORGET))
     return arrays
 
