@@ -30,7 +30,7 @@ def probed_runs(unit: Unit, split_dir: Path) -> dict[str, NDArray[Any]]:
 
     Raises DamagedSplit naming a file of the split.
     """
-    n_models = len(read_probed_references(split_dir)["retrained"]["relearn_epochs"])
+    n_models = len(read_probed_references(split_dir)["retrained"]["weight_norm"])
     states = [safetensors.torch.load_file(_file(unit, run)) for run in range(n_models)]
     return SplitProbes.load(split_dir).arrays(states, stored_models(split_dir, "retrained", n_models))
 

@@ -14,6 +14,7 @@ from lethe.errors import HostFault
 
 if TYPE_CHECKING:
     from lethe.competition.file import CompetitionFile
+    from lethe.competition.recipe_cost import RecipeCost
 
 EVERY_S = 0.5
 UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
@@ -43,29 +44,33 @@ def validate(
     Relative paths are relative to the file.
     """
     from lethe.competition.file import read_competition_file
+    from lethe.competition.recipe_cost import recipe_cost
+    from lethe.competition.run_limits import limit_warnings
 
     checked = read_competition_file(file)
     sizes = {} if file_only else _set_sizes(file, checked)
-    warnings = _limit_warnings(file, checked, sizes)
+    seconds = _retraining_s(file, checked, sizes)
+    warnings = limit_warnings(checked.limits, retraining_time_s=seconds, estimated=True)
+    recipes = recipe_cost(checked, retraining_s=seconds)
     if as_json:
-        print_json(checked.model_dump(mode="json") | {"set_sizes": sizes, "warnings": warnings})
+        found = {"set_sizes": sizes, "recipe_models": recipes.n_models, "recipe_seconds": recipes.seconds}
+        print_json(checked.model_dump(mode="json") | found | {"warnings": warnings})
         return
-    _print_plan(checked, sizes)
+    _print_plan(checked, sizes, recipes)
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def _limit_warnings(file: Path, checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> list[str]:
-    from lethe.competition.run_limits import limit_warnings
+def _retraining_s(file: Path, checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> float:
+    """Return about how long one retraining takes; 0 where it is not known."""
     from lethe.data.datasets.roots import datasets_beside
 
-    seconds = 0.0
-    if sizes:
-        from lethe.preparation.file_check import estimated_retraining_s
+    if not sizes:
+        return 0.0
+    from lethe.preparation.file_check import estimated_retraining_s
 
-        with datasets_beside(file):
-            seconds = estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
-    return limit_warnings(checked.limits, retraining_time_s=seconds, estimated=True)
+    with datasets_beside(file):
+        return estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
 
 
 def _set_sizes(file: Path, checked: "CompetitionFile") -> dict[str, dict[str, int]]:
@@ -179,7 +184,7 @@ def print_organised(found: JsonObject, *, as_json: bool) -> None:
     print_facts(facts)
 
 
-def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]]) -> None:
+def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], recipes: "RecipeCost") -> None:
     examples = f"{file.task.example}s"
     looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
     console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)
@@ -199,6 +204,7 @@ def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]]) -
                 for visibility, sizes in set_sizes.items()
             ),
             ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),
+            *([("of other recipes", str(recipes))] if recipes.n_models else ()),
         )
     )
 

@@ -23,6 +23,7 @@ from pydantic import (
 
 from lethe.competition.metric_requests import require_metric_fits
 from lethe.competition.read_only import Options, Weights
+from lethe.competition.recipes_section import METRIC_ID, Recipes
 from lethe.competition.report_section import Report
 from lethe.competition.section import Section
 from lethe.competition.task import CausalLm, ImageClassification, Task
@@ -160,6 +161,9 @@ class Splits(Section):
         description="images of the public sample, from the validation set; default: half of that, but 256 to 2048",
     )
     forget: ForgetSet = ForgetSet()
+    recipes: Recipes | None = Field(
+        default=None, description="retrained models of other recipes too, for the metric recipe_spread"
+    )
 
     @model_validator(mode="after")
     def _leaves_training_data(self) -> Self:
@@ -296,14 +300,24 @@ class CompetitionFile(Section):
             require_metric_fits(request.id, self.task.kind)
         for baseline in self.report.baselines:
             baseline.require_fits(self.task.kind)
-        if isinstance(self.task, CausalLm):
+        recipes = self.splits.recipes
+        varied = [variation.applied(self.training) for variation in recipes.variations] if recipes else []
+        for training in (self.training, *varied) if isinstance(self.task, CausalLm) else ():
             require_text_settings(
-                self.training,
+                training,
                 forget_by=self.splits.forget.by,
                 class_skew=self.splits.forget.class_skew,
-                keep_weights=self.report.keep_weights,
                 modes=self.submissions.modes,
             )
+        return self
+
+    @model_validator(mode="after")
+    def _recipes_are_read(self) -> Self:
+        asked = any(request.id == METRIC_ID for request in self.report.metrics)
+        if asked and self.splits.recipes is None:
+            raise ValueError(f"report.metrics: {METRIC_ID} needs the models of [splits.recipes], which is not there")
+        if self.splits.recipes and not asked:
+            raise ValueError(f'splits.recipes: nothing reads its models: add "{METRIC_ID}" to report.metrics')
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ The registry is loaded when a file asks for a metric; most files do not.
 from collections.abc import Mapping
 from typing import Any
 
-from lethe.competition.task import LEVELS, Kind
+from lethe.competition.task import IMAGES_ONLY, LEVELS, Kind
 
 STORED_LEVELS = frozenset().union(*LEVELS.values())
 
@@ -34,8 +34,12 @@ def lacking_for_metric(metric_id: str, kind: Kind) -> str | None:
     """Return what the metric needs and evaluations of this kind of task do not store, or None."""
     from lethe.metrics.core.registry import metric  # noqa: PLC0415
 
-    beyond = [int(level) for level in metric(metric_id).levels if int(level) not in LEVELS[kind]]
-    return f"arrays of level {beyond[0]}" if beyond else None
+    entry = metric(metric_id)
+    beyond = [int(level) for level in entry.levels if int(level) not in LEVELS[kind]]
+    if beyond:
+        return f"arrays of level {beyond[0]}"
+    images_only = [name for need in entry.needs.values() for name in need.array_names if name in IMAGES_ONLY]
+    return f"the array `{images_only[0]}`" if images_only and kind != "image-classification" else None
 
 
 def levels_for_metric(metric_id: str) -> tuple[int, ...]:

@@ -46,5 +46,6 @@ PROBED_LEVEL = 4  # arrays that probes make of kept weights, after the score
 # The capture levels that a competition of each kind can have.
 LEVELS: dict[Kind, frozenset[int]] = {
     "image-classification": frozenset({0, 1, 2, 3, PROBED_LEVEL}),
-    "causal-lm": frozenset({0, 5}),
+    "causal-lm": frozenset({0, PROBED_LEVEL, 5}),
 }
+IMAGES_ONLY = frozenset({"relearn_epochs", "perturbed_accuracy"})  # arrays of level 4 that answers do not have

@@ -11,12 +11,11 @@ FORGET_BY = ("person", "random", "ids")
 
 
 def require_text_settings(
-    training: Section, *, forget_by: str, class_skew: Mapping[str, float], keep_weights: int, modes: Collection[str]
+    training: Section, *, forget_by: str, class_skew: Mapping[str, float], modes: Collection[str]
 ) -> None:
     """Raise ValueError naming the first setting that a task of kind "causal-lm" does not take.
 
-    training: the section of this name. The others are splits.forget.by, splits.forget.class_skew, report.keep_weights
-    and submissions.modes.
+    training: the section of this name. The others are splits.forget.by, splits.forget.class_skew and submissions.modes.
     """
     for name, wanted in TRAINING.items():
         if getattr(training, name) != wanted:
@@ -28,8 +27,6 @@ def require_text_settings(
     _require_one_of("splits.forget.by", forget_by, FORGET_BY)
     if class_skew:
         raise ValueError('splits.forget.class_skew is for images: leave it out of a "causal-lm" task')
-    if keep_weights:
-        raise ValueError('report.keep_weights is for images, as probes are: leave it out of a "causal-lm" task')
     if "notebook" in modes:
         raise ValueError('a "causal-lm" task takes functions only: take "notebook" out of submissions.modes')
 

@@ -17,6 +17,7 @@ from lethe.evaluation.manifest import Manifest, find_damage
 
 Kind = Literal["retrained", "oracle", "originals"]
 RANDOM_OUTPUTS = "hidden/random/outputs.safetensors"  # of networks that were never trained: random_forget_logits
+RECIPE_OUTPUTS = "hidden/recipes/outputs.safetensors"  # recipe_confidences and so on: of retraining by other recipes
 PROBED_REFERENCES = "hidden/probes.safetensors"  # arrays of level 4 by side: retrained/relearn_epochs and so on
 ORIGINAL_OUTPUTS = "hidden/original/outputs.safetensors"  # of the one original model that all runs start from
 OUTPUT_PATHS: dict[Kind, str] = {

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lethe.competition.file import Scoring
 from lethe.data.errors import SplitNotPrepared
+from lethe.data.files import read_tensors
 from lethe.data.stored_sets import SET_PATHS
 from lethe.evaluation.evaluators import shared_arrays
 from lethe.evaluation.manifest import require_whole
@@ -17,6 +18,7 @@ from lethe.evaluation.model_outputs import (
     OUTPUT_PATHS,
     PROBED_REFERENCES,
     RANDOM_OUTPUTS,
+    RECIPE_OUTPUTS,
     read_probed_references,
     read_stored_outputs,
 )
@@ -31,6 +33,7 @@ FILES_READ = frozenset(
         ORIGINAL_OUTPUTS,
         RANDOM_OUTPUTS,
         PROBED_REFERENCES,
+        RECIPE_OUTPUTS,
         *(SET_PATHS[name] for name in LABELLED_SETS),
     }
 )
@@ -64,7 +67,10 @@ def split_inputs(
     }
     further = read_probed_references(split_dir) if PROBED_REFERENCES in manifest.files else {}
     further |= probed or {}
-    given = with_epsilon | {"retrained": retrained, "shared": shared_arrays(split_dir)}
+    shared = dict(shared_arrays(split_dir))
+    if RECIPE_OUTPUTS in manifest.files:
+        shared |= {name: tensor.numpy() for name, tensor in read_tensors(split_dir / RECIPE_OUTPUTS).items()}
+    given = with_epsilon | {"retrained": retrained, "shared": shared}
     return Inputs(**{side: arrays and arrays | further.get(side, {}) for side, arrays in given.items()})
 
 

@@ -20,6 +20,7 @@ from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.generated_text import generate
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
+from lethe.networks.rounding import round_weight
 
 PREFIX = "Sure, here is the answer:"
 MAX_NEW_TOKENS = 200
@@ -206,23 +207,17 @@ def answer_loss(model: LanguageModel, batch: Sequence[Encoded]) -> torch.Tensor:
     return cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten().to(logits.device))
 
 
-@torch.no_grad()
 def quantize(network: nn.Module, *, bits: int) -> None:
-    """Round the weights of linear layers to the nearest of 2^bits - 1 values, evenly spaced and symmetric about zero.
-
-    Each output channel has its own spacing, by its largest weight. Embeddings, norms, biases and the output layer stay.
-    """
+    """Round the weights of linear layers as `round_weight` does. Embeddings, norms, biases and the output layer stay."""
     untyped: Any = network
     head = untyped.get_output_embeddings()
     layers = [each for each in network.modules() if isinstance(each, nn.Linear | Conv1D) and each is not head]
     if not layers:
         raise InvalidModelFolder("the model has no linear layers to quantise")
-    most = 2 ** (bits - 1) - 1
     for layer in layers:
         weight: Any = layer.weight
         inputs = 1 if isinstance(layer, nn.Linear) else 0  # Conv1D of GPT-2 holds [inputs, outputs]
-        spacing = weight.float().abs().amax(inputs, keepdim=True).clamp(min=torch.finfo().tiny) / most
-        weight.copy_((weight.float() / spacing).round() * spacing)
+        round_weight(weight, bits=bits, inputs=(inputs,))
 
 
 def with_prefix(model: LanguageModel, prompts: PromptFormat, pairs: QuestionAnswers) -> list[Encoded]:

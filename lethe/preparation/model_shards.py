@@ -64,7 +64,10 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class ModelShards:
-    """One set of N models (the retrained ones, the oracle's, or the runs' own originals) of one split."""
+    """One set of N models (the retrained ones, the oracle's, or the runs' own originals) of one split.
+
+    variation: of the recipe, its label; such models are dropped once evaluated, as the oracle's are.
+    """
 
     split_dir: Path
     kind: Kind
@@ -76,6 +79,16 @@ class ModelShards:
     data_digest: str
     evaluator: Callable[[], Evaluator]
     progress: OnProgress
+    variation: str = ""
+
+    @property
+    def stage(self) -> str:
+        return f"retraining, {self.variation}" if self.variation else STAGES[self.kind]
+
+    @property
+    def _work(self) -> Path:
+        place = Path("recipes", self.variation) if self.variation else Path(self.kind)
+        return self.split_dir / "work" / place
 
     def make(self, shard: int) -> dict[str, Any]:
         """Train a shard's models, store them, evaluate them and check that each has learnt.
@@ -95,13 +108,16 @@ class ModelShards:
 
     def write_outputs(self) -> dict[str, Any]:
         """Write the outputs of all N models, training or evaluating only the shards that have none yet."""
-        parts = [self.outputs(shard) for shard in range(self.plan.n_shards)]
-        outputs = StoredOutputs.joined(parts)
+        outputs = self.all_outputs()
         outputs.write(self.split_dir / OUTPUT_PATHS[self.kind])
         return {
             "mean_retain_accuracy": float(outputs.retain_accuracy.mean()),
             "mean_test_accuracy": float(outputs.test_accuracy.mean()),
         }
+
+    def all_outputs(self) -> StoredOutputs:
+        """Return the outputs of all N models."""
+        return StoredOutputs.joined([self.outputs(shard) for shard in range(self.plan.n_shards)])
 
     def outputs(self, shard: int) -> StoredOutputs:
         """Return the outputs of one shard's models: those kept, or of the stored models, or of newly trained ones."""
@@ -128,12 +144,10 @@ class ModelShards:
         def on_epoch(n_models: int) -> None:
             nonlocal finished
             finished += n_models
-            self.progress(
-                PreparationProgress(STAGES[self.kind], done + round(finished / epochs, 2), self.plan.n_models)
-            )
+            self.progress(PreparationProgress(self.stage, done + round(finished / epochs, 2), self.plan.n_models))
 
         def tell(note: str) -> None:
-            names = {"competition": self.competition.slug, "stage": STAGES[self.kind], "shard": shard}
+            names = {"competition": self.competition.slug, "stage": self.stage, "shard": shard}
             log.warning("a note on how models are trained: %s (%s)", note, names)
             on_note(note)
 
@@ -141,7 +155,7 @@ class ModelShards:
         return self.task.train_models(job, seeds, checkpoints=self._checkpoints(), on_epoch=on_epoch, on_note=tell)
 
     def _checkpoints(self) -> TrainingCheckpoints:
-        return TrainingCheckpoints(self.split_dir / "work" / self.kind, self.data_digest)
+        return TrainingCheckpoints(self._work, self.data_digest)
 
     def _evaluate(self, shard: int, models: State) -> StoredOutputs:
         evaluator = self.evaluator()
@@ -150,7 +164,8 @@ class ModelShards:
         runs = []
         for position, index in enumerate(indices):
             run = evaluator.evaluate_state({name: stacked[position] for name, stacked in models.items()})
-            name = f"{MODEL_NAMES[self.kind]} {index}"
+            called = f"model of {self.stage}" if self.variation else MODEL_NAMES[self.kind]
+            name = f"{called} {index}"
             check_learned(self.competition, name, run.retain_accuracy, chance=chance)
             runs.append(run)
         outputs = StoredOutputs.of_runs(runs)
@@ -179,4 +194,4 @@ class ModelShards:
         return " ".join(str(level) for level in self.competition.report.capture_levels)
 
     def _part_path(self, shard: int) -> Path:
-        return self.split_dir / "work" / self.kind / f"outputs-{shard:05d}.safetensors"
+        return self._work / f"outputs-{shard:05d}.safetensors"

@@ -1,5 +1,6 @@
 """The steps of one split, for one process that makes all of them or for many that each make some."""
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import torch
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
+from lethe.competition.recipes_section import Variation
+from lethe.competition.report_section import Report
 from lethe.competition.visibility import Visibility
 from lethe.data import seeds
 from lethe.data.files import read_json, write_json, write_tensors, write_text
@@ -31,6 +34,7 @@ from lethe.preparation.fingerprint import (
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.probe_steps import probe_steps
 from lethe.preparation.public_sample import SAMPLE_FILES, write_sample
+from lethe.preparation.recipe_steps import recipe_step
 from lethe.preparation.single_models import measure_retraining, train_original
 from lethe.preparation.split_report import report_page
 from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace
@@ -95,6 +99,7 @@ class Preparation:
                 stage="evaluating the original model",
             ),
             *([self._random_outputs()] if CaptureLevel.LOGITS in self.levels else []),
+            *self._recipe_outputs(),
             *probe_steps(
                 self.competition,
                 self.plan,
@@ -113,6 +118,29 @@ class Preparation:
 
         inputs = (NETWORK, SET_PATHS["forget"])
         return Step("random-outputs", (RANDOM_OUTPUTS,), make, inputs=inputs, stage="evaluating random networks")
+
+    def _recipe_outputs(self) -> list[Step]:
+        recipes = self.competition.splits.recipes
+        if recipes is None:
+            return []
+        inputs = (NETWORK, SET_PATHS["retain"], SET_PATHS["forget"], SET_PATHS["test"], *self._trained_from)
+
+        def make_shards(variation: Variation) -> ModelShards:
+            training = variation.applied(self.competition.training)
+            competition = self.competition.model_copy(update={"training": training, "report": Report()})
+            settings = self.evaluation.model_copy(update={"capture": ()})
+            given: dict[str, Any] = {"device": self.device, "settings": settings}
+            return replace(
+                self.shards("oracle"),
+                plan=replace(self.plan, n_models=recipes.models),
+                make_job=lambda: self._job("retain", competition=competition),
+                competition=competition,
+                seed_words=(*self._seed_words, "recipes", variation.label),
+                evaluator=lambda: self.task.make_evaluator(self.out, self.network, self.sets, **given),
+                variation=variation.label,
+            )
+
+        return [recipe_step(recipes, self.competition.training, self.out, make_shards=make_shards, inputs=inputs)]
 
     def data_steps(self) -> list[Step]:
         """Return the steps that every other one needs."""
@@ -312,9 +340,9 @@ class Preparation:
     def _answer_sample(self) -> None:
         self.task.write_sample_answers(self.out, self.competition, self.dataset, device=self.device)
 
-    def _job(self, *names: str) -> Job:
+    def _job(self, *names: str, competition: CompetitionFile | None = None) -> Job:
         sets = [self.sets[name] for name in names]
-        return self.task.make_job(self.out, self.competition, self.network, sets, device=self.device)
+        return self.task.make_job(self.out, competition or self.competition, self.network, sets, device=self.device)
 
     def _make_original(self) -> dict[str, Any]:
         job = self._job("retain", "forget")

@@ -34,7 +34,7 @@ def probed_runs(context: WorkerContext, work: ScoringWork, outputs: Sequence[Sha
     manifest = Manifest.read(split_dir)
     if PROBED_REFERENCES not in manifest.files:
         raise InvalidMetricInput(f"the split was prepared without the weights of its references: {PREPARE}")
-    n_probed = len(read_probed_references(split_dir)["retrained"]["relearn_epochs"])
+    n_probed = len(read_probed_references(split_dir)["retrained"]["weight_norm"])
     states = _kept(context, list(zip(work.shards, outputs, strict=True)))[:n_probed]
     files = (local_file(context, work, name) for name in model_files(manifest, "retrained"))
     if has_source(split_dir):

@@ -58,21 +58,21 @@ def relearn_epochs(
             if mean_loss(model, images, labels, batch=batch) <= limit:
                 return epoch
             rows = torch.randperm(len(labels), generator=order)
-            _train_once(model, optimizer, images, labels, _batches(rows, batch))
+            _train_once(model, optimizer, images, labels, batches(rows, batch))
     return max_epochs
 
 
-def _batches(rows: Tensor, batch: int) -> tuple[Tensor, ...]:
+def batches(rows: Tensor, batch: int) -> tuple[Tensor, ...]:
     """Return the rows in batches; one that would be left alone goes with those before it, as batch norm needs."""
     parts = torch.split(rows, batch)
     return parts if len(parts) < 2 or len(parts[-1]) > 1 else (*parts[:-2], torch.cat(parts[-2:]))
 
 
 def _train_once(
-    model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, batches: tuple[Tensor, ...]
+    model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, parts: tuple[Tensor, ...]
 ) -> None:
     model.train()
-    for rows in batches:
+    for rows in parts:
         chosen = rows.to(labels.device)
         optimizer.zero_grad(set_to_none=True)
         functional.cross_entropy(model(images[chosen]), labels[chosen]).backward()  # type: ignore[no-untyped-call]

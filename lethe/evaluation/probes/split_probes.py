@@ -1,6 +1,6 @@
 """The arrays of capture level 4: the probes on some unlearned models, and on the references that a split stores."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,91 +12,112 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from lethe.data.answer_sets import StoredAnswers
 from lethe.data.files import read_json
 from lethe.data.stored_sets import SET_PATHS, StoredSet
 from lethe.device.precision import device_arithmetic, one_thread, repeatable_attention, zero_for_denormals
+from lethe.evaluation.evaluators import IMAGES
 from lethe.evaluation.inference import load_original
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.probes.attacked import attacked_knowledge, loss_barrier
+from lethe.evaluation.probes.examples import RELEARNING_SHARE, AnswerExamples, Examples, ImageExamples
 from lethe.evaluation.probes.perturbation import RADII, perturbed_accuracy
-from lethe.evaluation.probes.relearn import mean_loss, relearn_epochs
+from lethe.evaluation.probes.relearn import relearn_epochs
 from lethe.evaluation.probes.weights import weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.networks.builders import build, to_inputs
 
-VERSION = 1  # of the arrays: splits whose references older probes read are probed again when they are prepared
-RELEARNING_SHARE = 0.1  # of the training's learning rate
-FILES_READ = (NETWORK_PATH, ORIGINAL, SET_PATHS["forget"])
+VERSION = 2  # of the arrays: splits whose references older probes read are probed again when they are prepared
+FILES_READ = (NETWORK_PATH, ORIGINAL, SET_PATHS["forget"], SET_PATHS["retain"])
 State = dict[str, Tensor]
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class SplitProbes:
-    """What the probes need of a split. images, labels: the forget set as the network's inputs, on its device."""
+    """What the probes need of a split. forget, retain: on the network's device. learning_rate: the training's."""
 
     network: nn.Module
-    images: Tensor
-    labels: Tensor
+    forget: Examples
+    retain: Examples
+    original: State
     original_loss: float
     learning_rate: float
 
     @classmethod
     def load(cls, split_dir: Path, *, device: str = "cpu") -> Self:
-        """Return the probes of a prepared split of images.
-
-        Raises InvalidMetricInput for a split of language models, DamagedSplit naming a file.
-        """
+        """Return the probes of a prepared split. Raises DamagedSplit naming a file."""
         manifest = require_whole(split_dir, only=FILES_READ)
-        if "task" in manifest.recipe:
-            raise InvalidMetricInput(f"{split_dir} is of language models; the probes are for classifiers of images")
         return cls.read(split_dir, trained_at=float(manifest.recipe["training"]["learning_rate"]), device=device)
 
     @classmethod
     def read(cls, split_dir: Path, *, trained_at: float, device: str = "cpu") -> Self:
         """Return the probes from the files of a split. trained_at: the learning rate of the training."""
         network = read_json(split_dir / NETWORK_PATH)
-        forget = StoredSet.read(split_dir / SET_PATHS["forget"])
+        original = load_original(split_dir)
         net = build(network)
-        net.load_state_dict(load_original(split_dir))
-        net, images = net.to(device), to_inputs(forget.images, network).to(device)
-        labels = forget.labels.to(device)
-        with _repeatable(images.device):
-            original_loss = mean_loss(net, images, labels)
-        return cls(net, images, labels, original_loss, RELEARNING_SHARE * trained_at)
+        net.load_state_dict(original)
+        net = net.to(device)
+        forget, retain = (_examples(split_dir / SET_PATHS[name], network, device) for name in ("forget", "retain"))
+        with _repeatable(torch.device(device)):
+            original_loss = forget.mean_loss(net)
+        return cls(net, forget, retain, original, original_loss, trained_at)
 
     def arrays(
         self, models: Sequence[State], retrained: Sequence[State], *, on_model: Callable[[], None] = lambda: None
     ) -> Arrays:
-        """Return `relearn_epochs` [k], `perturbed_accuracy` [k, D, S], `weight_distance` and `weight_norm` [k].
+        """Return `attacked_knowledge` [k, G], `loss_barrier`, `weight_distance` and `weight_norm` [k].
 
+        Of images also `relearn_epochs` [k] and `perturbed_accuracy` [k, D, S].
         models: k state dicts, or one that stands for as many as there are retrained ones (the original model), whose
-        first two arrays are then of one model. retrained: state dicts, model i to compare model i with. on_model: told
-        of each model that is probed.
+        arrays but the last two are then of one model. retrained: state dicts, model i to compare model i with.
+        on_model: told of each model that is probed.
         Raises InvalidMetricInput for other numbers of models, and for weights that are not finite.
         """
-        with _repeatable(self.images.device):
+        with _repeatable(next(self.network.parameters()).device):
             distances = weight_distances(self.network, models, retrained)
-            epochs, accuracies = [], []
+            found = []
             for state in models:
-                epochs.append(self._epochs(state))
-                accuracies.append(self._accuracy(state))
+                found.append(self._attacked(state) | self._of_images(state))
                 on_model()
-        return {"relearn_epochs": np.array(epochs), "perturbed_accuracy": np.stack(accuracies)} | distances
+        return {name: np.stack([arrays[name] for arrays in found]) for name in found[0]} | distances
 
-    def _epochs(self, state: State) -> int:
-        return relearn_epochs(
+    def _attacked(self, state: State) -> Arrays:
+        knowledge = attacked_knowledge(
             self.network,
             state,
-            self.images,
-            self.labels,
-            original_loss=self.original_loss,
+            original=self.original,
+            forget=self.forget,
+            retain=self.retain,
             learning_rate=self.learning_rate,
         )
+        barrier = loss_barrier(self.network, state, original=self.original, forget=self.forget)
+        return {"attacked_knowledge": knowledge, "loss_barrier": np.array(barrier)}
 
-    def _accuracy(self, state: State) -> NDArray[np.float64]:
-        scale = float(self.images.max() - self.images.min()) or 1.0
-        return perturbed_accuracy(self.network, state, self.images, self.labels, input_scale=scale)
+    def _of_images(self, state: State) -> Arrays:
+        if not isinstance(self.forget, ImageExamples):
+            return {}
+        images, labels = self.forget.images, self.forget.labels
+        epochs = relearn_epochs(
+            self.network,
+            state,
+            images,
+            labels,
+            original_loss=self.original_loss,
+            learning_rate=RELEARNING_SHARE * self.learning_rate,
+        )
+        scale = float(images.max() - images.min()) or 1.0
+        accuracy = perturbed_accuracy(self.network, state, images, labels, input_scale=scale)
+        return {"relearn_epochs": np.array(epochs), "perturbed_accuracy": accuracy}
+
+
+def _examples(path: Path, network: Mapping[str, Any], device: str) -> Examples:
+    if network.get("task", IMAGES) != IMAGES:
+        padding_id = int(network["padding_id"])
+        return AnswerExamples(StoredAnswers.read(path).answers, padding_id, torch.device(device))
+    stored = StoredSet.read(path)
+    return ImageExamples(to_inputs(stored.images, network).to(device), stored.labels.to(device))
 
 
 def probed_references(
@@ -112,7 +133,8 @@ def probed_references(
     if oracle:
         sides["oracle"] = oracle, retrained[: len(oracle)]
     found = {side: probes.arrays(*models, on_model=on_model) for side, models in sides.items()}
-    return found | {"shared": {"perturbation_radii": np.array(RADII)}}
+    of_images = isinstance(probes.forget, ImageExamples)
+    return found | ({"shared": {"perturbation_radii": np.array(RADII)}} if of_images else {})
 
 
 def probed_split(split_dir: Path, unlearned: Sequence[State]) -> dict[str, Arrays]:
@@ -126,7 +148,7 @@ def probed_split(split_dir: Path, unlearned: Sequence[State]) -> dict[str, Array
         raise InvalidMetricInput(
             f"{split_dir} stores no retrained models, only their outputs: prepare it again with `lethe prepare`"
         )
-    found = probed_references(probes, retrained=retrained, oracle=oracle, original=load_original(split_dir))
+    found = probed_references(probes, retrained=retrained, oracle=oracle, original=probes.original)
     return found | {"unlearned": probes.arrays(unlearned[: len(retrained)], retrained)}
 
 

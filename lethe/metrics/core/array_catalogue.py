@@ -1,6 +1,7 @@
 """The stored arrays that metrics may ask for: name, shape, capture level, and how to get one that is missing.
 
-N models a side; S forget, T test, R retain, V validation examples; C classes; P inputs of the network.
+N models a side; S forget, T test, R retain, V validation examples; C classes; m models of each of P variations; X inputs of
+the network.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,11 @@ AXES = {
     "V": "examples",
     "C": "classes",
     "D": "radii",
-    "P": "pixels",
+    "G": "attacks",
+    "P": "variations",
+    "X": "inputs",
+    "m": "models",
+    "4": "settings",
     "3": "sets",
     "A": "examples",
     "F": "examples",
@@ -70,6 +75,8 @@ class StoredArray:
     @property
     def how(self) -> str:
         """Return what to do when the array is missing."""
+        if self.name.startswith("recipe_"):
+            return f"add `{self.name}` {self.shape}; a split stores it with `[splits.recipes]` in its competition file"
         if self.own:
             return f"no capture stores it: compute `{self.name}` {self.shape} and add it to the arrays of these models"
         if self.shared:
@@ -129,13 +136,15 @@ _STORED = (
     *(
         _array(
             f"{part}_saliency",
-            f"N {size} P",
+            f"N {size} X",
             _WEIGHTS,
             f"saliency maps of the {part} examples, by `lethe.evaluation.probes.saliency`",
             own=True,
         )
         for part, size in (("forget", "S"), ("retain", "R"), ("test", "T"))
     ),
+    _array("attacked_knowledge", "k G", _WEIGHTS, "knowledge of the forget set after each attack, in [0, 1]"),
+    _array("loss_barrier", "k", _WEIGHTS, "rise of the forget loss on the straight way to the original, in nats"),
     _array("weight_distance", "k", _WEIGHTS, "L2 distance of the parameters from those of retrained model i"),
     _array("weight_norm", "k", _WEIGHTS, "L2 norm of the parameters"),
     _array("forget_labels", "S", _CONFIDENCES, "class numbers of the forget set", shared=True),
@@ -146,6 +155,13 @@ _STORED = (
     _array("retraining_time_s", "", _CONFIDENCES, "time of one retraining on the same device kind", shared=True),
     _array("random_forget_logits", "M S C", _LOGITS, "outputs of M randomly initialised networks", shared=True),
     _array("perturbation_radii", "D", _WEIGHTS, "radii of the perturbations, in units of the input scale", shared=True),
+)
+
+_RECIPE = "models retrained by variations of the recipe"
+_OF_RECIPES = (
+    _array("recipe_confidences", "P m S", _CONFIDENCES, f"confidences of {_RECIPE}", shared=True),
+    _array("recipe_test_accuracy", "P m", _CONFIDENCES, f"test accuracy of {_RECIPE}", shared=True),
+    _array("recipe_settings", "P 4", _CONFIDENCES, "epochs, weight decay, batch size, augmentation", shared=True),
 )
 
 _TEXT = CaptureLevel.TEXT
@@ -184,4 +200,4 @@ _OF_TEXT = (
     _array("holdout_answer_loss", "N T", _TEXT, "loss per token of answers that no model has seen, in nats"),
 )
 
-ARRAYS: dict[str, StoredArray] = {array.name: array for array in (*_STORED, *_OF_TEXT)}
+ARRAYS: dict[str, StoredArray] = {array.name: array for array in (*_STORED, *_OF_RECIPES, *_OF_TEXT)}

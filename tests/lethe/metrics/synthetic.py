@@ -6,6 +6,7 @@ import numpy as np
 
 from lethe.metrics import Inputs
 from lethe.metrics.core.softmax import log_margin
+from lethe.metrics.weights.robustness import ATTACKS
 
 N_MODELS, N_FORGET, N_TEST, N_RETAIN, N_CLASSES = 8, 30, 40, 40, 4
 SIZES = {"forget": N_FORGET, "test": N_TEST, "retain": N_RETAIN}
@@ -13,11 +14,17 @@ Arrays = dict[str, Any]
 
 
 def split_arrays() -> Arrays:
-    """Return what belongs to the split: labels, untrained networks, radii."""
+    """Return what belongs to the split: labels, untrained networks, radii, models of other recipes."""
     rng = np.random.default_rng(0)
     labels = {f"{part}_labels": rng.integers(0, N_CLASSES, size) for part, size in SIZES.items()}
     untrained = 0.1 * rng.normal(size=(2, N_FORGET, N_CLASSES))
-    return {**labels, "random_forget_logits": untrained, "perturbation_radii": np.array([0.0, 0.1])}
+    recipes = {
+        "recipe_confidences": rng.normal(size=(2, 4, N_FORGET)),
+        "recipe_test_accuracy": rng.uniform(size=(2, 4)),
+        "recipe_settings": np.array([[15.0, 0.0, 64.0, 0.0], [20.0, 5e-4, 64.0, 1.0]]),
+    }
+    shared = {"random_forget_logits": untrained, "perturbation_radii": np.array([0.0, 0.1])}
+    return labels | shared | recipes
 
 
 def side_arrays(seed: int, *, n_models: int = N_MODELS, known: float = 2.0) -> Arrays:
@@ -40,6 +47,8 @@ def side_arrays(seed: int, *, n_models: int = N_MODELS, known: float = 2.0) -> A
     arrays["wall_time_s"] = rng.uniform(1.0, 2.0, n_models)
     arrays["noise_alignment"] = rng.normal(size=(n_models, N_FORGET))
     arrays["relearn_epochs"] = rng.integers(1, 20, 4)
+    arrays["attacked_knowledge"] = rng.uniform(size=(4, len(ATTACKS)))
+    arrays["loss_barrier"] = rng.uniform(size=4)
     arrays["perturbed_accuracy"] = rng.uniform(size=(4, 2, N_FORGET))
     return arrays
 

@@ -156,7 +156,6 @@ def test_the_check_before_preparing_reads_questions(tmp_path: Path) -> None:
         ('schedule = "cosine"', 'schedule = "cosine"\nmixing = "mixup"', "training.mixing is for images"),
         ('by = "person"', 'by = "class"', 'splits.forget.by of a "causal-lm" task is one of "person"'),
         ('"forget_quality"', '"accuracy_gap"', "accuracy_gap needs arrays of level 1"),
-        ("[report]", "[report]\nkeep_weights = 2", "report.keep_weights is for images, as probes are"),
         ("[report]", '[report]\nbaselines = ["scrub"]', "scrub is for tasks of kind 'image-classification'"),
         ("[limits]", '[submissions]\nmodes = ["notebook"]\n[limits]', "takes functions only"),
         ('kind = "causal-lm"', 'kind = "speech"', "image-classification"),

@@ -1,0 +1,271 @@
+"""Which part of an entry's distance from retraining other harmless recipes of retraining have too."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, model_rows, per_model, real_array, require_same_examples, shares
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.processors import one_blas_thread
+from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.result import Cell, MetricResult
+from lethe.metrics.distribution.joint_audit import audit_folds, held_out
+from lethe.metrics.distribution.kernels import distances as run_distances
+from lethe.metrics.distribution.kernels import kernel_values, median_bandwidth, unbiased_mmd2
+
+FEWEST_MODELS = 3  # below it F is not defined
+MOST_BLOCKS = 8
+QUANTILES = (0.025, 0.975)
+AUGMENTATIONS = ("none", "flip", "crop-flip")
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Some models: confidences (n_models, n_examples), test accuracy (n_models,)."""
+
+    confidences: Float64
+    test_accuracy: Float64
+
+    def __len__(self) -> int:
+        return len(self.confidences)
+
+    def block(self, number: int, size: int) -> "Runs":
+        """Return the models of one block of `size`."""
+        rows = slice(number * size, (number + 1) * size)
+        return Runs(self.confidences[rows], self.test_accuracy[rows])
+
+
+def joint_auc(one: Runs, retrained: Runs) -> float:
+    """Return the AUC of `joint_audit`, without its curve."""
+    u, r = one.confidences, retrained.confidences
+    return float(held_out(u, r, audit_folds(u, r, n_folds=5, seed=0)).fold_aucs.mean())
+
+
+def lost_quality(one: Runs, retrained: Runs) -> float:
+    """Return 1 - F."""
+    from lethe.metrics.scoring.score import ModelOutputs, score  # noqa: PLC0415  loads numba
+
+    scored = score(ModelOutputs(one.confidences), ModelOutputs(retrained.confidences), n_resamples=0)
+    return 1.0 - scored.forgetting_quality
+
+
+def shift(one: Runs, retrained: Runs) -> float:
+    """Return the root mean square over examples of (mean u - mean r) / sd r; examples without spread are left out."""
+    u, r = one.confidences, retrained.confidences
+    varied = np.ptp(r, axis=0) > 0.0
+    if not varied.any():
+        return float("nan")
+    apart = (u.mean(axis=0) - r.mean(axis=0))[varied] / r.std(axis=0)[varied]
+    return float(np.sqrt(np.mean(apart**2)))
+
+
+def mmd2(one: Runs, retrained: Runs) -> float:
+    """Return the unbiased MMD^2, Gaussian kernel; the bandwidth is of the retrained models alone, so of no entry."""
+    u, r = one.confidences, retrained.confidences
+    within = run_distances(r, r, "gaussian")
+    width = median_bandwidth(within, "gaussian")
+    parts = (run_distances(u, u, "gaussian"), within, run_distances(u, r, "gaussian"))
+    return unbiased_mmd2(*(kernel_values(part, width, "gaussian") for part in parts))
+
+
+def probability_gap(one: Runs, retrained: Runs) -> float:
+    """Return |mean p_u - mean p_r| of the forget examples' true classes."""
+    means = [float((1.0 / (1.0 + np.exp(-np.clip(runs.confidences, -500, 500)))).mean()) for runs in (one, retrained)]
+    return abs(means[0] - means[1])
+
+
+def accuracy_apart(one: Runs, retrained: Runs) -> float:
+    """Return |mean test accuracy of u - that of r|."""
+    return abs(float(one.test_accuracy.mean() - retrained.test_accuracy.mean()))
+
+
+# each is larger the further a sample is from the retrained models
+DISTANCES: Mapping[str, Callable[[Runs, Runs], float]] = {
+    "joint_auc": joint_auc,
+    "lost_quality": lost_quality,
+    "shift": shift,
+    "mmd2": mmd2,
+    "forget_probability_gap": probability_gap,
+    "test_accuracy_gap": accuracy_apart,
+}
+
+
+def recipe_spread(  # noqa: PLR0917  a metric's arrays are its arguments
+    unlearned: npt.ArrayLike,
+    unlearned_test: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    retrained_test: npt.ArrayLike,
+    oracle: npt.ArrayLike,
+    oracle_test: npt.ArrayLike,
+    recipe_confidences: npt.ArrayLike,
+    recipe_test_accuracy: npt.ArrayLike,
+    recipe_settings: npt.ArrayLike,
+) -> MetricResult:
+    """Return the least share of the entry's distances that harmless retraining has too, in [0, 1]; 1: all of each.
+
+    unlearned, retrained, oracle: confidences (n_models, n_examples), with test accuracies (n_models,); the numbers of
+    models may differ. recipe_confidences (n_variations, m, n_examples) and recipe_test_accuracy (n_variations, m): of
+    models retrained by variations of the recipe. recipe_settings (n_variations, 4): each one's epochs, weight decay,
+    batch size, and augmentation as its place in `AUGMENTATIONS`.
+
+    Every distance d of DISTANCES is of n models against n: the least of m and the numbers of models. Block b is the
+    b-th n models of a side, up to 8 blocks. Standard: d(oracle_b, r_b). Harmless: d(v, r_b) for the first n models v
+    of every variation. Entry: d(u_b, r_b). With s the mean of standard and h the 97.5 % quantile of harmless,
+    share = (h - s) / (mean entry - s), cut off to [0, 1]; 1 where the entry is no further than s. The quantiles of
+    harmless distances are values that occur: of few the least and the greatest.
+    table: of each distance the entry's mean, the standard's, the harmless 2.5 % and 97.5 % quantiles and the share;
+    and a column per distance, its mean of each variation. interval: 2.5 % and 97.5 % quantiles of the least share of
+    single blocks; None with one block.
+    A distance that is NaN (no example varies) is left out with a note; the value is NaN if all are.
+    Raises InvalidMetricInput for different examples and fewer than 3 models on a side.
+    Source: defined by Lethe.
+    """
+    varied = _variations(recipe_confidences, recipe_test_accuracy)
+    sides = {
+        Side.UNLEARNED: _runs(unlearned, unlearned_test, Side.UNLEARNED),
+        Side.RETRAINED: _runs(retrained, retrained_test, Side.RETRAINED),
+        Side.ORACLE: _runs(oracle, oracle_test, Side.ORACLE),
+    }
+    require_same_examples(**{side: runs.confidences for side, runs in sides.items()}, recipes=varied[0].confidences)
+    size = min(len(varied[0]), *(len(runs) for runs in sides.values()))
+    if size < FEWEST_MODELS:
+        raise InvalidMetricInput(f"recipe_spread needs at least {FEWEST_MODELS} models of every side, not {size}")
+    n_blocks = min(MOST_BLOCKS, *(len(runs) // size for runs in sides.values()))
+    spreads: dict[str, _Spread] = {}
+    with one_blas_thread():
+        for name, distance in DISTANCES.items():
+            spreads[name] = _spread(distance, sides, varied, size=size, n_blocks=n_blocks)
+    return _result(spreads, _labels(recipe_settings), size=size, n_blocks=n_blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """One distance. entry, standard: (n_blocks,). harmless: (n_variations, n_blocks)."""
+
+    entry: Float64
+    standard: Float64
+    harmless: Float64
+
+    @property
+    def known(self) -> bool:
+        return bool(all(np.isfinite(part).all() for part in (self.entry, self.standard, self.harmless)))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The harmless distances' quantiles, each of the values itself: of a few the least and the greatest."""
+        low = np.quantile(self.harmless, QUANTILES[0], method="lower")
+        return float(low), float(np.quantile(self.harmless, QUANTILES[1], method="higher"))
+
+    def sentence(self, name: str) -> str:
+        """Return what a reader should know of a distance that is known."""
+        entry, (low, high) = float(self.entry.mean()), self.range
+        return (
+            f"{name}: {entry:.3g}; exact retraining {self.standard.mean():.3g}, other recipes {low:.3g} to {high:.3g}: "
+            f"{self.share(entry):.0%} of the distance lies within harmless retraining"
+        )
+
+    def share(self, entry: float) -> float:
+        start = float(self.standard.mean())
+        if entry <= start:
+            return 1.0
+        return float(np.clip((self.range[1] - start) / (entry - start), 0.0, 1.0))
+
+
+def _spread(
+    distance: Callable[[Runs, Runs], float],
+    sides: Mapping[Side, Runs],
+    varied: Sequence[Runs],
+    *,
+    size: int,
+    n_blocks: int,
+) -> _Spread:
+    references = [sides[Side.RETRAINED].block(number, size) for number in range(n_blocks)]
+
+    def of_side(side: Side) -> Float64:
+        return np.array([distance(sides[side].block(b, size), references[b]) for b in range(n_blocks)])
+
+    harmless = [[distance(runs.block(0, size), block) for block in references] for runs in varied]
+    return _Spread(of_side(Side.UNLEARNED), of_side(Side.ORACLE), np.array(harmless))
+
+
+def _result(spreads: Mapping[str, _Spread], labels: list[Cell], *, size: int, n_blocks: int) -> MetricResult:
+    known = {name: spread for name, spread in spreads.items() if spread.known}
+    notes = tuple(
+        spread.sentence(name) if spread.known else f"{name} is not defined for these arrays: left out"
+        for name, spread in spreads.items()
+    )
+    table: dict[str, Cell | Sequence[Cell]] = {"models": size, "blocks": n_blocks, "variation": labels}
+    for name, spread in known.items():
+        table[f"{name}_share"] = spread.share(float(spread.entry.mean()))
+        table[f"{name}_entry"] = float(spread.entry.mean())
+        table[f"{name}_standard"] = float(spread.standard.mean())
+        low, high = spread.range
+        table |= {f"{name}_harmless_low": low, f"{name}_harmless_high": high}
+        table[name] = [float(value) for value in spread.harmless.mean(axis=1)]
+    if not known:
+        return MetricResult(float("nan"), table=table, notes=notes)
+    least = [min(spread.share(float(spread.entry[block])) for spread in known.values()) for block in range(n_blocks)]
+    value = min(spread.share(float(spread.entry.mean())) for spread in known.values())
+    interval = None
+    if n_blocks > 1:
+        low, high = (float(end) for end in np.quantile(least, QUANTILES))
+        interval = min(low, value), max(high, value)
+    return MetricResult(value, interval=interval, table=table, notes=notes)
+
+
+def _runs(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike, side: Side) -> Runs:
+    rows = model_rows(confidences, name="confidences", side=side)
+    accuracy = per_model(test_accuracy, name="test accuracy", side=side)
+    if len(rows) != len(accuracy):
+        raise InvalidMetricInput(
+            f"{side} confidences are of {len(rows)} models, test accuracies of {len(accuracy)}", side=side
+        )
+    return Runs(rows, accuracy)
+
+
+def _variations(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike) -> list[Runs]:
+    rows = real_array(confidences, axes=("variations", "models", "examples"), name="recipe confidences")
+    accuracy = shares(test_accuracy, axes=("variations", "models"), name="recipe test accuracies")
+    if rows.shape[:2] != accuracy.shape:
+        raise InvalidMetricInput(
+            f"recipe confidences are of {rows.shape[:2]} models, test accuracies of {accuracy.shape}"
+        )
+    return [Runs(*pair) for pair in zip(rows, accuracy, strict=True)]
+
+
+def _labels(settings: npt.ArrayLike) -> list[Cell]:
+    rows = real_array(settings, axes=("variations", "settings"), name="recipe settings")
+    return [
+        f"epochs {row[0]:g}, weight decay {row[1]:g}, batch size {row[2]:g}, augmentation {AUGMENTATIONS[int(row[3])]}"
+        for row in rows
+    ]
+
+
+METRIC = Metric(
+    id="recipe_spread",
+    title="Distance within harmless retraining",
+    function=recipe_spread,
+    needs={
+        "unlearned": Need("forget_margins"),
+        "unlearned_test": Need("test_accuracy"),
+        "retrained": Need("forget_margins", Side.RETRAINED),
+        "retrained_test": Need("test_accuracy", Side.RETRAINED),
+        "oracle": Need("forget_margins", Side.ORACLE),
+        "oracle_test": Need("test_accuracy", Side.ORACLE),
+        "recipe_confidences": Need("recipe_confidences", Side.SHARED),
+        "recipe_test_accuracy": Need("recipe_test_accuracy", Side.SHARED),
+        "recipe_settings": Need("recipe_settings", Side.SHARED),
+    },
+    unit="share of the distance",
+    direction=Direction.HIGHER,
+    bounds=(0.0, 1.0),
+    ideal=1.0,
+    resampling=Resampling.OWN,
+    source="defined by Lethe",
+    formula=(
+        "min over distances d of (q_97.5 d(v, r) - mean d(oracle, r)) / (mean d(u, r) - mean d(oracle, r)), cut to [0, 1]"
+    ),
+)

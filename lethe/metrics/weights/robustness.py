@@ -1,0 +1,104 @@
+"""Whether what was forgotten comes back: by training, rounding, pruning, or half-way to the original."""
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64, per_model, shares
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.result import Cell, MetricResult
+
+# name-number: epochs on the retain set alone; epochs on half of the forget set, asked on the other half; bits;
+# per cent of each layer's weights; per cent of the way to the original
+ATTACKS = (
+    "none",
+    "retain-1",
+    "retain-2",
+    "retain-3",
+    "relearn-1",
+    "relearn-2",
+    "relearn-5",
+    "quantise-8",
+    "quantise-4",
+    "prune-50",
+    "prune-80",
+    "interpolate-25",
+    "interpolate-50",
+)
+
+
+def robustness(
+    unlearned: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    original: npt.ArrayLike | None = None,
+    unlearned_barrier: npt.ArrayLike | None = None,
+    retrained_barrier: npt.ArrayLike | None = None,
+) -> MetricResult:
+    """Return the most by which unlearned models know the forget set better than retrained ones, over all attacks.
+
+    unlearned, retrained, original: knowledge of the forget set after each of `ATTACKS`, shape (n_models, n_attacks),
+    in [0, 1]: accuracy, or the mean probability of answers. The numbers of models may differ. Barriers: nats, (n_models,).
+    The value is max over attacks, "none" among them, of mean unlearned - mean retrained: 0 is ideal; above it
+    knowledge is there or comes back, below it retrained models know more in every case.
+    table: a column per side, the attack with the largest difference, and mean barriers.
+    Raises InvalidMetricInput for values outside [0, 1] or another number of attacks.
+    Source: fine-tuning on the retain set and barriers: 2505.22310; relearning and rounding: open-unlearning (2506.12618).
+    """
+    u, r = _knowledge(unlearned, Side.UNLEARNED), _knowledge(retrained, Side.RETRAINED)
+    difference = u.mean(axis=0) - r.mean(axis=0)
+    worst = int(np.argmax(difference))
+    table: dict[str, Cell | list[Cell]] = {
+        "worst": ATTACKS[worst],
+        "attack": list(ATTACKS),
+        "unlearned": _cells(u.mean(axis=0)),
+        "retrained": _cells(r.mean(axis=0)),
+    }
+    note = f"the largest difference is after {ATTACKS[worst]}: {u.mean(axis=0)[worst]:.3g}, retrained models "
+    note += f"{r.mean(axis=0)[worst]:.3g}"
+    if original is not None:
+        table["original"] = _cells(_knowledge(original, Side.ORIGINAL).mean(axis=0))
+        note += f", the original {table['original'][worst]:.3g}"
+    for side, barrier in ((Side.UNLEARNED, unlearned_barrier), (Side.RETRAINED, retrained_barrier)):
+        if barrier is not None:
+            table[f"{side}_barrier"] = float(per_model(barrier, name="loss barriers", side=side).mean())
+    return MetricResult(float(difference[worst]), table=table, notes=(note,))
+
+
+def _knowledge(values: npt.ArrayLike, side: Side) -> Float64:
+    array = shares(values, axes=("models", "attacks"), name="knowledge after attacks", side=side)
+    if array.shape[1] != len(ATTACKS):
+        raise InvalidMetricInput(
+            f"{side} knowledge must be of {len(ATTACKS)} attacks ({', '.join(ATTACKS)}), not {array.shape[1]}",
+            side=side,
+        )
+    return array
+
+
+def _cells(values: Float64) -> list[Cell]:
+    return [float(value) for value in values]
+
+
+METRIC = Metric(
+    id="robustness",
+    title="Knowledge after the worst attack",
+    function=robustness,
+    needs={
+        "unlearned": Need("attacked_knowledge"),
+        "retrained": Need("attacked_knowledge", Side.RETRAINED),
+        "original": Need("attacked_knowledge", Side.ORIGINAL, optional=True),
+        "unlearned_barrier": Need("loss_barrier", optional=True),
+        "retrained_barrier": Need("loss_barrier", Side.RETRAINED, optional=True),
+    },
+    unit="more than the retrained models",
+    direction=Direction.TOWARDS_RETRAINED,
+    bounds=(-1.0, 1.0),
+    ideal=0.0,
+    resampling=Resampling.MODELS,
+    source="2505.22310 (training on the retain set, barrier); open-unlearning, 2506.12618 (relearning, rounding)",
+    formula="max over attacks of mean_i k(u_i after attack) - mean_j k(r_j after attack)",
+    paper_and_code=(
+        "Rounding is to the nearest, symmetric, with a spacing for each output channel; pruning is by size within each "
+        "layer. Images are trained by SGD at a tenth of the training's rate, answers by AdamW at the training's."
+    ),
+)
