@@ -56,7 +56,7 @@ def validate(
 
 
 def _limit_warnings(file: Path, checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> list[str]:
-    from lethe.competition.run_limits import limit_warnings
+    from lethe.competition.run_limits import RetrainingCost, limit_warnings
     from lethe.data.datasets.roots import datasets_beside
 
     seconds = 0.0
@@ -65,7 +65,7 @@ def _limit_warnings(file: Path, checked: "CompetitionFile", sizes: dict[str, dic
 
         with datasets_beside(file):
             seconds = estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
-    return limit_warnings(checked.limits, retraining_time_s=seconds, estimated=True)
+    return limit_warnings(checked.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
 
 
 def _set_sizes(file: Path, checked: "CompetitionFile") -> dict[str, dict[str, int]]:

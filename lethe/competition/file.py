@@ -173,9 +173,14 @@ class Limits(Section):
     wall_time_s: float = Field(default=8 * 3600, gt=0, description="all runs of an evaluation together, seconds")
     run_wall_time_s: float | None = Field(default=None, gt=0, description="one run, seconds")
     run_fraction_of_retraining: float | None = Field(
-        default=0.2, gt=0, description="one run, as a share of one retraining"
+        default=0.2, gt=0, description="one run, as a share of one retraining; of the processor where there is no GPU"
     )
-    run_wall_time_floor_s: float = Field(default=5.0, gt=0, description="a run is never given less than this, seconds")
+    run_start_time_s: float = Field(
+        default=1.0, ge=0, description="processor seconds beyond that share and an empty run's, for imports"
+    )
+    run_wall_time_floor_s: float = Field(
+        default=5.0, gt=0, description="a run is never given less time by the clock, seconds"
+    )
     run_cpu_time_s: float | None = Field(
         default=None, gt=0, description="processor seconds of one run; default: its time, twice or on each thread"
     )

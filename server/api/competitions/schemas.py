@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.run_limits import limit_warnings
 from server.competitions.stored_file import stored_file
 from server.finals.service import Rescoring
 from server.models.competition import Competition, Split
@@ -24,6 +25,7 @@ class LimitsOut(BaseModel):
     run_fraction_of_retraining: float | None = Field(
         description="one run, as a share of one retraining", examples=[0.2]
     )
+    run_start_time_s: float = Field(description="processor seconds beyond that share, for starting", examples=[1.0])
     memory_mib: int = Field(examples=[2048])
     scratch_mib: int = Field(examples=[256])
     upload_mib: int = Field(examples=[20])
@@ -128,11 +130,16 @@ class SplitOut(BaseModel):
     progress: float = Field(description="share done of that stage", examples=[0.4])
     error: str
     n_forget: int | None
-    retraining_time_s: float | None
+    retraining_time_s: float | None = Field(description="by the clock, in the plain loop")
+    retraining_cpu_s: float | None = Field(
+        description="of the processor, in the runs' sandbox, without starting; null on a GPU", examples=[1.9]
+    )
+    start_cpu_s: float | None = Field(description="of the processor, of a run that does nothing", examples=[0.02])
+    warnings: list[str] = Field(description="where a run has the time to retrain from scratch")
     shards: list[ModelShardOut] = Field(description="empty where one worker makes the whole split")
 
     @classmethod
-    def of(cls, split: Split, shards: Sequence[ModelShard]) -> "SplitOut":
+    def of(cls, split: Split, shards: Sequence[ModelShard], limits: Limits) -> "SplitOut":
         return cls(
             visibility=split.visibility,
             state=split.state,
@@ -141,6 +148,9 @@ class SplitOut(BaseModel):
             error=split.error,
             n_forget=split.n_forget,
             retraining_time_s=split.retraining_time_s,
+            retraining_cpu_s=split.retraining_cpu_s,
+            start_cpu_s=split.start_cpu_s,
+            warnings=[] if split.retraining_time_s is None else limit_warnings(limits, split.retraining),
             shards=[ModelShardOut.model_validate(shard) for shard in shards],
         )
 
@@ -157,8 +167,9 @@ class OrganisedCompetition(CompetitionOut):
     def with_splits(
         cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
     ) -> "OrganisedCompetition":
-        shown = [SplitOut.of(split, [shard for shard in shards if shard.split_id == split.id]) for split in splits]
         file = stored_file(competition)
+        own = {split.id: [shard for shard in shards if shard.split_id == split.id] for split in splits}
+        shown = [SplitOut.of(split, own[split.id], file.limits) for split in splits]
         return cls(
             **_basics(competition, file), splits=shown, baselines=[baseline.label for baseline in file.report.baselines]
         )
