@@ -21,7 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from lethe.competition.metric_requests import require_metric_fits
+from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
+from lethe.competition.ranking_section import SCORE, Ranking
 from lethe.competition.read_only import Options, Weights
 from lethe.competition.report_section import Report
 from lethe.competition.section import Section
@@ -264,6 +265,19 @@ class CompetitionFile(Section):
     submissions: Submissions = Submissions()
     workers: Workers = Workers()
     report: Report = Report()
+    ranking: Ranking = Ranking()
+
+    @model_validator(mode="after")
+    def _ranks_by_what_is_computed(self) -> Self:
+        asked = [request.id for request in self.report.metrics]
+        for name in self.ranking.by:
+            if name != SCORE and asked.count(name) != 1:
+                found = "is not among report.metrics" if name not in asked else "is asked for with several parameters"
+                allowed = ", ".join(['"score"', *dict.fromkeys(asked)])
+                raise ValueError(f"ranking.by: {name!r} {found}; allowed are {allowed}, each named there once")
+            if name != SCORE:
+                require_metric_ranks(name)
+        return self
 
     @model_validator(mode="after")
     def _dates_in_order(self) -> Self:

@@ -70,9 +70,7 @@ def scratch_for_models(frame_bytes: int) -> int:
     return MODELS_ON_DISK * (frame_bytes // MIB + 2)
 
 
-def notebook_policy(
-    policy: RunPolicy, competition: RunRules, *, frame_bytes: int, sample: bool
-) -> RunPolicy:
+def notebook_policy(policy: RunPolicy, competition: RunRules, *, frame_bytes: int, sample: bool) -> RunPolicy:
     """Return the policy of a complete notebook: the time of all runs, space for its files, memory for that room."""
     limits, n_models = competition.limits, SMOKE_MODELS if sample else competition.n_models
     return replace(

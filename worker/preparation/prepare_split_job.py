@@ -31,7 +31,7 @@ from server.config import Settings
 from server.storage import split_key
 from worker import source_networks
 from worker.context import WorkerContext
-from worker.evaluation.scoring_job import oracle_as_data
+from worker.evaluation.scoring_job import oracle_as_data, require_ranking
 from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
 from worker.preparation.retraining_time import measure_retraining_cost
@@ -178,6 +178,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         manifest = make_split(work.competition, visibility, folder, device=device, progress=tell)
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
     oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring)
+    require_ranking(work.competition, folder, manifest, oracle=oracle)
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
@@ -191,6 +192,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         start_cpu_s=cost.start_cpu_s if cost.cpu_s is not None else None,
         device=device,
         versions=manifest.versions,
-        oracle=oracle_as_data(oracle) | ({"references": reference_scores(folder, work.competition)} if levels else {}),
+        oracle=oracle_as_data(oracle, work.competition.ranking)
+        | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )
     return _Made(prepared, manifest)

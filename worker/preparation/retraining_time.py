@@ -23,7 +23,7 @@ REPEATS = 3  # of which the least counts: other work on the machine only ever ad
 LONGEST_S = 30.0  # of a retraining that is longer, some epochs are measured
 GUARD_S = 600.0
 NOTHING = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
-RETRAINING = '''
+RETRAINING = """
 import json
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def loss_of(net, batch):
         return functional.cross_entropy(net(batch["image"]), batch["label"])
     logits = net(batch["input_ids"], batch["attention_mask"])
     return functional.cross_entropy(logits[:, :-1].transpose(1, 2), batch["labels"][:, 1:])
-'''
+"""
 
 
 class NotMeasured(Exception):

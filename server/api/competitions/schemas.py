@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.ranking_section import Ranking
 from lethe.competition.run_limits import limit_warnings
 from server.competitions.stored_file import stored_file
 from server.finals.service import Rescoring
@@ -236,8 +237,9 @@ class Reason(BaseModel):
 
 
 def metric_name(file: CompetitionFile) -> str:
-    """Return the metric as text."""
-    return f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
+    """Return what ranks, as text."""
+    score = f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
+    return score if file.ranking == Ranking() else f"{file.ranking.in_words}; the score is {score}"
 
 
 def _basics(competition: Competition, file: CompetitionFile) -> dict[str, object]:
