@@ -33,7 +33,7 @@ from sandbox.run_process import NOT_EXITED, RunProcess, start_process
 from sandbox.run_request import EntryPoint, RunRequest, RunResult, SandboxSpec
 from sandbox.supervisor import Observed
 from sandbox.uid_slots import take_slot
-from sandbox.verdict import Context, ExitFacts, judge
+from sandbox.verdict import Context, ExitFacts, KillReason, judge
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
 
@@ -184,10 +184,12 @@ class Sandbox:
             "is_sample": request.kind == "sample",
         }
         self._runs += 1
-        policy = self._spec.policy
-        if request.wall_time_s is not None:
-            policy = replace(policy, wall_time_s=request.wall_time_s)
-        return start_process(link, message, policy=policy, group=self._new_group())
+        return start_process(link, message, policy=self._policy_of(request), group=self._new_group())
+
+    def _policy_of(self, request: RunRequest) -> RunPolicy:
+        if request.wall_time_s is None:
+            return self._spec.policy
+        return replace(self._spec.policy, wall_time_s=request.wall_time_s, cpu_time_s=None)
 
     def _new_group(self) -> RunGroup | None:
         if not self._roots.version:
@@ -210,10 +212,12 @@ class Sandbox:
             problem = find_problem(weights, self._layout, max_abs_weight=limit) if weights else None
             chosen = ()
         ended_by_itself = observed.kill_reason is None and not reader.is_over
+        cpu_time_s = max(observed.usage.cpu_time_s, exited["cpu_s"])
+        is_over_time = observed.kill_reason is None and cpu_time_s > self._policy_of(request).cpu_allowance_s
         facts = ExitFacts(
             frame=reader.state,
             frame_bytes=len(weights) if weights else 0,
-            kill_reason=observed.kill_reason,
+            kill_reason=KillReason.CPU_TIME if is_over_time else observed.kill_reason,
             exit_code=exited["exit_code"] if ended_by_itself else None,
             signal=exited["signal"] if ended_by_itself else None,
             oom_kills=observed.usage.oom_kills,
@@ -231,7 +235,7 @@ class Sandbox:
             facts=facts,
             verdict=verdict,
             wall_time_s=observed.wall_time_s,
-            cpu_time_s=max(observed.usage.cpu_time_s, exited["cpu_s"]),
+            cpu_time_s=cpu_time_s,
             peak_memory_mib=observed.usage.peak_memory_mib or exited["max_rss_kib"] / 1024,
             log=observed.log,
             chosen=chosen,

@@ -103,6 +103,14 @@ class RunPolicy:
         """Processor seconds allowed to the complete run."""
         return self.cpu_time_s if self.cpu_time_s is not None else self.wall_time_s * max(2, self.threads)
 
+    @property
+    def process_cpu_s(self) -> float:
+        """Processor seconds after which the kernel ends a process: for what the host's own measure misses.
+
+        Behind gVisor they hold the start of the interpreter too.
+        """
+        return max(self.cpu_allowance_s, self.wall_time_s * max(2, self.threads))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; `from_dict` is the inverse."""
         values = asdict(self)

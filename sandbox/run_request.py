@@ -65,7 +65,7 @@ class RunRequest:
         data folder's original model, whose header it must have; None for the data folder's own.
     notebook: run it as a notebook, once and whole, and take the models that it writes. With an entry point that
         "saves", compare two runs of it: its first model, its second, and the first of another run that drew the same.
-    wall_time_s: how long it may take, where that is not what the policy says.
+    wall_time_s: how long it may take, and of the processor, where that is not what the policy says.
     map_cuda: where there is no GPU, read "cuda" as "cpu" in what the code asks of torch.
     """
 

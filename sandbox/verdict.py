@@ -102,7 +102,7 @@ ORGANISERS_OVERFLOW = (
 )
 MESSAGES = {
     "timeout": "The run was stopped after {wall_time_s:g} s, the wall time of one run. Do fewer epochs or steps.",
-    "cpu-time": "The run used up its processor time of {cpu_allowance_s:g} s. Do less work, or use fewer processes.",
+    "time-limit": "The run used up its processor time of {cpu_allowance_s:.3g} s. Do fewer epochs or steps.",
     "idle": "The run did nothing for {idle_time_s:g} s and was stopped. Remove sleeps and waits.",
     "out-of-memory": "The run needed more than its {memory_mib} MiB of memory. Use smaller batches or fewer copies.",
     "process-limit": "The run started more than its {processes} processes and threads. Start fewer workers.",
@@ -154,7 +154,7 @@ NO_NETWORK = " There is no network in here: bring what the code downloads in a z
 _BY_KILL = {
     KillReason.WALL_TIME: "timeout",
     KillReason.IDLE_TIME: "idle",
-    KillReason.CPU_TIME: "cpu-time",
+    KillReason.CPU_TIME: "time-limit",
     KillReason.MEMORY: "out-of-memory",
     KillReason.LOG: "log-limit",
     KillReason.CLOSED_FRAME: "no-weights",
@@ -216,8 +216,8 @@ def judge(facts: ExitFacts, context: Context) -> Verdict:
         return _failed("host-fault", context, fault=Fault.HOST)
     if facts.kill_reason is KillReason.STOPPED:
         return _failed("stopped", context, fault=Fault.STOPPED)
-    if facts.frame is FrameState.WEIGHTS:
-        return _of_weights(facts.problem, context)
+    if facts.frame is FrameState.WEIGHTS and facts.kill_reason is not KillReason.CPU_TIME:
+        return _of_weights(facts.problem, context)  # processor time is measured to the end of the run
     if measured := _measured(facts):
         return _failed(measured, context)
     if facts.frame is FrameState.FAULT:
@@ -248,7 +248,7 @@ def _of_exit(facts: ExitFacts) -> str:
     if facts.refused_forks:
         return "process-limit"
     if facts.signal == _SIGXCPU:
-        return "cpu-time"
+        return "time-limit"
     return "killed" if facts.signal is not None else "no-weights"
 
 

@@ -45,12 +45,12 @@ def validate(
     """
     from lethe.competition.file import read_competition_file
     from lethe.competition.recipe_cost import recipe_cost
-    from lethe.competition.run_limits import limit_warnings
+    from lethe.competition.run_limits import RetrainingCost, limit_warnings
 
     checked = read_competition_file(file)
     sizes = {} if file_only else _set_sizes(file, checked)
     seconds = _retraining_s(file, checked, sizes)
-    warnings = limit_warnings(checked.limits, retraining_time_s=seconds, estimated=True)
+    warnings = limit_warnings(checked.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
     recipes = recipe_cost(checked, retraining_s=seconds)
     if as_json:
         found = {"set_sizes": sizes, "recipe_models": recipes.n_models, "recipe_seconds": recipes.seconds}

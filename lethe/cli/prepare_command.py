@@ -32,7 +32,7 @@ def prepare(
     Called again it goes on where it stopped. Relative paths in the file are relative to it.
     """
     from lethe.competition.file import read_competition_file
-    from lethe.competition.run_limits import limit_warnings
+    from lethe.competition.run_limits import RetrainingCost, limit_warnings
     from lethe.data.datasets.roots import datasets_beside
     from lethe.preparation.file_check import check_preparation
     from lethe.preparation.prepare import prepare_split
@@ -43,7 +43,8 @@ def prepare(
         sizes = check_preparation(competition)[split]
         report = _reporter(bars, bars.add_task("reading the data"))
         manifest = prepare_split(competition, split, out, device=device, progress=report)
-    warnings = limit_warnings(competition.limits, retraining_time_s=manifest.retraining_time_s)
+    measured_s = manifest.steps["timing"].values.get("retraining_cpu_s") if device == "cpu" else None
+    warnings = limit_warnings(competition.limits, RetrainingCost(manifest.retraining_time_s, measured_s))
     facts = {
         "split": str(out),
         "visibility": split.value,

@@ -21,7 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from lethe.competition.metric_requests import require_metric_fits
+from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
+from lethe.competition.ranking_section import SCORE, Ranking
 from lethe.competition.read_only import Options, Weights
 from lethe.competition.recipes_section import METRIC_ID, Recipes
 from lethe.competition.report_section import Report
@@ -178,9 +179,14 @@ class Limits(Section):
     wall_time_s: float = Field(default=8 * 3600, gt=0, description="all runs of an evaluation together, seconds")
     run_wall_time_s: float | None = Field(default=None, gt=0, description="one run, seconds")
     run_fraction_of_retraining: float | None = Field(
-        default=0.2, gt=0, description="one run, as a share of one retraining"
+        default=0.2, gt=0, description="one run, as a share of one retraining; of the processor where there is no GPU"
     )
-    run_wall_time_floor_s: float = Field(default=5.0, gt=0, description="a run is never given less than this, seconds")
+    run_start_time_s: float = Field(
+        default=1.0, ge=0, description="processor seconds beyond that share and an empty run's, for imports"
+    )
+    run_wall_time_floor_s: float = Field(
+        default=5.0, gt=0, description="a run is never given less time by the clock, seconds"
+    )
     run_cpu_time_s: float | None = Field(
         default=None, gt=0, description="processor seconds of one run; default: its time, twice or on each thread"
     )
@@ -276,6 +282,19 @@ class CompetitionFile(Section):
     submissions: Submissions = Submissions()
     workers: Workers = Workers()
     report: Report = Report()
+    ranking: Ranking = Ranking()
+
+    @model_validator(mode="after")
+    def _ranks_by_what_is_computed(self) -> Self:
+        asked = [request.id for request in self.report.metrics]
+        for name in self.ranking.by:
+            if name != SCORE and asked.count(name) != 1:
+                found = "is not among report.metrics" if name not in asked else "is asked for with several parameters"
+                allowed = ", ".join(['"score"', *dict.fromkeys(asked)])
+                raise ValueError(f"ranking.by: {name!r} {found}; allowed are {allowed}, each named there once")
+            if name != SCORE:
+                require_metric_ranks(name)
+        return self
 
     @model_validator(mode="after")
     def _dates_in_order(self) -> Self:

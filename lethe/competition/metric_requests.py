@@ -6,7 +6,7 @@ The registry is loaded when a file asks for a metric; most files do not.
 from collections.abc import Mapping
 from typing import Any
 
-from lethe.competition.task import IMAGES_ONLY, LEVELS, Kind
+from lethe.competition.task import IMAGES_ONLY, LEVELS, PROBED_LEVEL, Kind
 
 STORED_LEVELS = frozenset().union(*LEVELS.values())
 
@@ -28,6 +28,16 @@ def require_metric_fits(metric_id: str, kind: Kind) -> None:
     """Raise ValueError unless evaluations of this kind of task store what the metric needs."""
     if what := lacking_for_metric(metric_id, kind):
         raise ValueError(f"report.metrics: {metric_id} needs {what}, which a task of kind {kind!r} does not have")
+
+
+def require_metric_ranks(metric_id: str) -> None:
+    """Raise ValueError for a metric without a better side, or one that needs weights, which come after the score."""
+    from lethe.metrics.core.registry import Direction, metric  # noqa: PLC0415
+
+    if metric(metric_id).direction is Direction.NONE:
+        raise ValueError(f"ranking.by: no value of {metric_id} is better than another, so it cannot rank")
+    if PROBED_LEVEL in levels_for_metric(metric_id):
+        raise ValueError(f"ranking.by: {metric_id} needs weights of runs, which only a few keep, so it cannot rank")
 
 
 def lacking_for_metric(metric_id: str, kind: Kind) -> str | None:

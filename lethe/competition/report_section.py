@@ -28,7 +28,7 @@ class MetricRequest(Section):
 
 
 class Report(Section):
-    """Metrics beside the score (docs/metrics): computed after it, never ranked by."""
+    """Metrics beside the score (docs/metrics), computed after it; those that [ranking] names rank as well."""
 
     metrics: tuple[MetricRequest, ...] = Field(default=(), description='ids, or tables as { id = "zrf", seeds = 5 }')
     columns: tuple[str, ...] = Field(

@@ -1,40 +1,81 @@
-"""How long one run of a submission may take: the one rule that workers enforce and that pages and kits show."""
+"""How long one run of a submission may take: the one rule that workers enforce and that pages and kits show.
+
+Where runs compute on the processor, the limit is processor time: a machine that is busy with something else changes
+nothing. It is a share of what one retraining takes in the same sandbox; what starting a run takes is added to it.
+"""
+
+from dataclasses import dataclass
 
 from lethe.competition.file import Limits
 
+WALL_TIMES_CPU = 10.0  # a run that waits for a processor has so many times its processor time by the clock
 
-def run_wall_time_s(limits: Limits, *, retraining_time_s: float) -> float:
-    """Return the wall time of one run, seconds: the smallest of the limits that apply.
 
-    A share of retraining is never less than the floor; limits in seconds are taken as they are.
-    retraining_time_s: of one model of the split; 0 where it is not known, and the share then does not apply.
+@dataclass(frozen=True)
+class RetrainingCost:
+    """What one retraining of a split takes.
+
+    time_s: by the clock, in the plain loop; 0 where it is not known. cpu_s: processor seconds in the runs' sandbox,
+    without starting; None for splits of a GPU, and of versions that did not measure it. start_cpu_s: processor
+    seconds of a run that does nothing.
     """
-    candidates = [limits.wall_time_s]
-    if limits.run_wall_time_s is not None:
-        candidates.append(limits.run_wall_time_s)
-    if limits.run_fraction_of_retraining is not None and retraining_time_s > 0:
-        share = limits.run_fraction_of_retraining * retraining_time_s
-        candidates.append(max(share, limits.run_wall_time_floor_s))
-    return min(candidates)
+
+    time_s: float = 0.0
+    cpu_s: float | None = None
+    start_cpu_s: float = 0.0
 
 
-def limit_warnings(limits: Limits, *, retraining_time_s: float, estimated: bool = False) -> list[str]:
+@dataclass(frozen=True)
+class RunLimit:
+    """The limits of one run, seconds. cpu_time_s: of all its processes, with starting; None: only the clock counts.
+
+    training_s: what of it is left for the submission's own work, of the kind that is limited.
+    """
+
+    wall_time_s: float
+    cpu_time_s: float | None
+    training_s: float
+
+
+def run_limit(limits: Limits, cost: RetrainingCost) -> RunLimit:
+    """Return the limits of one run: the smallest of those that apply.
+
+    With a measured processor time, the share of retraining limits processor time, and the clock is a guard. Without
+    one, the share limits the time by the clock, and is never less than the floor. Limits in seconds are taken as
+    they are.
+    """
+    by_clock = [limits.wall_time_s, *([limits.run_wall_time_s] if limits.run_wall_time_s is not None else [])]
+    if limits.run_fraction_of_retraining is None or cost.cpu_s is None:
+        if limits.run_fraction_of_retraining is not None and cost.time_s > 0:
+            by_clock.append(max(limits.run_fraction_of_retraining * cost.time_s, limits.run_wall_time_floor_s))
+        return RunLimit(min(by_clock), limits.run_cpu_time_s, min(by_clock))
+    training_s = limits.run_fraction_of_retraining * cost.cpu_s + limits.run_start_time_s
+    if limits.run_cpu_time_s is not None:
+        training_s = min(training_s, limits.run_cpu_time_s)
+    cpu_time_s = cost.start_cpu_s + training_s
+    by_clock.append(max(WALL_TIMES_CPU * cpu_time_s, limits.run_wall_time_floor_s))
+    return RunLimit(min(by_clock), cpu_time_s, training_s)
+
+
+def limit_warnings(limits: Limits, cost: RetrainingCost, *, estimated: bool = False) -> list[str]:
     """Return a sentence where a run has the time to retrain, or nothing ties its limit to retraining; else none.
 
-    retraining_time_s: of one model of the split; 0 where it is not known. estimated: from shapes, not measured.
+    estimated: the cost is from shapes, not measured.
     """
-    limit = run_wall_time_s(limits, retraining_time_s=retraining_time_s)
-    if 0 < retraining_time_s <= limit:
+    limit, share = run_limit(limits, cost), limits.run_fraction_of_retraining
+    takes_s = cost.time_s if limit.cpu_time_s is None or cost.cpu_s is None else cost.cpu_s
+    if 0 < takes_s <= limit.training_s:
+        floor = "run_wall_time_floor_s" if cost.cpu_s is None else "run_start_time_s"
+        kind = "" if cost.cpu_s is None else " of the processor"
         about = "takes about" if estimated else "takes"
         return [
-            f"retraining from scratch fits into a run's limit: it {about} {retraining_time_s:.3g} s, a run may take "
-            f"{limit:.3g} s; whoever retrains wins. Lower [limits] run_wall_time_floor_s (now "
-            f"{limits.run_wall_time_floor_s:g}) or run_wall_time_s, or make the task heavier to train"
+            f"retraining from scratch fits into a run's limit: it {about} {takes_s:.3g} s{kind}, a run may take "
+            f"{limit.training_s:.3g} s; whoever retrains wins. Lower [limits] {floor} (now {getattr(limits, floor):g}) "
+            "or run_fraction_of_retraining, or make the task heavier to train"
         ]
-    fraction = limits.run_fraction_of_retraining
-    if limits.run_wall_time_s is None and (fraction is None or fraction >= 1.0):
+    if limits.run_wall_time_s is None and (share is None or share >= 1.0):
         return [
-            f"[limits] run_fraction_of_retraining is {'not set' if fraction is None else format(fraction, 'g')} and "
+            f"[limits] run_fraction_of_retraining is {'not set' if share is None else format(share, 'g')} and "
             "run_wall_time_s is not set: a run may have the time to retrain from scratch. Set a share below 1"
         ]
     return []

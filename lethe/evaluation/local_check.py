@@ -99,7 +99,7 @@ class Checked:
             "entry_point": self.package.entry_point.as_data(),
             "runs": len(self.outputs),
             "run_s": run_s,
-            "run_limit_s": kit.about["run_wall_time_s"],
+            "run_limit_s": kit.about.get("run_cpu_time_s") or kit.about["run_wall_time_s"],
             "all_runs_s": self.setup_s + run_s * kit.about["n_models"] if run_s is not None else None,
             "all_runs_limit_s": kit.limits.wall_time_s,
             "n_models": kit.about["n_models"],

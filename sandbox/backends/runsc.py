@@ -112,7 +112,7 @@ class RunscLink:
         policy = self._request.policy
         wanted = {
             **message,
-            "policy": {**policy.to_dict(), "cpu_allowance_s": policy.cpu_allowance_s},
+            "policy": {**policy.to_dict(), "process_cpu_s": policy.process_cpu_s},
             "seccomp": base64.b64encode(build_filter()).decode(),
         }
         self._first_words = b"start\n" + json.dumps(wanted).encode() + b"\n"
@@ -196,7 +196,7 @@ class RunscLink:
             "RLIMIT_FSIZE": policy.file_size_mib * 1024 * 1024,
             "RLIMIT_NOFILE": policy.open_files,
             "RLIMIT_CORE": 0,
-            "RLIMIT_CPU": int(policy.cpu_allowance_s) + 1,
+            "RLIMIT_CPU": int(policy.process_cpu_s) + 1,
         }
         return {
             "ociVersion": "1.0.0",

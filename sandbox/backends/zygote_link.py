@@ -151,7 +151,7 @@ def _config(policy: RunPolicy, view: View) -> dict[str, Any]:
         "scratch": view.scratch,
         "isolate": view.isolates_runs,
         "seccomp": base64.b64encode(filtered).decode(),
-        "policy": {**policy.to_dict(), "cpu_allowance_s": policy.cpu_allowance_s},
+        "policy": {**policy.to_dict(), "process_cpu_s": policy.process_cpu_s},
     }
 
 

@@ -107,7 +107,7 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
     own_process_count: whether the run has its own user namespace, without which RLIMIT_NPROC
     would count the host's processes of the same user.
     """
-    cpu_s = int(policy["cpu_allowance_s"]) + 1
+    cpu_s = int(policy["process_cpu_s"]) + 1
     limits = {
         resource.RLIMIT_CORE: core_limit(),
         resource.RLIMIT_CPU: cpu_s,

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Exists, and_, exists, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.run_limits import RetrainingCost
 from server.competitions import service, stopped_preparations
 from server.competitions.stored_file import stored_file
 from server.conditional_update import changes_one_row
@@ -42,8 +43,14 @@ class PreparedSplit:
     n_forget: int
     retraining_time_s: float
     oracle: dict[str, Any]
+    retraining_cpu_s: float | None = None
+    start_cpu_s: float | None = None
     device: str = "cpu"
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def retraining(self) -> RetrainingCost:
+        return RetrainingCost(self.retraining_time_s, self.retraining_cpu_s, self.start_cpu_s or 0.0)
 
 
 def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu") -> SplitWork | None:
@@ -112,6 +119,8 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
         manifest_sha256=prepared.manifest_sha256,
         n_forget=prepared.n_forget,
         retraining_time_s=prepared.retraining_time_s,
+        retraining_cpu_s=prepared.retraining_cpu_s,
+        start_cpu_s=prepared.start_cpu_s,
         oracle=prepared.oracle,
         device=prepared.device,
         versions=prepared.versions,

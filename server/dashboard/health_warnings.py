@@ -1,10 +1,12 @@
 """What an organiser is warned of: a queue that stands still, lost workers, failed splits, a full disk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
+from lethe.competition.file import Limits
+from lethe.competition.run_limits import limit_warnings
 from server.dashboard.host import Host
 from server.dashboard.repository import FailureCount, Running, Waiting
 from server.datetime_format import relative
@@ -68,6 +70,24 @@ def split_warnings(splits: Sequence[tuple[str, Split]]) -> list[HealthWarning]:
         for slug, split in splits
         if split.state == SplitState.FAILED
     ]
+
+
+def limit_warnings_of(splits: Sequence[tuple[str, Split]], limits: Mapping[str, Limits]) -> list[HealthWarning]:
+    """Warn of competitions whose runs have the time to retrain. limits: of each
+    that may still change them, by its name."""
+    found = {
+        slug: HealthWarning(
+            f"{slug}: {said}.",
+            is_bad=False,
+            competition=slug,
+            href=f"/organise/{slug}/limits",
+            remedy="Change the limits",
+        )
+        for slug, split in splits
+        if slug in limits and split.state == SplitState.READY
+        for said in limit_warnings(limits[slug], split.retraining)
+    }
+    return list(found.values())
 
 
 def failure_warnings(failures: Sequence[FailureCount]) -> list[HealthWarning]:

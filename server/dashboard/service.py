@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
+from server.competitions.stored_file import stored_file
 from server.config import get_settings
 from server.dashboard import repository
 from server.dashboard.forecast import Capacity, RescoringForecast, forecast_rescoring, measure_capacity
@@ -15,6 +16,7 @@ from server.dashboard.health_warnings import (
     HealthWarning,
     failure_warnings,
     host_warnings,
+    limit_warnings_of,
     queue_warnings,
     split_warnings,
     token_warnings,
@@ -26,6 +28,7 @@ from server.models.competition import Competition, CompetitionState, Split
 from server.models.submission import Fault
 from server.models.worker import Worker
 
+BEFORE_ITS_END = (CompetitionState.PREPARING, CompetitionState.READY, CompetitionState.OPEN)
 RATE_WINDOW = timedelta(hours=1)
 FAILURE_WINDOW = timedelta(days=7)
 WORKER_WINDOW = timedelta(days=1)
@@ -118,6 +121,7 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
         warnings=[
             *queue_warnings(waiting, running, workers, at=at),
             *split_warnings(splits),
+            *limit_warnings_of(splits, {c.slug: stored_file(c).limits for c in shown if c.state in BEFORE_ITS_END}),
             *failure_warnings(failures),
             *token_warnings(repository.quarantined_tokens(session, ids)),
             *host_warnings(host),

@@ -142,9 +142,10 @@ HARMLESS: Mapping[str, Fields] = {
             "merge_deadline modes libraries"
         ),
         "LimitsOut": (
-            "wall_time_s run_wall_time_s run_fraction_of_retraining memory_mib scratch_mib upload_mib "
+            "wall_time_s run_wall_time_s run_fraction_of_retraining run_start_time_s memory_mib scratch_mib upload_mib "
             "submissions_per_day submissions_total final_selections team_size"
         ),
+        "RunLimit": "wall_time_s cpu_time_s training_s",
         "AnnouncementOut": "id title text author created_at",
         "Competition": (
             "archive_key cell_key closed_at closes_at config created_at created_by frozen_at id opens_at revealed_at "
@@ -152,7 +153,9 @@ HARMLESS: Mapping[str, Fields] = {
         ),
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",
-        "page": "timeline announcements n_forget run_limit_s is_private is_sealed is_revealed closed limits at",
+        "page": (
+            "timeline announcements n_forget run_limit limit_warnings is_private is_sealed is_revealed closed limits at"
+        ),
     },
     "of accounts, whose tables no evaluation writes": {
         "AccountOut": ANY,

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import RunRules
+from lethe.competition.run_limits import RetrainingCost
 from server.competitions.stored_file import stored_file
 from server.db import clock, database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
@@ -48,6 +49,13 @@ class ClaimedShard:
     manifest_sha256: str
     retraining_time_s: float
     competition: RunRules
+    retraining_cpu_s: float | None = None
+    start_cpu_s: float = 0.0
+
+    @property
+    def retraining(self) -> RetrainingCost:
+        """What its runs' limit is a share of."""
+        return RetrainingCost(self.retraining_time_s, self.retraining_cpu_s, self.start_cpu_s)
 
     @property
     def routing_key(self) -> RoutingKey:
@@ -136,6 +144,8 @@ def claimed_shard(
         split_key=split_key(competition.slug, split.visibility),
         manifest_sha256=split.manifest_sha256 or "",
         retraining_time_s=split.retraining_time_s or 0.0,
+        retraining_cpu_s=split.retraining_cpu_s,
+        start_cpu_s=split.start_cpu_s or 0.0,
         competition=RunRules.of(config),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, Text, UniqueConstraint, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from server.db import Base, new_id, now
 from server.models.account import Account
@@ -99,10 +100,17 @@ class Split(Base):
     versions: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of torch and python, of the preparation
     n_forget: Mapped[int | None]
     retraining_time_s: Mapped[float | None]
+    retraining_cpu_s: Mapped[float | None]  # measured in the runs' sandbox, without starting; None on a GPU
+    start_cpu_s: Mapped[float | None]  # of a run that does nothing
     oracle: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # the exact-retraining oracle's score, as data
     prepared_at: Mapped[datetime | None]
 
     competition: Mapped[Competition] = relationship(lazy="raise", back_populates="splits")
+
+    @property
+    def retraining(self) -> RetrainingCost:
+        """What the limit of a run on this split is a share of."""
+        return RetrainingCost(self.retraining_time_s or 0.0, self.retraining_cpu_s, self.start_cpu_s or 0.0)
 
 
 class Team(Base):

@@ -113,6 +113,7 @@ def _body(
             "final_score": score.final_score if exact else shown.final_score,
             "final_score_bits": float(score.final_score).hex() if exact else None,
             "scorer_version": score.scorer_version,
+            "ranking": stored_file(submission.competition).ranking.model_dump(mode="json"),
             "computed_at": shown.computed_at.isoformat(),
         },
     }

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.run_limits import run_wall_time_s
+from lethe.competition.run_limits import RunLimit, limit_warnings, run_limit
 from lethe.competition.visibility import Visibility
 from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server.admin import competition_edits
@@ -20,7 +20,7 @@ from server.starter_kit import service as starter_kit
 from server.submissions import service as submissions
 from server.teams import service as teams
 from server.web import competition_cards, epsilon_picture
-from server.web.deps import PlaceDep, ViewerDep
+from server.web.deps import Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
 from server.web.rendering import page
 
@@ -59,7 +59,8 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep, storag
         oracle=gate.get_oracle_score(split),
         n_forget=split.n_forget,
         has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
-        run_limit_s=run_limit_s(place.file, split),
+        run_limit=limit_of_a_run(place.file, split),
+        limit_warnings=_limit_warnings(place, split),
         libraries=_older_libraries(place.file.submissions.libraries),
         **_epsilon_picture(place.file),
     )
@@ -113,9 +114,16 @@ def competition_timeline(file: CompetitionFile, competition: Competition | None 
     return sorted(dates_shown, key=lambda pair: pair[1])
 
 
-def run_limit_s(file: CompetitionFile, split: Split) -> float | None:
-    """Return the seconds that one run is given; None while only a retraining can tell."""
+def limit_of_a_run(file: CompetitionFile, split: Split) -> RunLimit | None:
+    """Return what one run is given; None while only a retraining can tell."""
     limits = file.limits
     if limits.run_fraction_of_retraining is not None and split.retraining_time_s is None:
-        return limits.run_wall_time_s
-    return run_wall_time_s(limits, retraining_time_s=split.retraining_time_s or 0.0)
+        return None
+    return run_limit(limits, split.retraining)
+
+
+def _limit_warnings(place: Place, split: Split) -> list[str]:
+    """Return what its organisers read where a run has the time to retrain."""
+    if not place.is_organiser or split.retraining_time_s is None:
+        return []
+    return limit_warnings(place.file.limits, split.retraining)

@@ -11,7 +11,7 @@ from server.models.submission import Fault, Submission
 
 ADVICE = {
     "timeout": "Do fewer epochs or steps: the limit of one run is on the overview page.",
-    "cpu-time": "Do less work, or use fewer processes.",
+    "time-limit": "Do fewer epochs or steps: the processor time of one run is on the overview page.",
     "idle": "Remove sleeps and waits.",
     "out-of-memory": "Use smaller batches, or keep fewer copies of the network.",
     "process-limit": "Start fewer workers; a loader needs none.",

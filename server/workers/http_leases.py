@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.run_limits import run_wall_time_s
+from lethe.competition.run_limits import run_limit
 from lethe.errors import Conflict, NotAuthenticated, NotFound, Violation
 from server.config import Settings
 from server.evaluations import leases
@@ -137,7 +137,9 @@ def heartbeat(session: Session, settings: Settings, shard: ClaimedShard, *, runs
 def longest_s(shard: ClaimedShard) -> float:
     """Return how long an untrusted worker may hold a shard, seconds: twice what its runs may take, for their evaluation
     takes time too, and what setting up takes."""
-    run_s = run_wall_time_s(shard.competition.limits, retraining_time_s=shard.retraining_time_s)
+    limits = shard.competition.limits
+    limit = run_limit(limits, shard.retraining)
+    run_s = limit.wall_time_s if limit.cpu_time_s is None else max(limit.cpu_time_s, limits.run_wall_time_floor_s)
     return SET_UP_S + 2 * shard.n_runs * run_s
 
 

@@ -168,8 +168,8 @@ def test_busy_run_ends_at_its_wall_time(hurried: Sandbox, stage: Path, monkeypat
     [
         (body("import time", "time.sleep(100)"), "idle"),
         (body("import signal", "signal.pause()"), "idle"),
-        (body("while True: pass"), "cpu-time"),
-        (body("import os", "for i in range(4): os.fork()", "while True: pass"), "cpu-time"),
+        (body("while True: pass"), "time-limit"),
+        (body("import os", "for i in range(4): os.fork()", "while True: pass"), "time-limit"),
     ],
 )
 def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, error_class: str) -> None:
@@ -177,6 +177,19 @@ def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, err
     result = hurried.run(RunRequest(code_dir=folder))
     assert result.verdict.error_class == error_class, result.facts
     assert result.wall_time_s < 20
+
+
+def test_run_that_ends_within_a_tick_is_measured_to_its_end(
+    hurried: Sandbox, stage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights came before the watch looked, and its processor time was more than it had."""
+    spec = hurried._spec
+    monkeypatch.setattr(hurried, "_spec", replace(spec, policy=replace(spec.policy, cpu_time_s=0.06)))
+    work = ("    until = time.process_time() + 0.07", "    while time.process_time() < until: pass")
+    source = body("import time", "if True:", *work)
+    result = hurried.run(RunRequest(code_dir=write_submission(stage, "time-short", source)))
+    assert result.verdict.error_class == "time-limit", result.facts
+    assert result.weights is None
 
 
 def test_data_loader_with_processes_works(submit: Submit) -> None:

@@ -36,6 +36,6 @@ def test_gvisor_gives_the_bits_of_bubblewrap_and_ends_a_loop(split: Path, stage:
     loop = RunRequest(code_dir=write_submission(stage, "loop", LOOP_BEHIND_THE_FILTER))
     policy = replace(TEST_POLICY, wall_time_s=8, cpu_time_s=3)
     with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy, backend="runsc")).start() as gvisor:
-        assert gvisor.run(loop).verdict.error_class in {"cpu-time", "timeout"}
+        assert gvisor.run(loop).verdict.error_class in {"time-limit", "timeout"}
         result = gvisor.run(good)
     assert result.weights == sandbox.run(good).weights is not None, result.facts.host_error

@@ -29,7 +29,7 @@ def claim(**fields: Any) -> ExitFacts:
     [
         (ExitFacts(kill_reason=KillReason.WALL_TIME), "timeout"),
         (ExitFacts(kill_reason=KillReason.IDLE_TIME), "idle"),
-        (ExitFacts(kill_reason=KillReason.CPU_TIME), "cpu-time"),
+        (ExitFacts(kill_reason=KillReason.CPU_TIME), "time-limit"),
         (ExitFacts(kill_reason=KillReason.MEMORY), "out-of-memory"),
         (ExitFacts(kill_reason=KillReason.LOG), "log-limit"),
         (ExitFacts(kill_reason=KillReason.CLOSED_FRAME), "no-weights"),
@@ -37,7 +37,7 @@ def claim(**fields: Any) -> ExitFacts:
         (ExitFacts(frame=FrameState.PARTIAL, exit_code=0), "no-weights"),
         (ExitFacts(frame=FrameState.MALFORMED), "wrong-weights"),
         (ExitFacts(signal=11), "killed"),
-        (ExitFacts(signal=24), "cpu-time"),
+        (ExitFacts(signal=24), "time-limit"),
         (ExitFacts(signal=9, oom_kills=1), "out-of-memory"),
         (ExitFacts(exit_code=1, refused_forks=3), "process-limit"),
         (claim(**{"class": "out-of-memory"}), "out-of-memory"),
@@ -53,6 +53,11 @@ def test_facts_give_the_participants_error_class(facts: ExitFacts, error_class: 
 
 def test_whole_weights_count_however_the_process_ended() -> None:
     assert judge(ExitFacts(frame=FrameState.WEIGHTS, signal=9), CONTEXT).outcome == "weights"
+
+
+def test_weights_sent_beyond_the_processor_time_do_not_count() -> None:
+    facts = ExitFacts(frame=FrameState.WEIGHTS, kill_reason=KillReason.CPU_TIME)
+    assert judge(facts, CONTEXT).error_class == "time-limit"
 
 
 def test_problem_with_weights_names_the_tensor() -> None:

@@ -82,7 +82,7 @@ class Instance:
             competition = competitions.create(session, competition_toml(slug, **values), organiser=owner)
             for split in competitions.splits(session, competition):
                 split.state = SplitState.READY.value
-                split.manifest_sha256, split.n_forget, split.retraining_time_s = "0" * 64, 10, 1.0
+                split.manifest_sha256, split.n_forget, split.retraining_time_s = "0" * 64, 10, 100.0
             competition.state = str(state)
             return competition
 

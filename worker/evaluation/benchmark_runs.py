@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lethe.benchmark.method_runs import MethodRuns, OpenRuns, RunEnd, RunPlace
 from lethe.competition.file import Limits
+from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import HostFault
 from lethe.evaluation.local_check import Failure, stage_files
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
@@ -74,7 +75,7 @@ class SharedSandbox:
             spec = SandboxSpec(
                 data_dir=place.split_dir / "visible",
                 stage_dir=self._folder,
-                policy=run_policy(place.competition.limits, retraining_time_s=0.0, threads=1),
+                policy=run_policy(place.competition.limits, retraining=RetrainingCost(), threads=1),
                 backend=self._backend,
                 production=False,
             )

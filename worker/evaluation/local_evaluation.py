@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
@@ -115,7 +116,9 @@ def _took(checked: Checked, result: RunResult) -> bool:
 
 def _policy(package: Package, kit: Kit, folder: Path) -> RunPolicy:
     policy = replace(
-        run_policy(kit.limits, retraining_time_s=0.0, threads=1), wall_time_s=float(kit.about["run_wall_time_s"])
+        run_policy(kit.limits, retraining=RetrainingCost(), threads=1),
+        wall_time_s=float(kit.about["run_wall_time_s"]),
+        cpu_time_s=kit.about.get("run_cpu_time_s", kit.limits.run_cpu_time_s),
     )
     if package.entry_point.mode == "notebook" or package.entry_point.program:
         scratch_mib = max(policy.scratch_mib, scratch_for_models((kit.data / ORIGINAL_MODEL).stat().st_size))

@@ -17,6 +17,7 @@ from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
+from server.competitions.stored_file import stored_file
 from server.evaluations import repository as evaluation_repository
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
@@ -72,6 +73,7 @@ def _work(session: Session, evaluation_id: str) -> ScoringWork:
         split_key=split_key(competition.slug, split.visibility),
         manifest_sha256=split.manifest_sha256 or "",
         scoring=get_scoring(session, evaluation),
+        file=stored_file(competition),
         asked_at=evaluation.finished_at,
     )
 

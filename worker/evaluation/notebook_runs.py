@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from lethe.competition.file import RunRules
-from lethe.competition.run_limits import run_wall_time_s
 from lethe.device.memory import ran_out_of_memory
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
@@ -52,14 +51,17 @@ def with_kaggle_folder(
 
 
 def program_policy(policy: RunPolicy, competition: RunRules, *, frame_bytes: int) -> RunPolicy:
-    """Return the policy of one run of a notebook's program: space for its files, memory for that room."""
+    """Return the policy of one run of a notebook's program: space for its files, memory for that room, and the time
+    for its own start, which no other run makes for it: it imports and reads images anew."""
     limits = competition.limits
+    start_s = max(0.0, limits.run_wall_time_floor_s - limits.run_start_time_s)
     scratch_mib = max(limits.scratch_mib, scratch_for_models(frame_bytes))
     return replace(
         policy,
         scratch_mib=scratch_mib,
         file_size_mib=max(policy.file_size_mib, scratch_mib),
         memory_mib=limits.memory_mib + scratch_mib,
+        cpu_time_s=None if policy.cpu_time_s is None else policy.cpu_time_s + start_s,
     )
 
 
@@ -68,16 +70,13 @@ def scratch_for_models(frame_bytes: int) -> int:
     return MODELS_ON_DISK * (frame_bytes // MIB + 2)
 
 
-def notebook_policy(
-    policy: RunPolicy, competition: RunRules, *, frame_bytes: int, retraining_time_s: float, sample: bool
-) -> RunPolicy:
+def notebook_policy(policy: RunPolicy, competition: RunRules, *, frame_bytes: int, sample: bool) -> RunPolicy:
     """Return the policy of a complete notebook: the time of all runs, space for its files, memory for that room."""
-    limits = competition.limits
-    one_run_s = run_wall_time_s(limits, retraining_time_s=retraining_time_s)
+    limits, n_models = competition.limits, SMOKE_MODELS if sample else competition.n_models
     return replace(
         program_policy(policy, competition, frame_bytes=frame_bytes),
-        wall_time_s=min(limits.wall_time_s, one_run_s + SMOKE_SETUP_S) if sample else limits.wall_time_s,
-        cpu_time_s=None,  # the limit of one run is none of the whole
+        wall_time_s=min(limits.wall_time_s, policy.wall_time_s + SMOKE_SETUP_S) if sample else limits.wall_time_s,
+        cpu_time_s=None if policy.cpu_time_s is None else n_models * policy.cpu_time_s + SMOKE_SETUP_S,
         scratch_inodes=max(policy.scratch_inodes, 4 * competition.n_models + 1024),
     )
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.errors import Conflict, HostFault, NotFound
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import Database
 from server.disclosure.gate import show_score
@@ -20,7 +22,7 @@ from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
 from worker.context import RunningContext
-from worker.evaluation.scoring_job import compared_with
+from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs
 from worker.evaluation.shard_pipeline import run_shard
 from worker.host.worker_info import worker_facts
 from worker.leases import Logs
@@ -42,6 +44,7 @@ class Stored:
     manifest_sha256: str
     split_device: str | None
     split_versions: Mapping[str, Any]
+    file: CompetitionFile
     shards: tuple[tuple[ClaimedShard, str, str], ...]  # with the key and the hash of what it gave
 
 
@@ -127,6 +130,7 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
             manifest_sha256=split.manifest_sha256 or "",
             split_device=split.device,
             split_versions=split.versions,
+            file=stored_file(competition),
             shards=tuple(given(shard) for shard in sorted(runs, key=lambda shard: shard.first_run)),
         )
 
@@ -209,4 +213,7 @@ def _score(context: RunningContext, stored: Stored, outputs: ShardOutputs) -> fl
     shard = stored.shards[0][0]
     retrained = compared_with(context.artefacts.split(shard), "retrained")
     unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
-    return score_outputs(unlearned, retrained, scoring=shard.competition.scoring).headline
+    scoring, split_dir = shard.competition.scoring, context.artefacts.split(shard)
+    found = score_outputs(unlearned, retrained, scoring=scoring)
+    oracle = oracle_score(split_dir, shard.manifest_sha256, scoring)
+    return rank_outputs(stored.file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring).value

@@ -1,6 +1,7 @@
 """From the stored outputs of a shard's runs to a score in the database."""
 
 import math
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -10,13 +11,20 @@ from typing import Any
 import numpy as np
 import structlog
 
-from lethe.competition.file import Scoring
+from lethe.competition.file import CompetitionFile, Scoring
+from lethe.competition.ranking_section import SCORE, Ranking
+from lethe.data.errors import InvalidSplit
 from lethe.errors import HostFault
 from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import Kind, read_outputs
+from lethe.evaluation.ranking import RankingValue, oracle_value, rank_score
 from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.evaluation.split_inputs import split_inputs
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.scoring.calibration import calibrate, suspicion
 from lethe.metrics.scoring.score import ModelOutputs, Score
+from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
 from server.scoring import scores
@@ -39,6 +47,7 @@ class ScoringWork:
     split_key: str
     manifest_sha256: str
     scoring: Scoring
+    file: CompetitionFile
     asked_at: datetime | None
 
 
@@ -57,16 +66,47 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     )
     oracle = oracle_score(split_dir, work.manifest_sha256, work.scoring)
     flags = _flags(found, unlearned, retrained, oracle=oracle)
+    ranked = rank_outputs(work.file, found, unlearned, oracle=oracle, split_dir=split_dir, scoring=work.scoring)
     with context.database.write() as session:
         recorded = scores.record(
             session,
             evaluation_id,
-            _record(found, unlearned, flags),
-            oracle=oracle_as_data(oracle),
+            _record(found, unlearned, flags, ranked),
+            oracle=oracle_as_data(oracle, work.file.ranking),
             asked_at=work.asked_at,
         )
     log.info("scored", evaluation=evaluation_id, recorded=recorded)
     return recorded
+
+
+def rank_outputs(
+    file: CompetitionFile, found: Score, unlearned: ShardOutputs, *, oracle: Score, split_dir: Path, scoring: Scoring
+) -> RankingValue:
+    """Return what ranks an evaluation, as its competition says. scoring: how `found` and `oracle` were computed."""
+    inputs = None
+    if not file.ranking.is_by_score:
+        inputs = split_inputs(split_dir, unlearned.arrays(), scored_by=scoring)
+    return rank_score(file.ranking, file.report, found, oracle=oracle, inputs=inputs)
+
+
+def require_ranking(file: CompetitionFile, split_dir: Path, manifest: Manifest, *, oracle: Score) -> None:
+    """Raise InvalidSplit where exact retraining is not better than the original model by what ranks.
+
+    manifest: of the split, which is not written before all of the preparation has succeeded.
+    """
+    if file.ranking.is_by_score:
+        return
+    with tempfile.TemporaryDirectory(dir=split_dir) as name:
+        whole = Path(name)
+        for path in split_dir.iterdir():
+            if path.is_dir() and path != whole:
+                (whole / path.name).symlink_to(path)
+        manifest.write(whole)
+        inputs = split_inputs(whole, read_outputs(whole, "oracle").arrays(), scored_by=file.scoring)
+        try:
+            rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs)
+        except InvalidMetricInput as error:
+            raise InvalidSplit(str(error)) from error
 
 
 def compared_with(split_dir: Path, kind: Kind) -> ModelOutputs:
@@ -119,6 +159,7 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
             split_key=split_key(competition.slug, split.visibility),
             manifest_sha256=split.manifest_sha256 or "",
             scoring=get_scoring(session, evaluation),
+            file=stored_file(competition),
             asked_at=evaluation.finished_at,
         )
 
@@ -146,11 +187,12 @@ def summary(found: Score) -> dict[str, Any]:
     }
 
 
-def oracle_as_data(oracle: Score) -> dict[str, Any]:
-    """Return the oracle's score as `Split.oracle` holds it."""
-    low, high = oracle.interval or (None, None)
+def oracle_as_data(oracle: Score, ranking: Ranking) -> dict[str, Any]:
+    """Return the oracle's score as `Split.oracle` holds it; final_score is what it ranks by."""
+    low, high = (oracle.interval if ranking.is_by_score else None) or (None, None)
     return {
-        "final_score": oracle.headline,
+        "final_score": oracle_value(ranking, oracle),
+        "score": oracle.headline,
         "forgetting_quality": oracle.forgetting_quality,
         "retain_ratio": oracle.retain_ratio,
         "test_ratio": oracle.test_ratio,
@@ -159,11 +201,12 @@ def oracle_as_data(oracle: Score) -> dict[str, Any]:
     } | summary(oracle)
 
 
-def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> ScoreRecord:
-    low, high = found.interval or (None, None)
+def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any], ranked: RankingValue) -> ScoreRecord:
+    low, high = ranked.interval or (None, None)
+    is_score = ranked.value == found.headline and list(ranked.positions) == [SCORE]
     f_interval = found.forgetting_quality_interval
     return ScoreRecord(
-        final_score=found.headline,
+        final_score=ranked.value,
         forgetting_quality=found.forgetting_quality,
         retain_ratio=measured(found.retain_ratio),
         test_ratio=measured(found.test_ratio),
@@ -171,6 +214,8 @@ def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> Sco
         interval_high=high,
         details=summary(found)
         | {
+            "score": found.headline,
+            "ranking": {"positions": ranked.positions, "failed_gates": list(ranked.failed_gates)},
             "accuracies": _accuracies(unlearned),
             "forgetting_quality_interval": list(f_interval) if f_interval else None,
             "retain_accuracy": float(unlearned.retain_accuracy.mean()),
@@ -178,7 +223,7 @@ def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any]) -> Sco
             "run_wall_time_s": float(np.median(unlearned.wall_time_s)),
             "flags": flags,
         },
-        replicates=None if found.replicates is None else replicates_as_data(found.replicates),
+        replicates=None if found.replicates is None or not is_score else replicates_as_data(found.replicates),
         epsilon=found.epsilon.astype("<f4").tobytes(),
     )
 

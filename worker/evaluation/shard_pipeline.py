@@ -191,7 +191,7 @@ def _evaluations(context: RunningContext, evaluator: Evaluator | None, done: Don
 def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
     policy = run_policy(
         shard.competition.limits,
-        retraining_time_s=shard.retraining_time_s,
+        retraining=shard.retraining,
         threads=context.settings.worker_threads,
         libraries=shard.competition.submissions.libraries,
     )
@@ -204,7 +204,6 @@ def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> Run
             policy,
             shard.competition,
             frame_bytes=(data_dir / ORIGINAL_MODEL).stat().st_size,
-            retraining_time_s=shard.retraining_time_s,
             sample=shard.kind is ShardKind.SMOKE,
         )
     elif is_program(shard.entry_point):

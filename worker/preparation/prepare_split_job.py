@@ -31,9 +31,10 @@ from server.config import Settings
 from server.storage import split_key
 from worker import source_networks
 from worker.context import WorkerContext
-from worker.evaluation.scoring_job import oracle_as_data
+from worker.evaluation.scoring_job import oracle_as_data, require_ranking
 from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
+from worker.preparation.retraining_time import measure_retraining_cost
 from worker.preparation.split_sync import SplitExchange
 from worker.preparation.starter_kit.build import store_kit
 from worker.preparation.uploaded_dataset import uploaded_datasets
@@ -133,7 +134,7 @@ def _store_kit(context: WorkerContext, work: SplitWork, prepared: PreparedSplit)
                 exchange.folder,
                 work.competition,
                 url=context.settings.public_url,
-                retraining_time_s=prepared.retraining_time_s,
+                retraining=prepared.retraining,
                 retrain=lambda: _sample_models(context.settings, exchange.folder, work.competition),
             )
     except (AppError, OSError, ValueError) as error:
@@ -177,14 +178,21 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         manifest = make_split(work.competition, visibility, folder, device=device, progress=tell)
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
     oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring)
+    require_ranking(work.competition, folder, manifest, oracle=oracle)
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
+    tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
+    time_s = manifest.retraining_time_s
+    cost = measure_retraining_cost(context.settings, folder, work.competition, time_s=time_s)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
         n_forget=int(retrained.confidences.shape[1]),
-        retraining_time_s=manifest.retraining_time_s,
+        retraining_time_s=cost.time_s,
+        retraining_cpu_s=cost.cpu_s,
+        start_cpu_s=cost.start_cpu_s if cost.cpu_s is not None else None,
         device=device,
         versions=manifest.versions,
-        oracle=oracle_as_data(oracle) | ({"references": reference_scores(folder, work.competition)} if levels else {}),
+        oracle=oracle_as_data(oracle, work.competition.ranking)
+        | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )
     return _Made(prepared, manifest)

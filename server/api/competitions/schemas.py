@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.ranking_section import Ranking
+from lethe.competition.run_limits import limit_warnings
 from server.api.schema import In, Out
 from server.competitions.stored_file import stored_file
 from server.finals.service import Rescoring
@@ -23,6 +25,7 @@ class LimitsOut(Out):
     run_fraction_of_retraining: float | None = Field(
         description="one run, as a share of one retraining", examples=[0.2]
     )
+    run_start_time_s: float = Field(description="processor seconds beyond that share, for starting", examples=[1.0])
     memory_mib: int = Field(examples=[2048])
     scratch_mib: int = Field(examples=[256])
     upload_mib: int = Field(examples=[20])
@@ -113,7 +116,12 @@ class SplitOut(Out):
     progress: float = Field(description="share done of that stage", examples=[0.4])
     error: str
     n_forget: int | None
-    retraining_time_s: float | None
+    retraining_time_s: float | None = Field(description="by the clock, in the plain loop")
+    retraining_cpu_s: float | None = Field(
+        description="of the processor, in the runs' sandbox, without starting; null on a GPU", examples=[1.9]
+    )
+    start_cpu_s: float | None = Field(description="of the processor, of a run that does nothing", examples=[0.02])
+    warnings: list[str] = Field(description="where a run has the time to retrain from scratch")
     shards: list[ModelShardOut] = Field(description="empty where one worker makes the whole split")
 
 
@@ -129,10 +137,16 @@ class OrganisedCompetition(CompetitionOut):
     def with_splits(
         cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
     ) -> "OrganisedCompetition":
-        shown = [
-            SplitOut.read(split, shards=[shard for shard in shards if shard.split_id == split.id]) for split in splits
-        ]
         file = stored_file(competition)
+        own = {split.id: [shard for shard in shards if shard.split_id == split.id] for split in splits}
+        shown = [
+            SplitOut.read(
+                split,
+                shards=own[split.id],
+                warnings=[] if split.retraining_time_s is None else limit_warnings(file.limits, split.retraining),
+            )
+            for split in splits
+        ]
         return cls.read(
             competition,
             **_of_file(file),
@@ -194,8 +208,9 @@ class Reason(In):
 
 
 def metric_name(file: CompetitionFile) -> str:
-    """Return the metric as text."""
-    return f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
+    """Return what ranks, as text."""
+    score = f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
+    return score if file.ranking == Ranking() else f"{file.ranking.in_words}; the score is {score}"
 
 
 def _of_file(file: CompetitionFile) -> dict[str, object]:

@@ -47,6 +47,7 @@ LABELS = {  # label, unit
     "wall_time_s": ("Time of all runs", "seconds"),
     "run_wall_time_s": ("Time of one run", "seconds"),
     "run_fraction_of_retraining": ("Time of one run, as a share of one retraining", "0 to 1"),
+    "run_start_time_s": ("Processor time of a run for starting", "seconds"),
     "run_wall_time_floor_s": ("Time that a run has at least", "seconds"),
     "run_cpu_time_s": ("Processor time of one run", "seconds"),
     "run_idle_time_s": ("Time without using a processor", "seconds"),

@@ -1,9 +1,13 @@
 """How long one run may take: the smallest limit that applies."""
 
+from typing import Any
+
 import pytest
 
 from lethe.competition.file import Limits
-from lethe.competition.run_limits import limit_warnings, run_wall_time_s
+from lethe.competition.run_limits import RetrainingCost, limit_warnings, run_limit
+
+MEASURED = RetrainingCost(time_s=3.0, cpu_s=2.0, start_cpu_s=0.02)
 
 
 @pytest.mark.parametrize(
@@ -18,28 +22,53 @@ from lethe.competition.run_limits import limit_warnings, run_wall_time_s
     ],
     ids=["seconds below the floor", "unknown retraining", "share", "floor of the share", "all runs", "no share"],
 )
-def test_run_wall_time_is_the_smallest_limit(
-    limits: dict[str, float | None], retraining_time_s: float, expected: float
+def test_clock_limits_a_run_without_measured_processor_time(
+    limits: dict[str, Any], retraining_time_s: float, expected: float
 ) -> None:
-    assert run_wall_time_s(Limits.model_validate(limits), retraining_time_s=retraining_time_s) == expected
+    found = run_limit(Limits.model_validate(limits), RetrainingCost(retraining_time_s))
+    assert (found.wall_time_s, found.cpu_time_s) == (expected, None)
 
 
 @pytest.mark.parametrize(
-    ("limits", "retraining_time_s", "said"),
+    ("limits", "cpu_time_s", "wall_time_s"),
     [
-        ({}, 0.16, "fits into a run's limit: it takes 0.16 s, a run may take 5 s"),
-        ({"run_fraction_of_retraining": 1.0}, 100.0, "fits into a run's limit"),
-        ({"run_fraction_of_retraining": None}, 0.0, "run_fraction_of_retraining is not set"),
+        ({"run_start_time_s": 0.1}, 0.02 + 0.1 + 0.2 * 2.0, 5.2),
+        ({"run_start_time_s": 0.0, "run_wall_time_floor_s": 30.0}, 0.02 + 0.2 * 2.0, 30.0),
+        ({"run_start_time_s": 0.0, "run_cpu_time_s": 0.3}, 0.02 + 0.3, 5.0),
+        ({"run_start_time_s": 0.0, "run_cpu_time_s": 9.0}, 0.02 + 0.2 * 2.0, 5.0),
+        ({"run_start_time_s": 0.0, "run_wall_time_s": 2.0}, 0.02 + 0.2 * 2.0, 2.0),
+        ({"run_fraction_of_retraining": None, "run_wall_time_s": 2.0}, None, 2.0),
     ],
-    ids=["floor", "whole retraining", "no share"],
+    ids=["share and start", "clock's floor", "seconds below", "seconds above", "clock in seconds", "no share"],
+)
+def test_processor_time_is_the_share_and_the_start(
+    limits: dict[str, Any], cpu_time_s: float | None, wall_time_s: float
+) -> None:
+    found = run_limit(Limits.model_validate(limits), MEASURED)
+    assert found.cpu_time_s == pytest.approx(cpu_time_s)
+    assert found.wall_time_s == pytest.approx(wall_time_s)
+
+
+@pytest.mark.parametrize(
+    ("limits", "cost", "said"),
+    [
+        ({}, RetrainingCost(0.16), "fits into a run's limit: it takes 0.16 s, a run may take 5 s"),
+        ({}, RetrainingCost(9.0, cpu_s=0.5), "it takes 0.5 s of the processor, a run may take 1.1 s"),
+        ({"run_fraction_of_retraining": 1.0}, RetrainingCost(100.0), "fits into a run's limit"),
+        ({"run_fraction_of_retraining": 1.0}, MEASURED, "fits into a run's limit"),
+        ({"run_fraction_of_retraining": None}, RetrainingCost(), "run_fraction_of_retraining is not set"),
+    ],
+    ids=["floor", "start", "whole retraining", "whole retraining, measured", "no share"],
 )
 def test_limit_that_leaves_time_to_retrain_is_warned_of(
-    limits: dict[str, float | None], retraining_time_s: float, said: str
+    limits: dict[str, Any], cost: RetrainingCost, said: str
 ) -> None:
-    (warning,) = limit_warnings(Limits.model_validate(limits), retraining_time_s=retraining_time_s)
+    (warning,) = limit_warnings(Limits.model_validate(limits), cost)
     assert said in warning
 
 
-@pytest.mark.parametrize("retraining_time_s", [0.0, 5.1, 100.0])
-def test_limit_below_retraining_is_not_warned_of(retraining_time_s: float) -> None:
-    assert limit_warnings(Limits(), retraining_time_s=retraining_time_s) == []
+@pytest.mark.parametrize(
+    "cost", [RetrainingCost(), RetrainingCost(5.1), RetrainingCost(100.0), RetrainingCost(0.2, cpu_s=1.3), MEASURED]
+)
+def test_limit_below_retraining_is_not_warned_of(cost: RetrainingCost) -> None:
+    assert limit_warnings(Limits(), cost) == []

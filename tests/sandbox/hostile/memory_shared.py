@@ -1,4 +1,4 @@
-# Tries to use up memory that no process owns. Must end in: out-of-memory; behind gVisor: out-of-memory|cpu-time|timeout
+# Tries to use memory that no process owns. Must end in: out-of-memory; behind gVisor: out-of-memory|time-limit|timeout
 def unlearning(net, retain, forget, validation):
     import mmap
     import time

@@ -1,4 +1,4 @@
-# Tries to fork without end. Must end in: process-limit|timeout|cpu-time|out-of-memory
+# Tries to fork without end. Must end in: process-limit|timeout|time-limit|out-of-memory
 def unlearning(net, retain, forget, validation):
     import os
 

@@ -1,4 +1,4 @@
-# Tries to ignore every signal and go on. Must end in: timeout|cpu-time
+# Tries to ignore every signal and go on. Must end in: timeout|time-limit
 def unlearning(net, retain, forget, validation):
     import signal
 

@@ -1,4 +1,4 @@
-# Tries to run for ever before the function is called. Must end in: timeout|cpu-time
+# Tries to run for ever before the function is called. Must end in: timeout|time-limit
 while True:
     pass
 

@@ -1,4 +1,4 @@
-# Tries to hold the interpreter's lock in one call. Must end in: timeout|cpu-time
+# Tries to hold the interpreter's lock in one call. Must end in: timeout|time-limit
 def unlearning(net, retain, forget, validation):
     import re
 

@@ -118,6 +118,19 @@ def test_nothing_is_foretold_of_time_before_anything_ran(server: Instance) -> No
     assert found.rescoring["digits"].seconds is None
 
 
+@pytest.mark.parametrize(("cpu_s", "light"), [(0.05, Light.LOOK), (60.0, Light.GOOD)])
+def test_dashboard_warns_where_retraining_fits_into_a_run(server: Instance, cpu_s: float, light: Light) -> None:
+    competition = server.competition()
+    with server.database.write() as session:
+        for split in competitions.splits(session, competition):
+            split.retraining_cpu_s, split.start_cpu_s = cpu_s, 0.02
+    with server.database.read() as session:
+        found = get_dashboard(session, [competition])
+    said = [warning.text for warning in found.warnings]
+    assert [text for text in said if "retraining from scratch fits" in text] == (said if light is Light.LOOK else [])
+    assert found.light(competition) is light
+
+
 def test_a_failed_split_turns_its_own_competitions_light_only(server: Instance) -> None:
     broken, sound = server.competition("broken", state="preparing"), server.competition("sound")
     with server.database.write() as session:

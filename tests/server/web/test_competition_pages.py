@@ -13,7 +13,7 @@ from server.leaderboard import summaries
 from server.models.account import Role
 from server.models.competition import Competition, Split
 from server.starter_kit import service as starter_kit
-from server.web.competition_pages import run_limit_s
+from server.web.competition_pages import limit_of_a_run
 from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_team, scored
@@ -247,10 +247,13 @@ def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visit
 
 @pytest.mark.parametrize(
     ("limits", "retraining_time_s", "shown"),
-    [({"run_wall_time_s": 2.0}, 100.0, 2.0), ({}, 100.0, 20.0), ({}, None, None)],
+    [({"run_wall_time_s": 2.0}, 100.0, 2.0), ({}, 100.0, 20.0)],
 )
 def test_overview_shows_the_run_limit_that_is_enforced(
-    limits: dict[str, float], retraining_time_s: float | None, shown: float | None
+    limits: dict[str, float], retraining_time_s: float, shown: float
 ) -> None:
     file = parse_competition(competition_toml("digits")).model_copy(update={"limits": Limits.model_validate(limits)})
-    assert run_limit_s(file, Split(retraining_time_s=retraining_time_s)) == shown
+    limit = limit_of_a_run(file, Split(retraining_time_s=retraining_time_s))
+    assert limit is not None
+    assert limit.wall_time_s == shown
+    assert limit_of_a_run(file, Split(retraining_time_s=None)) is None

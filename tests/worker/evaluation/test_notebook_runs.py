@@ -7,11 +7,14 @@ import pytest
 import safetensors.torch
 import torch
 
+from lethe.competition.file import RunRules
+from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.inference import RunOutputs, SplitEvaluator, load_original
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
-from worker.evaluation.notebook_runs import NotebookOutputs
+from worker.evaluation.notebook_runs import SMOKE_SETUP_S, NotebookOutputs, notebook_policy, program_policy
+from worker.evaluation.run_policy import run_policy
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +22,17 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("notebook-runs") / "public"
     prepare_split(competition(n_models=2), "public", out)
     return out
+
+
+def test_notebooks_have_the_processor_time_of_their_runs() -> None:
+    """Of all runs and their set-up for one that saves its models; of one run and its own start for a program."""
+    file = competition(n_models=4)
+    one = run_policy(file.limits, retraining=RetrainingCost(9.0, cpu_s=5.0, start_cpu_s=0.5), threads=1)
+    assert one.cpu_time_s == pytest.approx(0.2 * 5.0 + 1.0 + 0.5)
+    whole = notebook_policy(one, RunRules.of(file), frame_bytes=1, sample=False)
+    smoke = notebook_policy(one, RunRules.of(file), frame_bytes=1, sample=True)
+    assert (whole.cpu_time_s, smoke.cpu_time_s) == (4 * 2.5 + SMOKE_SETUP_S, 2.5 + SMOKE_SETUP_S)
+    assert program_policy(one, RunRules.of(file), frame_bytes=1).cpu_time_s == pytest.approx(2.5 + 5.0 - 1.0)
 
 
 class FullDevice(SplitEvaluator):

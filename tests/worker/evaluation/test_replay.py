@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.lethe.conftest import competition
 from worker.evaluation.replay import Replayed, Stored, differs_from_receipt
 
 SCORE = 0.1
@@ -17,6 +18,7 @@ STORED = Stored(
     manifest_sha256="5911",
     split_device="cpu",
     split_versions={},
+    file=competition(),
     shards=(),
 )
 RECEIPT: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from safetensors.torch import save
 import examples
 import lethe
 from lethe.competition.file import CompetitionFile
-from lethe.competition.run_limits import run_wall_time_s
+from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.task import Kind
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.sample_models import SampleModels
@@ -67,7 +67,7 @@ def store_kit(
     competition: CompetitionFile,
     *,
     url: str,
-    retraining_time_s: float,
+    retraining: RetrainingCost,
     retrain: Callable[[], SampleModels],
 ) -> None:
     """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage.
@@ -77,15 +77,15 @@ def store_kit(
     """
     if competition.task.kind == "image-classification":
         store_pictures(storage, split_dir / "sample", competition.slug)
-    kit = build_kit(split_dir, competition, retrain(), url=url, retraining_time_s=retraining_time_s)
+    kit = build_kit(split_dir, competition, retrain(), url=url, retraining=retraining)
     storage.write(kit_key(competition.slug), kit)
 
 
 def build_kit(
-    split_dir: Path, competition: CompetitionFile, models: SampleModels, *, url: str, retraining_time_s: float
+    split_dir: Path, competition: CompetitionFile, models: SampleModels, *, url: str, retraining: RetrainingCost
 ) -> bytes:
     """Return the kit of a competition whose public split is prepared in `split_dir`."""
-    about = about_kit(competition, retraining_time_s=retraining_time_s, n_models=len(models.outputs.wall_time_s))
+    about = about_kit(competition, retraining=retraining, n_models=len(models.outputs.wall_time_s))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in _entries(split_dir, competition, about, models, url=url):
@@ -93,14 +93,16 @@ def build_kit(
     return buffer.getvalue()
 
 
-def about_kit(competition: CompetitionFile, *, retraining_time_s: float, n_models: int) -> dict[str, Any]:
+def about_kit(competition: CompetitionFile, *, retraining: RetrainingCost, n_models: int) -> dict[str, Any]:
     """Return kit.json: the rules that decide whether code would be taken, and how the estimate is scored."""
+    limit = run_limit(competition.limits, retraining)
     return {
         "slug": competition.slug,
         "title": competition.title,
         "n_models": competition.n_models,
         "sample_models": n_models,
-        "run_wall_time_s": run_wall_time_s(competition.limits, retraining_time_s=retraining_time_s),
+        "run_wall_time_s": limit.wall_time_s,
+        "run_cpu_time_s": limit.cpu_time_s,
         "limits": competition.limits.model_dump(mode="json"),
         "submissions": competition.submissions.model_dump(mode="json"),
         "scoring": competition.scoring.model_dump(mode="json"),

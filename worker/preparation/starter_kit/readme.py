@@ -45,7 +45,7 @@ Modes allowed here: {modes}.{notebook}
 | | |
 |---|---|
 | runs | {n_models} |
-| time of one run | {run_wall_time_s:g} s on the server |
+| time of one run | {run_time} on the server |
 | time of all runs | {wall_time_s:g} s |
 | memory | {memory_mib} MiB |
 | scratch space | {scratch_mib} MiB |
@@ -98,7 +98,7 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
     submissions = competition.submissions
     notebook = NOTEBOOK.format(folder=submissions.input_folder) if "notebook" in submissions.modes else ""
     return TEXT.format(
-        **competition.limits.model_dump(exclude={"run_wall_time_s"}),
+        **competition.limits.model_dump(exclude={"run_wall_time_s", "run_cpu_time_s"}),
         **OF_KIND[competition.task.kind],
         upload=size_limits(competition.limits.upload_mib),
         title=competition.title,
@@ -107,8 +107,14 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
         original="an original model of its own" if competition.scoring.setup == "reuse-n-n" else "the original model",
         modes=", ".join(submissions.modes),
         notebook=notebook,
-        run_wall_time_s=about["run_wall_time_s"],
+        run_time=_run_time(about),
         sample_models=about["sample_models"],
         libraries=", ".join(f"{name} {version}" for name, version in about["libraries"].items()),
         cuda="none; `cuda` means the CPU" if submissions.cuda == "map-to-cpu" else "only where the server has one",
     )
+
+
+def _run_time(about: Mapping[str, Any]) -> str:
+    if about.get("run_cpu_time_s") is None:
+        return f"{about['run_wall_time_s']:.3g} s"
+    return f"{about['run_cpu_time_s']:.3g} s of the processor (and {about['run_wall_time_s']:.3g} s by the clock)"

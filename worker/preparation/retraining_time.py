@@ -1,0 +1,133 @@
+"""What one retraining takes of the processor in the sandbox that runs submissions: the basis of a run's limit.
+
+The recipe is sent through the sandbox as if it were a submission, and so is code that does nothing: what starting a
+run takes is then known, and is subtracted.
+"""
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.run_limits import RetrainingCost
+from sandbox.errors import BackendUnavailable, ZygoteFailed
+from sandbox.launcher import Launcher, RunPolicy, RunRequest, Sandbox, SandboxSpec
+from server.config import Settings
+from worker.evaluation.run_policy import run_policy
+
+log = structlog.get_logger()
+REPEATS = 3  # of which the least counts: other work on the machine only ever adds
+LONGEST_S = 30.0  # of a retraining that is longer, some epochs are measured
+GUARD_S = 600.0
+NOTHING = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
+RETRAINING = """
+import json
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+RECIPE = json.loads(Path(__file__).with_name("recipe.json").read_text())
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+def unlearning(net, retain_loader, forget_loader, val_loader):
+    for module in net.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    optimizer = OPTIMIZERS[RECIPE["optimizer"]](net.parameters(), **RECIPE["options"])
+    loader = retain_loader.dataset.loader(style="dict", batch_size=RECIPE["batch_size"])
+    net.train()
+    for _ in range(RECIPE["epochs"]):
+        for batch in loader:
+            optimizer.zero_grad()
+            loss_of(net, batch).backward()
+            optimizer.step()
+    net.eval()
+
+
+def loss_of(net, batch):
+    if "image" in batch:
+        return functional.cross_entropy(net(batch["image"]), batch["label"])
+    logits = net(batch["input_ids"], batch["attention_mask"])
+    return functional.cross_entropy(logits[:, :-1].transpose(1, 2), batch["labels"][:, 1:])
+"""
+
+
+class NotMeasured(Exception):
+    """A run of the measurement ended without weights; the message says how."""
+
+
+@dataclass(frozen=True)
+class _Measurement:
+    sandbox: Sandbox
+    stage: Path
+
+    def cpu_s(self, name: str, files: dict[str, str], *, repeats: int) -> float:
+        """Return the processor seconds of the code's run: the least of several."""
+        folder = self.stage / name
+        folder.mkdir(mode=0o755)
+        for path, text in files.items():
+            (folder / path).write_text(text, encoding="utf-8")
+        results = [self.sandbox.run(RunRequest(code_dir=folder, run=run, seed=run)) for run in range(repeats)]
+        for result in results:
+            if result.verdict.outcome != "weights":
+                raise NotMeasured(f"{name}: {result.facts.host_error or result.verdict.message}")
+        return min(result.cpu_time_s for result in results)
+
+
+def measure_retraining_cost(
+    settings: Settings, split_dir: Path, competition: CompetitionFile, *, time_s: float
+) -> RetrainingCost:
+    """Return what one retraining of a split takes; of the processor only where runs compute on it.
+
+    split_dir: of a split whose visible files are made. time_s: of one retraining by the clock, in the plain loop.
+    Where the sandbox does not start or a run fails, the processor time stays unknown, and the log says why.
+    """
+    if settings.worker_device != "cpu":
+        return RetrainingCost(time_s)
+    settings.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="retraining-", dir=settings.scratch) as name:
+        stage = Path(name)
+        stage.chmod(0o755)
+        spec = SandboxSpec(
+            data_dir=split_dir / "visible",
+            stage_dir=stage,
+            policy=_policy(competition.limits, threads=settings.worker_threads, time_s=time_s),
+            backend=settings.sandbox_backend,
+            production=settings.environment == "production",
+            required_controls=frozenset(),
+        )
+        try:
+            with Launcher(spec).start() as sandbox:
+                return _measured(_Measurement(sandbox, stage), competition, time_s=time_s)
+        except (BackendUnavailable, ZygoteFailed, NotMeasured) as error:
+            log.warning("retraining not measured in the sandbox", competition=competition.slug, reason=str(error))
+            return RetrainingCost(time_s)
+
+
+def _policy(limits: Limits, *, threads: int, time_s: float) -> RunPolicy:
+    """Return the policy of a submission's run, but for its time."""
+    longest_s = GUARD_S + 20 * time_s
+    unlimited = limits.model_copy(
+        update={"run_fraction_of_retraining": None, "run_cpu_time_s": None, "run_wall_time_s": longest_s}
+        | {"wall_time_s": longest_s, "run_idle_time_s": longest_s}
+    )
+    return run_policy(unlimited, retraining=RetrainingCost(), threads=threads)
+
+
+def _measured(measurement: _Measurement, competition: CompetitionFile, *, time_s: float) -> RetrainingCost:
+    recipe = competition.training
+    epochs = max(1, min(recipe.epochs, round(recipe.epochs * LONGEST_S / max(time_s, 1e-9))))
+    options = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay}
+    if recipe.optimizer == "sgd":
+        options["momentum"] = recipe.momentum
+    wanted = {"epochs": epochs, "batch_size": recipe.batch_size, "optimizer": recipe.optimizer, "options": options}
+    start_s = measurement.cpu_s("nothing", {"submission.py": NOTHING}, repeats=REPEATS)
+    files = {"submission.py": RETRAINING, "recipe.json": json.dumps(wanted)}
+    whole_s = measurement.cpu_s("retraining", files, repeats=REPEATS if time_s < LONGEST_S / 10 else 1)
+    cpu_s = max(whole_s - start_s, 1e-3) * recipe.epochs / epochs
+    return RetrainingCost(time_s, round(cpu_s, 4), round(start_s, 4))
