@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from server import db, open_files
 from server.config import get_settings
@@ -86,42 +84,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtestloop() -> None:
     gc.freeze()
     gc.enable()
-
-
-LONGEST_FIRST = (
-    "tests/faults/",
-    "tests/end_to_end/",
-    "tests/browser/test_pages.py",
-    "tests/sandbox/test_hostile_through_worker.py",
-    "tests/lethe/benchmark/test_execution.py",
-    "tests/sandbox/",
-    "tests/test_compose_processes.py",
-    "tests/lethe/metrics/scoring/test_reference.py",
-    "tests/browser/",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take minutes, so that no process is left alone with one at the end."""
-
-    def turn(item: pytest.Item) -> int:
-        return next((k for k, folder in enumerate(LONGEST_FIRST) if item.nodeid.startswith(folder)), len(LONGEST_FIRST))
-
-    items.sort(key=turn)
-
-
-# Of these folders one process runs all files: they share what takes long to start.
-TOGETHER = ("tests/faults/", "tests/end_to_end/")
-
-
-class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # its base has no types
-    def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    return _ByFileOrFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 # --- settings ---

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from server.config import get_settings
 from server.db import make_engine
 from server.embedded.redis import RedisProcess
+from tests.support import selection
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
@@ -114,3 +115,8 @@ def test_free_port_is_nobody_elses() -> None:
     assert len({elsewhere, *ports}) == 51
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < lowest
+
+
+@pytest.mark.parametrize("name", [*selection.ELSEWHERE, *selection.LONGEST_FIRST, *selection.TOGETHER])
+def test_what_is_left_out_or_runs_first_exists(name: str) -> None:
+    assert list(Path(__file__).parents[1].glob(f"{name}*"))

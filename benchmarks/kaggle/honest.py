@@ -69,5 +69,8 @@ class HonestRuns:
             elif folder.name not in HIDDEN and folder.is_dir():
                 words += ["--ro-bind", str(folder), str(folder)]
         words += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/scratch", "--tmpfs", "/tmp", "--unshare-net"]
+        for place in (ROOT, Path(sys.prefix), Path(sys.base_prefix)):
+            if place.parts[1] in HIDDEN:  # the checkout or its Python lies below /tmp
+                words += ["--ro-bind", str(place), str(place)]
         words += ["--ro-bind", str(self._layout / "input"), "/kaggle/input", "--bind", str(self._keep), "/result"]
         return [*words, "--tmpfs", "/kaggle/tmp", "--tmpfs", "/kaggle/working", "--chdir", "/kaggle/working"]

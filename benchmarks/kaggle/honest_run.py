@@ -44,6 +44,7 @@ FOLDERS = (Path("/kaggle/tmp"), Path("/kaggle/working"))
 def main() -> None:
     """Run a notebook for each line of standard input, [TEXT, RESULT], and answer with what went wrong."""
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    before = set(Path("/tmp").iterdir())  # the checkout may lie there
     for line in requests:
         notebook, place = json.loads(line)
         with tempfile.TemporaryFile() as log:
@@ -58,7 +59,7 @@ def main() -> None:
         answers.write(json.dumps(said if status else "") + "\n")
         answers.flush()
         for folder in (*FOLDERS, Path("/tmp")):
-            for path in folder.iterdir():
+            for path in set(folder.iterdir()) - before:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

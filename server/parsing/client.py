@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +24,7 @@ import structlog
 
 import server
 from lethe import errors
-from lethe.errors import AppError, HostFault, InvalidInput, RateLimited, Violation
+from lethe.errors import AppError, HostFault, InvalidInput, Overloaded, RateLimited, Violation
 from server.parsing.limits import (
     AT_ONCE,
     MAX_OF_ONE_ACCOUNT,
@@ -153,7 +154,8 @@ def run_if_free(task: str, data: bytes, **options: Any) -> Any:
 def run(task: str, data: bytes, **options: Any) -> Any:
     """Return what the task (server.parsing.tasks) makes of `data`, as plain data.
 
-    Raises whatever AppError the task raises, Unreadable beyond the limits, HostFault if it could not begin.
+    Raises whatever AppError the task raises, Unreadable beyond the limits, HostFault if it could not begin, Overloaded
+    if the machine was too busy.
     """
     return _run(task, data, (), options)
 
@@ -169,38 +171,46 @@ def _run(task: str, data: bytes, files: tuple[IO[bytes], ...], options: dict[str
     for _ in range(ATTEMPTS):
         with _parsing_process(os.getpid()).connect(*files) as connection:
             connection.settimeout(limits.wall_s + ANSWER_AFTER_S)
-            started, answer = _exchange(connection, json.dumps(header).encode() + b"\n", data)
-        if started:
+            answer = _exchange(connection, json.dumps(header).encode() + b"\n", data, wall_s=limits.wall_s)
+        if answer is not None:
             return _result(task, answer, limits)
     raise HostFault("The process that reads uploads did not begin; try again", retry_after_s=BUSY_S)
 
 
-def _exchange(connection: socket.socket, header: bytes, data: bytes) -> tuple[bool, bytes]:
-    """Return whether the reader began, and its answer as far as it came."""
+def _exchange(connection: socket.socket, header: bytes, data: bytes, *, wall_s: float) -> bytes | None:
+    """Return the reader's answer as far as it came, None if it did not begin. Raises Overloaded if its time ended."""
     with connection.makefile("rb") as stream:  # the answer may come in one piece with the first line
         try:
             connection.sendall(header)
             line = stream.readline(20)
         except OSError:
-            return False, b""
+            return None
         if not (line.startswith(STARTED) and line.endswith(b"\n")):
-            return False, b""
+            return None
+        began = time.monotonic()
         with suppress(OSError):  # a reader that has its answer already, or was killed, reads no more
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
-        _let_others_go_first(connection, reader=int(line[1:]))
-        try:
-            return True, stream.read()
-        except OSError:  # it was killed, or is silent for too long
-            return True, b""
+        _let_others_go_first(connection, reader=int(line[1:]), wall_s=wall_s)
+        answer = b""
+        with suppress(OSError):  # it was killed, or is silent for too long
+            answer = stream.read()
+        if not answer and time.monotonic() - began >= wall_s:  # without reaching the limit of what it may compute
+            raise Overloaded(f"Reading it took more than {wall_s:g} s: the server is busy", retry_after_s=BUSY_S)
+        return answer
 
 
-def _let_others_go_first(connection: socket.socket, *, reader: int) -> None:
-    """Wait for the answer as long as an honest text takes; then the reader goes on at a lower priority."""
-    ready, _, _ = select.select([connection], [], [], NICE_AFTER_S)
-    if not ready:
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, reader, NICENESS)
+def _let_others_go_first(connection: socket.socket, *, reader: int, wall_s: float) -> None:
+    """Wait for the answer while the reader computes as long as an honest text takes; then lower its priority."""
+    clock = ~reader << 3 | 2  # clock_getcpuclockid(3): what the process has computed, whatever else the machine does
+    with suppress(OSError):  # it has ended
+        before = time.clock_gettime(clock)
+        for _ in range(int(wall_s / NICE_AFTER_S)):
+            if select.select([connection], [], [], NICE_AFTER_S)[0]:
+                return
+            if time.clock_gettime(clock) - before > NICE_AFTER_S / 2:
+                os.setpriority(os.PRIO_PROCESS, reader, NICENESS)
+                return
 
 
 def _result(task: str, answer: bytes, limits: TaskLimits) -> Any:

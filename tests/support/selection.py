@@ -1,25 +1,51 @@
-"""What of the tests runs, and what was left out and why."""
+"""What of the tests runs, in which order, and what was left out and why."""
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from _pytest.terminal import TerminalReporter
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 # What one machine always has, and does soon: no PostgreSQL, browser, GPU or sandbox, no fault, no competition played,
-# no model trained.
+# no model trained, no program written literally, no wheel built.
 ELSEWHERE = (
     *("tests/browser/", "tests/end_to_end/", "tests/faults/", "tests/sandbox/", "tests/test_", "tests/worker/"),
-    *(f"tests/lethe/{part}/" for part in ("benchmark", "evaluation", "methods", "preparation", "training")),
-    "tests/lethe/metrics/epsilon/test_reference.py",
-    "tests/lethe/submission/test_public_entries.py",
+    *(f"tests/lethe/{part}/" for part in ("benchmark", "evaluation", "huggingface", "methods", "preparation")),
+    *("tests/lethe/training/", "tests/lethe/tuning/", "tests/golden/trajectories/", "tests/golden/test_check.py"),
+    *("tests/lethe/metrics/scoring/test_reference.py", "tests/lethe/metrics/scoring/test_exact.py"),
+    *("tests/lethe/test_wheel.py", "tests/lethe/test_entry_points.py", "tests/lethe/test_plugin_example.py"),
 )
 NEEDS = frozenset({"slow", "gpu", "browser"})
 SERVERS = frozenset({"postgres_server", "private_redis"})
+# The files that take minutes, so that no process is left alone with one at the end.
+LONGEST_FIRST = (
+    "tests/faults/",
+    "tests/end_to_end/",
+    "tests/browser/test_pages.py",
+    "tests/sandbox/test_hostile_through_worker.py",
+    "tests/lethe/benchmark/test_execution.py",
+    "tests/sandbox/",
+    "tests/test_compose_processes.py",
+    "tests/lethe/metrics/scoring/test_reference.py",
+    "tests/browser/",
+)
+# Of these folders one process runs all files: they share what takes long to start.
+TOGETHER = ("tests/faults/", "tests/end_to_end/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only what takes less than two minutes on any machine")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of what is not quick."""
+    if not config.getoption("--quick") or not collection_path.is_relative_to(config.rootpath):
+        return None
+    place = collection_path.relative_to(config.rootpath).as_posix()
+    return f"{place}/".startswith(ELSEWHERE) or place.startswith(ELSEWHERE) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -27,12 +53,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not _is_quick(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_quick(item)]
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    return next((k for k, folder in enumerate(LONGEST_FIRST) if item.nodeid.startswith(folder)), len(LONGEST_FIRST))
 
 
 def _is_quick(item: pytest.Item) -> bool:
     needs = {marker.name for marker in item.iter_markers()} & NEEDS
     servers = SERVERS & set(getattr(item, "fixturenames", ()))
-    return not needs and not servers and not item.nodeid.startswith(ELSEWHERE)
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    asked = any(isinstance(value, str) and value == "postgres" for value in parameters)
+    return not (needs or servers or asked)
+
+
+class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # its base has no types
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return _ByFileOrFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
