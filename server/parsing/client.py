@@ -23,7 +23,8 @@ import structlog
 
 import server
 from lethe import errors
-from lethe.errors import AppError, HostFault, InvalidInput, RateLimited, Violation
+from lethe.errors import AppError, HostFault, InvalidInput, Violation
+from server.errors import RateLimited
 from server.parsing.limits import (
     AT_ONCE,
     MAX_OF_ONE_ACCOUNT,
