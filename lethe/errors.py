@@ -1,6 +1,6 @@
 """One tree of errors. Each says what was wrong, the value, and what is allowed.
 
-Routers turn an AppError into an RFC 9457 problem document; nothing below them knows HTTP.
+A server gives each kind an HTTP status; nothing here knows HTTP.
 """
 
 import re
@@ -33,12 +33,11 @@ class Violation:
 
 
 class AppError(Exception):
-    """Base of every expected error. `status` is the HTTP status, `slug` names the problem type.
+    """Base of every expected error. `slug` names its kind.
 
     detail: everything, for who reads nothing else. summary: the same without what `violations` say one by one.
     """
 
-    status: ClassVar[int] = 400
     slug: ClassVar[str] = "bad-request"
     title: ClassVar[str] = "The request cannot be carried out"
 
@@ -58,37 +57,11 @@ class AppError(Exception):
 
 
 class NotFound(AppError):
-    status, slug, title = 404, "not-found", "Not found"
-
-
-class NotRevealed(NotFound):
-    """Private scores before their reveal: not there, as everything else that the reader may not see."""
-
-    title = "Not revealed yet"
-
-
-class NotAuthenticated(AppError):
-    status, slug, title = 401, "not-authenticated", "Log in first"
-
-
-class NotAllowed(AppError):
-    status, slug, title = 403, "not-allowed", "No permission"
-
-
-class Conflict(AppError):
-    status, slug, title = 409, "conflict", "The state does not allow this"
-
-
-class TooLarge(AppError):
-    status, slug, title = 413, "too-large", "The upload is too large"
-
-
-class UnsupportedMedia(AppError):
-    status, slug, title = 415, "unsupported-media", "The body's type is not the one that is read here"
+    slug, title = "not-found", "Not found"
 
 
 class InvalidInput(AppError):
-    status, slug, title = 422, "invalid-input", "Check your input"
+    slug, title = "invalid-input", "Check your input"
 
     @classmethod
     def from_violations(cls, violations: tuple[Violation, ...], *, source: str) -> Self:
@@ -116,30 +89,10 @@ class InvalidCompetitionFile(InvalidInput):
     slug, title = "invalid-competition-file", "The competition file has mistakes"
 
 
-class QuotaExceeded(AppError):
-    """`headers` say what is left and when more is, as in every other answer about submissions."""
-
-    status, slug, title = 429, "quota-exceeded", "The quota is used up"
-
-    def __init__(self, detail: str, *, headers: dict[str, str], retry_after_s: int | None = None) -> None:
-        super().__init__(detail, retry_after_s=retry_after_s)
-        self.headers = headers
-
-
-class RateLimited(AppError):
-    status, slug, title = 429, "rate-limited", "Too many requests"
-
-
 class HostFault(AppError):
     """The host's own failure: retried, alerted, never shown as the participant's."""
 
-    status, slug, title = 503, "host-fault", "Platform failure"
-
-
-class Overloaded(HostFault):
-    """More requests wait than the server can answer within reason."""
-
-    slug, title = "overloaded", "The server has too much to do"
+    slug, title = "host-fault", "Platform failure"
 
 
 def list_violations(error: ValidationError) -> tuple[Violation, ...]:

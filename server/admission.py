@@ -17,8 +17,8 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from lethe.errors import Overloaded
 from server.db import CONNECTIONS
+from server.errors import Overloaded
 
 P = ParamSpec("P")
 T = TypeVar("T")

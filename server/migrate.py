@@ -14,8 +14,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 import migrations
-from lethe.errors import Conflict
 from server.db import make_engine
+from server.errors import Conflict
 
 log = structlog.get_logger()
 LOCK_NOT_AVAILABLE = "55P03"

@@ -17,17 +17,8 @@ from sqlalchemy.orm.exc import StaleDataError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lethe.errors import (
-    AppError,
-    Conflict,
-    HostFault,
-    InvalidInput,
-    Overloaded,
-    QuotaExceeded,
-    RateLimited,
-    Violation,
-    plain_message,
-)
+from lethe.errors import AppError, HostFault, InvalidInput, Violation, plain_message
+from server.errors import Conflict, Overloaded, QuotaExceeded, RateLimited, status_of
 
 log = structlog.get_logger()
 
@@ -142,12 +133,13 @@ def respond(request: Request, error: AppError) -> Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
     if isinstance(error, QuotaExceeded):
         headers |= error.headers
-    if error.status == 401:
+    status = status_of(error)
+    if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     errors = [WrongValue(**vars(violation)) for violation in error.violations]
     return _document(
         request,
-        status=error.status,
+        status=status,
         slug=error.slug,
         title=error.title,
         detail=error.summary,
@@ -158,7 +150,7 @@ def respond(request: Request, error: AppError) -> Response:
 
 async def _app_error(request: Request, error: Exception) -> Response:
     found = as_app_error(error)
-    if found.status >= 500 and not isinstance(found, Overloaded):  # which the requests' own lines tell
+    if status_of(found) >= 500 and not isinstance(found, Overloaded):  # which the requests' own lines tell
         log.error("host fault", detail=found.detail)
     return respond(request, found)
 

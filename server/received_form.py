@@ -10,7 +10,8 @@ from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from lethe.errors import InvalidInput, TooLarge, UnsupportedMedia, Violation
+from lethe.errors import InvalidInput, Violation
+from server.errors import TooLarge, UnsupportedMedia
 from server.request_bodies import count_body_for
 
 FORM = "multipart/form-data"

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lethe.errors import AppError
 from server.client_address import get_client_address
+from server.errors import status_of
 from server.shares import Shares
 
 WINDOW_S = 20.0  # over which the least rate is a mean: less than server.serve lets a connection be silent
@@ -147,4 +148,4 @@ class _Body:
 
 def _as_http(refusal: AppError) -> HTTPException:
     """Return a refusal as FastAPI lets it through from the reading of a body."""
-    return HTTPException(refusal.status, refusal.detail, {"Retry-After": str(refusal.retry_after_s)} | ENDS)
+    return HTTPException(status_of(refusal), refusal.detail, {"Retry-After": str(refusal.retry_after_s)} | ENDS)

@@ -6,7 +6,8 @@ An owner is an account, or the address of a client that nobody is known of. Used
 from collections import Counter
 from collections.abc import Hashable
 
-from lethe.errors import AppError, Overloaded, RateLimited
+from lethe.errors import AppError
+from server.errors import Overloaded, RateLimited
 
 RETRY_AFTER_S = 10
 

@@ -11,7 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, event, text
 
-from lethe.errors import Conflict
+from server.errors import Conflict
 from server.migrate import alembic_config, current_revision, upgrade
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")

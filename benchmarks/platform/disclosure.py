@@ -14,6 +14,7 @@ from math import log2
 import numpy as np
 
 from server.disclosure import gate
+from server.disclosure.shown_progress import bits_of_progress, bits_of_the_end
 from server.evaluations.leak_budget import estimate_price
 
 
@@ -53,14 +54,12 @@ def fields(*, runs: int, seconds: float, metrics: int, step: float, draws: int) 
         Field("time of a run", gate.BITS_OF_A_RUN_TIME, time, "always", counted=True),
         Field(
             "progress: quarters, to the minute",
-            gate.bits_of_progress(wall_time_s=seconds),
+            bits_of_progress(wall_time_s=seconds),
             None,
             "always",
             counted=False,
         ),
-        Field(
-            "moment of the end, to the second", gate.bits_of_the_end(wall_time_s=seconds), None, "always", counted=False
-        ),
+        Field("moment of the end, to the second", bits_of_the_end(wall_time_s=seconds), None, "always", counted=False),
         Field("receipt before the reveal", 0.0, None, "always; no new value", counted=False),
         Field("interval of the score", 2 * gate.BITS_OF_A_SCORE, 2 * score, "show_intervals", counted=True),
         Field("factors and seven percentiles", 10 * gate.BITS_OF_A_VALUE, 10 * value, "show_breakdown", counted=True),

@@ -4,16 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import (
-    Json,
-    Slug,
-    Url,
-    connected,
-    print_facts,
-    print_json,
-    print_table,
-    score_text,
-)
+from lethe.cli.context import Json, Slug, Url, connected
+from lethe.cli.output import print_facts, print_json, print_table, score_text
 from lethe.client.api import JsonObject
 
 Split = Annotated[str, typer.Option("--split", help="public, or private once the competition has closed.")]

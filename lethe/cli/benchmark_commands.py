@@ -1,11 +1,7 @@
 """`lethe benchmark`: methods x cells, computed once, as tables and a report."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import lethe
-from lethe.cli.context import Json, Url, connected, console, notes, print_facts, print_json, print_table
+from lethe.cli.benchmark_processes import further_processes
+from lethe.cli.context import Json, Url, connected
 from lethe.cli.operator_packages import import_from_checkout, operator_packages
-from lethe.errors import AppError, InvalidInput
+from lethe.cli.output import console, notes, print_facts, print_json, print_table
+from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
     from lethe.benchmark.method_runs import OpenRuns
@@ -100,39 +97,9 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
                 folder.unit(cell, method).forget_failure()
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     options = {"--out": out, "--max-hours": max_hours, "--sandbox": sandbox, "--device": device}
-    with _opener(sandbox) as open_runs, _helpers(processes - 1, file, options):
+    with _opener(sandbox) as open_runs, further_processes(processes - 1, file, options):
         Execution(plan, folder, open_runs, _say(), until=until, device=device).run()
     _print_status(plan, out)
-
-
-@contextmanager
-def _helpers(number: int, file: Path, options: Mapping[str, object]) -> Iterator[None]:
-    """Run the same command in further processes. They end with this one if it is ended, and else when all is done."""
-    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    command = [sys.executable, "-P", "-m", "lethe.cli.main", "benchmark", "run", str(file), *words]
-    paths = [str(Path(lethe.__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    helpers: list[subprocess.Popen[bytes]] = []
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through every `finally`
-    try:
-        helpers += (subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) for _ in range(number))
-        try:
-            yield
-        except AppError:  # what this process could not do, another one may be at
-            _wait_for(helpers)
-            raise
-        _wait_for(helpers)
-    finally:
-        for helper in helpers:
-            helper.terminate()
-            helper.wait()
-        signal.signal(signal.SIGTERM, before)
-
-
-def _wait_for(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
-    for helper in helpers:
-        if status := helper.wait():
-            notes.print(f"a further process ended with status {status}", markup=False, highlight=False)
 
 
 def _run_on_server(file: Path, url: str | None, *, max_hours: float | None, retry: bool, wait: bool) -> None:

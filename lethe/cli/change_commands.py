@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Json, Slug, Url, connected, console, local_time, print_facts, print_json, print_table
+from lethe.cli.context import Json, Slug, Url, connected
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.organiser_commands import File, print_organised
+from lethe.cli.output import console, local_time, print_facts, print_json, print_table
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput, NotFound
 

@@ -10,20 +10,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lethe.cli.client_config import KIT_FILE
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    notes,
-    print_facts,
-    print_json,
-    print_notes,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.kit_commands import unpack_kit
 from lethe.cli.operator_packages import operator_packages
+from lethe.cli.output import console, notes, print_facts, print_json, print_notes
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.failure_place import place_beside

@@ -6,19 +6,8 @@ from typing import Annotated
 import typer
 
 from lethe.cli import client_config
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    local_time,
-    print_facts,
-    print_json,
-    print_table,
-    score_text,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.output import console, local_time, print_facts, print_json, print_table, score_text
 from lethe.client.api import JsonObject
 from lethe.submission.archive import size_limits
 

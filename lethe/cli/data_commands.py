@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Json, console, print_facts, print_json, print_table
+from lethe.cli.context import Json
+from lethe.cli.output import console, print_facts, print_json, print_table
 from lethe.data.catalogue import BY_NAME, SOURCES, DataSource, check_file, find_folder, stored_path
 from lethe.errors import InvalidInput
 

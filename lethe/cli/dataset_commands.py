@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lethe.cli.context import Json, Url, connected, console, notes, print_json
+from lethe.cli.context import Json, Url, connected
+from lethe.cli.output import console, notes, print_json
 
 Name = Annotated[str, typer.Argument(help="How competition files call it: a-z, 0-9 and -.")]
 Archive = Annotated[Path, typer.Argument(help="A zip of plain files.", exists=True, dir_okay=False)]

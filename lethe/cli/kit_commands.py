@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from lethe.cli.client_config import KIT_FILE
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected, console, print_json
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.output import console, print_json
 from lethe.errors import HostFault, InvalidInput
 from lethe.methods.catalogue import method_source
 

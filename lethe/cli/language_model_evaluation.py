@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from lethe.cli.json_output import write_json
+from lethe.cli.output import write_json
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult

@@ -4,18 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import (
-    Json,
-    Slug,
-    Url,
-    connected,
-    console,
-    local_time,
-    print_facts,
-    print_json,
-    print_table,
-    score_text,
-)
+from lethe.cli.context import Json, Slug, Url, connected
+from lethe.cli.output import console, local_time, print_facts, print_json, print_table, score_text
 
 Page = Annotated[int, typer.Option("--page", min=1, help="Which page; a hundred lines each.")]
 

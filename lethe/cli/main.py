@@ -39,7 +39,7 @@ from lethe.cli import (
     worker_token_commands,
 )
 from lethe.cli.operator_packages import operator_packages
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal
 from lethe.errors import AppError
 
 # Which extra of the distribution brings a package that is not always installed.

@@ -5,19 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    notes,
-    print_facts,
-    print_json,
-    print_table,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.method_file import method_file
+from lethe.cli.output import console, notes, print_facts, print_json, print_table
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:

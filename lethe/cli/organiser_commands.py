@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from lethe.cli.context import Json, Slug, Url, connected, console, local_time, notes, print_facts, print_json
+from lethe.cli.context import Json, Slug, Url, connected
+from lethe.cli.output import console, local_time, notes, print_facts, print_json
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault
 

@@ -4,16 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import (
-    Json,
-    Url,
-    connected,
-    console,
-    local_time,
-    print_facts,
-    print_json,
-    print_table,
-)
+from lethe.cli.context import Json, Url, connected
+from lethe.cli.output import console, local_time, print_facts, print_json, print_table
 from lethe.client.api import JsonObject
 
 OptionalSlug = Annotated[

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from lethe.cli.context import Json, console, notes, print_facts, print_json
+from lethe.cli.context import Json
+from lethe.cli.output import console, notes, print_facts, print_json
 from lethe.competition.visibility import Visibility
 
 if TYPE_CHECKING:

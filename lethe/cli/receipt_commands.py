@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, connected, print_json
+from lethe.cli.context import Competition, Json, Url, connected
+from lethe.cli.output import Terminal, print_json
 from lethe.cli.submission_commands import Id, complete_id
-from lethe.cli.terminal import Terminal
 from lethe.errors import InvalidInput
 
 console = Terminal()

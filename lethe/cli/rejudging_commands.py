@@ -5,20 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    local_time,
-    print_facts,
-    print_json,
-    print_table,
-    score_text,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.id_prefixes import the_only_match
+from lethe.cli.output import console, local_time, print_facts, print_json, print_table, score_text
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
 
@@ -60,9 +49,9 @@ def start(
     chosen: dict[str, Any] = {"submissions": submission or None, "team_id": team, "error_class": error_class}
     body: dict[str, Any] = {"changed": changed, "reason": reason, "split": split}
     body |= {name: value for name, value in chosen.items() if value is not None}
-    metric = {name: value for name, value in (("attacks", attacks), ("delta", delta)) if value is not None}
-    if metric:
-        body["metric"] = metric
+    scoring = {name: value for name, value in (("attacks", attacks), ("delta", delta)) if value is not None}
+    if scoring:
+        body["scoring"] = scoring
     with connected(url) as client:
         found = client.post(f"/competitions/{chosen_competition(client, competition)}/rejudgings", body)
     _print(found, as_json=as_json)
@@ -186,7 +175,7 @@ def _print(found: JsonObject, *, as_json: bool) -> None:
             ("evaluations", ", ".join(f"{n} {state}" for state, n in (found.get("evaluations") or {}).items())),
             ("runs done", f"{found['runs_done']} of {found['runs']}" if "runs" in found else None),
             ("changed", found["changed"]),
-            ("metric", ", ".join(f"{name} {value}" for name, value in (found.get("metric") or {}).items())),
+            ("scoring", ", ".join(f"{name} {value}" for name, value in (found.get("scoring") or {}).items())),
             ("reason", found["reason"]),
         )
     )

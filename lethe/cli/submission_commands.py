@@ -8,23 +8,10 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    local_time,
-    notes,
-    print_facts,
-    print_json,
-    print_notes,
-    print_table,
-    score_text,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.method_file import method_file
+from lethe.cli.output import console, local_time, notes, print_facts, print_json, print_notes, print_table, score_text
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput

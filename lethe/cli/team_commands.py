@@ -4,18 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    local_time,
-    print_facts,
-    print_json,
-    print_table,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.output import console, local_time, print_facts, print_json, print_table
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from lethe.errors import InvalidInput, NotFound
 
@@ -183,7 +173,7 @@ def _own_team(client: LetheClient, slug: str) -> JsonObject:
     try:
         return client.team(slug)
     except ApiError as error:
-        if error.http_status != NotFound.status:
+        if error.http_status != 404:
             raise
         raise NotFound(
             f"You are in no team of {slug}. Your first submission makes one of you alone; "

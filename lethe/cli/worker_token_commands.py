@@ -4,18 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import (
-    Competition,
-    Json,
-    Url,
-    chosen_competition,
-    connected,
-    console,
-    local_time,
-    notes,
-    print_json,
-    print_table,
-)
+from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.output import console, local_time, notes, print_json, print_table
 
 commands = typer.Typer(help="Attach your own machines to a competition (for organisers).", no_args_is_help=True)
 

@@ -33,6 +33,13 @@ class ApiError(AppError):
         self.problem = problem
 
 
+class NotLoggedIn(AppError):
+    """There is no token, or the server does not take it."""
+
+    slug, title = "not-authenticated", "Log in first"
+    http_status = 401
+
+
 class Unreachable(HostFault):
     """No answer came: the address is wrong, the server is down, or the network is."""
 

@@ -12,7 +12,7 @@ class InvalidSplit(InvalidCompetitionFile):
 
 
 class UntrainedModel(AppError):
-    status, slug, title = 422, "untrained-model", "A model did not learn"
+    slug, title = "untrained-model", "A model did not learn"
 
 
 class SplitNotPrepared(HostFault):

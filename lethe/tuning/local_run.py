@@ -90,7 +90,8 @@ class SplitRuns(ChildProcess):
         if status is None:
             raise InvalidInput(f"the method did not end within {request['timeout_s']:g} s")
         answer = Path(request["answer"])
-        found = json.loads(answer.read_text("utf-8")) if answer.is_file() else {"failure": f"its process ended with status {status}"}
+        lost = {"failure": f"its process ended with status {status}"}
+        found = json.loads(answer.read_text("utf-8")) if answer.is_file() else lost
         if "failure" in found:
             raise InvalidInput(f"the method failed: {found['failure']}")
         return LocalRuns(**found)

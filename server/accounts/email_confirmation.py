@@ -12,11 +12,12 @@ from datetime import timedelta
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.accounts import rate_limit, repository
 from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account
 from server.notifications import email_queue
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.accounts import password_reset, service
+from server.errors import Conflict
 from server.models.account import Account, Role
 
 

@@ -5,13 +5,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, NotFound, RateLimited
+from lethe.errors import NotFound
 from server.accounts import rate_limit, repository
 from server.accounts.passwords import hash_password
 from server.accounts.secrets import digest, new_token
 from server.accounts.service import check_password, name_key
 from server.audit import log as audit
 from server.db import now
+from server.errors import Conflict, RateLimited
 from server.models.account import Account
 from server.notifications import email_queue
 

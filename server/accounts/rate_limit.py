@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 
-from lethe.errors import RateLimited
 from server.datetime_format import duration
+from server.errors import RateLimited
 
 MAX_KEYS = 100_000
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import pyotp
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, InvalidInput, NotAuthenticated, Violation
+from lethe.errors import InvalidInput, Violation
 from server.accounts import rate_limit, repository
 from server.accounts.secrets import digest
 from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
+from server.errors import Conflict, NotAuthenticated
 from server.models.account import Account
 
 ISSUER = "Lethe"

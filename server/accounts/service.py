@@ -7,13 +7,14 @@ from contextlib import suppress
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, RateLimited, Violation
+from lethe.errors import InvalidInput, NotFound, Violation
 from server.accounts import email_confirmation, rate_limit, repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.reauthentication import confirm
 from server.audit import log as audit
 from server.db import now
+from server.errors import Conflict, NotAuthenticated, RateLimited
 from server.models.account import Account, Role
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import NotAllowed, NotFound
+from lethe.errors import NotFound
 from server.accounts import repository
 from server.accounts.secrets import TOKEN_PREFIX, digest, new_token
 from server.audit import log as audit
 from server.db import now
+from server.errors import NotAllowed
 from server.models.account import Account, ApiToken, Scope
 
 USE_IS_NOTED_EVERY = timedelta(minutes=10)

@@ -6,13 +6,13 @@ the submissions, their code and their scores: a board from which entries vanish 
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.accounts import repository
 from server.accounts.reauthentication import confirm
 from server.accounts.service import DELETED, name_key
 from server.audit import log as audit
 from server.datasets import service as datasets
 from server.db import new_id, now
+from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Team
 from server.teams import repository as team_repository

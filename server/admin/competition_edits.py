@@ -9,13 +9,14 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Limits
-from lethe.errors import Conflict, InvalidInput, Violation
+from lethe.errors import InvalidInput, Violation
 from server.admin import repository
 from server.audit import log as audit
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions.stored_file import stored_file
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.rejudging import Announcement

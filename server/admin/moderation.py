@@ -3,12 +3,13 @@
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.audit import log as audit
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.db import now
+from server.errors import Conflict
 from server.evaluations import rerun
 from server.evaluations import service as evaluations
 from server.finals import service as finals

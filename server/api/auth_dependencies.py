@@ -7,12 +7,12 @@ from fastapi import BackgroundTasks, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
-from lethe.errors import NotAllowed, NotAuthenticated
 from server.accounts import tokens
 from server.admission import AdmissionDep
 from server.competitions import service as competitions
 from server.db import Database, now
 from server.deps import DatabaseDep, SessionDep
+from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, ApiToken, Role
 from server.models.competition import Competition
 

@@ -18,11 +18,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.archives.tables import PARTS, rows
 from server.competitions import repository as competitions
 from server.config import Settings
 from server.db import Database, now
+from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
 from server.migrate import alembic_config
 from server.models.competition import Competition, Split

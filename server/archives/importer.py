@@ -15,7 +15,6 @@ from zipfile import BadZipFile, ZipFile
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.accounts.service import name_key
 from server.archives.exporter import FILES
 from server.archives.reader import CheckedArchive, invalid, is_vouched_for, read_manifest
@@ -23,6 +22,7 @@ from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
 from server.audit import log as audit
 from server.competitions import repository as competitions
 from server.db import Database, new_id, now
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition
 from server.storage import Storage

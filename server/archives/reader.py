@@ -19,10 +19,11 @@ from pydantic import ValidationError
 from lethe.client.receipts import canonical, verify
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidInput, Violation
+from lethe.errors import InvalidInput, Violation
 from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS, schema_head
 from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, Part, Row
 from server.competitions.read_file import check_size
+from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
 from server.starter_kit import service as starter_kit
 from server.storage import CHUNK as PIECE

@@ -9,12 +9,13 @@ from sqlalchemy.orm import Session
 from lethe.benchmark.benchmark_file import BenchmarkFile
 from lethe.benchmark.store import describe_change
 from lethe.competition.file import CompetitionFile
-from lethe.errors import Conflict, InvalidInput, NotAllowed, NotFound, Violation
+from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.benchmarks import cells as cell_competitions
 from server.benchmarks import repository, results, units
 from server.benchmarks.progress import BenchmarkProgress, benchmark_progress
 from server.benchmarks.units import MethodRecord
+from server.errors import Conflict, NotAllowed
 from server.evaluations import rerun
 from server.models.account import Account, Role
 from server.models.benchmark import Benchmark

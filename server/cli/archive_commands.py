@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal
 
 console = Terminal()
 
@@ -23,9 +23,9 @@ def export_competition(
 
     The file contains the seeds and the private scores: protect it like the database.
     """
-    from lethe.errors import Conflict
     from server.archives.exporter import write
     from server.db import Database
+    from server.errors import Conflict
     from server.migrate import is_migrated
     from server.private_files import instance_settings
     from server.storage import Storage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault
 from server.cli.seed_accounts import organiser_credentials

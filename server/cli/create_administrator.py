@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal
 
 console = Terminal()
 

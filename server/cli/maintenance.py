@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal
 
 console = Terminal()
 

@@ -6,9 +6,9 @@ from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.errors import Conflict
 from server.audit import log as audit
 from server.competitions import repository, stalled_preparations
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
 

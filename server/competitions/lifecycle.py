@@ -4,8 +4,8 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.audit import log as audit
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.notifications import dispatch

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, InvalidInput, Violation
+from lethe.errors import InvalidInput, Violation
 from server.accounts import service as accounts
 from server.audit import log as audit
 from server.competitions import repository
+from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 

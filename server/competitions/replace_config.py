@@ -3,12 +3,13 @@
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.errors import Conflict, InvalidInput, Violation
+from lethe.errors import InvalidInput, Violation
 from server.audit import log as audit
 from server.competitions import lifecycle, repository, stalled_preparations
 from server.competitions.read_file import read_file
 from server.competitions.service import check_trust
 from server.datasets import service as datasets
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidCompetitionFile, NotAllowed, NotFound, Violation
+from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from server import queue
 from server.audit import log as audit
 from server.competitions import lifecycle, repository, stalled_preparations
@@ -16,6 +16,7 @@ from server.competitions.stored_file import stored_file
 from server.datasets import service as datasets
 from server.datetime_format import in_words
 from server.db import clock, now
+from server.errors import Conflict, NotAllowed
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard

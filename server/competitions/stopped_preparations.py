@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.competitions import lifecycle, repository, stalled_preparations
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 

@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, uploaded_name
-from lethe.errors import Conflict, InvalidCompetitionFile, InvalidInput, NotAllowed, NotFound, TooLarge, Violation
+from lethe.errors import InvalidCompetitionFile, InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.config import Settings
 from server.datasets import repository
 from server.db import now
+from server.errors import Conflict, NotAllowed, TooLarge
 from server.models.account import Account, Role
 from server.models.dataset import Dataset
 

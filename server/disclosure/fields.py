@@ -11,9 +11,9 @@ Fields = Mapping[str, str]  # names of fields by class, with spaces between
 
 ANY = "*"
 
-# What functions of the gate return in types of their own, or in dictionaries.
+# What functions of the gate and of `shown_progress` return in types of their own, or in dictionaries.
 OF_THE_GATE: Mapping[str, Fields] = {
-    "progress": {
+    "shown_progress": {
         "ProgressOut": "runs_done runs_total elapsed_s remaining_s",
         "EvaluationProgress": "runs_done runs_total elapsed_s remaining_s",
         "AttemptOut": "first_run last_run kind attempt outcome started_at ended_at",
@@ -175,7 +175,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Reader": "id name role",
         "page": (
             "viewer is_staff is_mine is_own may_grow may_leave leads link invitations invited members merges name back "
-            "theme public_url tab flash message error request_id request csrf account dead_because email "
+            "theme public_url tab flash message error http_status request_id request csrf account dead_because email "
             "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong address "
             "codes codes_left has_second_factor is_confirmed is_on needs_code scopes setup usual_scope"
         ),

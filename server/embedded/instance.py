@@ -18,10 +18,11 @@ from pathlib import Path
 import httpx
 
 import server
-from lethe.errors import Conflict, HostFault
+from lethe.errors import HostFault
 from server import open_files
 from server.config import Settings
 from server.embedded.redis import die_with_parent, start_redis
+from server.errors import Conflict
 from server.migrate import upgrade
 from server.private_files import keep_private
 

@@ -25,7 +25,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from lethe.errors import Conflict, HostFault
+from lethe.errors import HostFault
+from server.errors import Conflict
 from server.socket_paths import socket_path
 
 PR_SET_PDEATHSIG = 1

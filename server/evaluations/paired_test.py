@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.errors import Conflict
+from server.errors import Conflict
 
 NORMAL_QUANTILE_95 = 1.959963984540054
 SIGNIFICANCE = 0.05

@@ -13,7 +13,6 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.audit import log as audit
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
@@ -21,6 +20,7 @@ from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import now
 from server.disclosure import gate
+from server.errors import Conflict
 from server.evaluations import rerun
 from server.evaluations import service as evaluations
 from server.finals import repository

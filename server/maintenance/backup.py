@@ -17,8 +17,9 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from lethe.errors import Conflict, HostFault
+from lethe.errors import HostFault
 from server.config import Settings
+from server.errors import Conflict
 from server.storage import Storage
 
 SQLITE_COPY, POSTGRES_COPY, FILES, HASHES, LIST = "lethe.db", "lethe.dump", "storage", "SHA256SUMS", "backup.json"

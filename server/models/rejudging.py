@@ -42,8 +42,9 @@ class Rejudging(Base):
     reason: Mapped[str] = mapped_column(Text)
     changed: Mapped[str] = mapped_column(String(40))  # scorer, limits, split, host
     chosen: Mapped[dict[str, Any]] = mapped_column(JSON)  # how the submissions were chosen
-    metric: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # [metric] that it tries; none: the competition's
-    oracle: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # the oracle's score by that metric
+    # [scoring] that it tries; none: the competition's. The column has the section's former name.
+    scoring: Mapped[dict[str, Any] | None] = mapped_column("metric", JSON)
+    oracle: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # the oracle's score by that scoring
     created_by: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     created_at: Mapped[datetime] = mapped_column(default=now)
     ended_at: Mapped[datetime | None]

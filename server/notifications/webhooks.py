@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.config import Settings
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook

@@ -24,7 +24,8 @@ import structlog
 
 import server
 from lethe import errors
-from lethe.errors import AppError, HostFault, InvalidInput, Overloaded, RateLimited, Violation
+from lethe.errors import AppError, HostFault, InvalidInput, Violation
+from server.errors import Overloaded, RateLimited
 from server.parsing.limits import (
     AT_ONCE,
     MAX_OF_ONE_ACCOUNT,

@@ -5,8 +5,9 @@ import hmac
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from lethe.errors import NotAuthenticated, NotFound
+from lethe.errors import NotFound
 from server.deps import SessionDep, SettingsDep
+from server.errors import NotAuthenticated
 from server.prometheus import service
 
 router = APIRouter(include_in_schema=False)

@@ -12,12 +12,13 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import Scoring
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import new_id, now
+from server.errors import Conflict
 from server.evaluations import leak_budget, rerun
 from server.evaluations import repository as evaluation_repository
 from server.evaluations import service as evaluations
@@ -69,17 +70,17 @@ def start(
     changed: Changed,
     actor: Account,
     reason: str,
-    metric: Mapping[str, Any] | None = None,
+    scoring: Mapping[str, Any] | None = None,
 ) -> Rejudging:
     """Make new evaluations of the chosen submissions on one split.
 
-    Where the scorer changed, stored outputs are scored again, and only what has none is run. metric: values of
-    `[metric]` to score by, the competition's own once the re-judging is applied. Raises Conflict if nothing is chosen,
-    InvalidInput for unknown ids and for a metric that not all submissions would be scored by.
+    Where the scorer changed, stored outputs are scored again, and only what has none is run. scoring: values of
+    `[scoring]` to score by, the competition's own once the re-judging is applied. Raises Conflict if nothing is chosen,
+    InvalidInput for unknown ids and for a scoring that would not be of all submissions.
     """
     competition = competition_repository.locked(session, competition.id)
     chosen = complete_ids(session, competition, chosen)
-    tried = None if not metric else _tried_metric(competition, metric, chosen=chosen, changed=changed)
+    tried = None if not scoring else _tried_scoring(competition, scoring, chosen=chosen, changed=changed)
     if repository.running(session, competition.id, visibility.value):
         raise Conflict(f"A re-judging on the {visibility} split runs already; apply or discard it first")
     split = competitions.get_split(session, competition, visibility)
@@ -92,7 +93,7 @@ def start(
         reason=reason,
         changed=changed,
         chosen=_as_data(chosen),
-        metric=tried,
+        scoring=tried,
         created_by=actor.id,
     )
     session.add(rejudging)
@@ -102,7 +103,7 @@ def start(
         raise Conflict("No chosen submission has stored outputs that another scorer could score")
     data: dict[str, Any] = {"submissions": sum(again.values()), **again, "changed": changed, "split": visibility.value}
     if tried is not None:
-        data["metric"] = tried
+        data["scoring"] = tried
     _record(session, rejudging, "rejudging.started", actor=actor, reason=reason, data=data)
     return rejudging
 
@@ -123,17 +124,17 @@ def complete_ids(session: Session, competition: Competition, chosen: Chosen) -> 
     return replace(chosen, submission_ids=tuple(dict.fromkeys(ids[0] for ids in found.values())))
 
 
-def _tried_metric(
+def _tried_scoring(
     competition: Competition, values: Mapping[str, Any], *, chosen: Chosen, changed: Changed
 ) -> dict[str, Any]:
     if changed != "scorer" or not chosen.is_everything:
-        allowed = "needs all submissions and changed = scorer: a board is scored by one metric"
-        raise InvalidInput(f"Another metric {allowed}", violations=(Violation("metric", allowed),))
+        allowed = "needs all submissions and changed = scorer: a board is scored in one way"
+        raise InvalidInput(f"Another scoring {allowed}", violations=(Violation("scoring", allowed),))
     before = stored_file(competition).scoring
     try:
         return Scoring.model_validate({**before.model_dump(), **values}).model_dump(mode="json")
     except ValidationError as error:
-        raise InvalidInput.from_validation(error, source="metric") from error
+        raise InvalidInput.from_validation(error, source="scoring") from error
 
 
 def _queue(
@@ -214,8 +215,8 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
             if evaluation.is_current:
                 _show(session, evaluation)
     split = competitions.get_split(session, competition, Visibility(rejudging.visibility))
-    if rejudging.metric is not None:
-        _adopt_metric(session, competition, rejudging, split)
+    if rejudging.scoring is not None:
+        _adopt_scoring(session, competition, rejudging, split)
     send_after_commit(session, GROUP_TIES, split.id)
     rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
     data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
@@ -223,9 +224,9 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     return rejudging
 
 
-def _adopt_metric(session: Session, competition: Competition, rejudging: Rejudging, split: Split) -> None:
-    """Make the metric that was tried the competition's own, and score again what was scored by the old one since."""
-    file = stored_file(competition).model_copy(update={"scoring": Scoring.model_validate(rejudging.metric)})
+def _adopt_scoring(session: Session, competition: Competition, rejudging: Rejudging, split: Split) -> None:
+    """Make the scoring that was tried the competition's own, and score again what was scored by the old one since."""
+    file = stored_file(competition).model_copy(update={"scoring": Scoring.model_validate(rejudging.scoring)})
     competition.config = file.model_dump(mode="json")
     if rejudging.oracle is not None:
         split.oracle = {**(split.oracle or {}), **rejudging.oracle}

@@ -17,7 +17,7 @@ from server.models.evaluation import EvaluationState, PrivateScore, PublicScore,
 from server.models.submission import Stage, Submission
 from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit
-from server.scoring.scoring_metric import note_oracle
+from server.scoring.evaluation_scoring import note_oracle
 
 
 class ScoreRecord(BaseModel):

@@ -7,8 +7,9 @@ from itertools import islice
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.disclosure import gate
+from server.errors import Conflict
 from server.evaluations import paired_test
 from server.evaluations.paired_test import Paired
 from server.leaderboard import service as leaderboards

@@ -6,8 +6,8 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Limits
-from lethe.errors import QuotaExceeded
 from server.datetime_format import in_words
+from server.errors import QuotaExceeded
 from server.models.competition import Team
 from server.teams import repository as teams
 from server.utc_days import DAY, start_of_day

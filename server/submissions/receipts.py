@@ -28,7 +28,7 @@ from lethe.submission.libraries import OLDER_SETS
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate
-from server.disclosure.gate import to_minute
+from server.disclosure.shown_progress import to_minute
 from server.evaluations import repository as evaluation_repository
 from server.evaluations.seeds import run_seed
 from server.finals import repository as finals_repository

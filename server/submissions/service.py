@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from lethe.runtime.sent_names import log_as_sent
 from server.audit import log as audit
 from server.competitions import lifecycle
@@ -18,6 +18,8 @@ from server.datetime_format import duration, in_words
 from server.db import now
 from server.disclosure import gate
 from server.disclosure.gate import ShownPaired, ShownScore
+from server.disclosure.shown_progress import shown_progress
+from server.errors import Conflict
 from server.evaluations import paired_test
 from server.evaluations import service as evaluations
 from server.evaluations.progress import EvaluationProgress
@@ -218,7 +220,7 @@ def view(
     progress = evaluations.progress(session, ids)
     if not exact:
         ended = {submission.id for submission in submissions if submission.stage in ENDED}
-        progress = {key: gate.progress(found, is_over=key in ended, at=now()) for key, found in progress.items()}
+        progress = {key: shown_progress(found, is_over=key in ended, at=now()) for key, found in progress.items()}
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)
     return [

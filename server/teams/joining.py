@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, NotAllowed, NotFound
+from lethe.errors import NotFound
 from server.accounts import service as accounts
 from server.accounts.secrets import digest, new_token
 from server.audit import log as audit
@@ -18,6 +18,7 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import now
+from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.models.invitation import Invitation

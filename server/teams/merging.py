@@ -7,10 +7,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Limits
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, Team
 from server.models.invitation import MergeRequest

@@ -8,11 +8,12 @@ from itertools import count
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, InvalidInput, NotFound, Violation
+from lethe.errors import InvalidInput, NotFound, Violation
 from server.accounts import repository as account_repository
 from server.accounts.look_alikes import look_alike_key
 from server.audit import log as audit
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.teams import repository

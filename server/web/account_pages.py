@@ -48,7 +48,7 @@ def change_password(
         accounts.change_password(session, viewer, old=old, new=new, code=code)
     except AppError as error:
         wrong = _wrong(error, {"password": "new", "code": "password-code"})
-        return _page(request, session, viewer, status=error.status, wrong=wrong, error=error)
+        return _page(request, session, viewer, wrong=wrong, error=error)
     done = Flash("good", "The password is changed; every other browser is logged out.")
     return start_session(request, session, viewer, settings=settings, to="/account", flash=done)
 
@@ -69,7 +69,7 @@ def change_mail(
         accounts.change_mail(session, viewer, email=email.strip(), wants_mail=wants_mail, password=password, code=code)
     except AppError as error:
         wrong = _wrong(error, {"password": "mail-password", "code": "mail-code"})
-        return _page(request, session, viewer, status=error.status, wrong=wrong, error=error, email=email)
+        return _page(request, session, viewer, wrong=wrong, error=error, email=email)
     to_confirm = viewer.email is not None and viewer.email_confirmed_at is None and email_queue.is_on()
     done = "Saved. Follow the link in the mail that we sent you." if to_confirm else "Saved."
     return redirect(request, "/account", flash=Flash("good", done))
@@ -101,7 +101,7 @@ def make_token(
         second_factor.require(session, viewer, code)
     except AppError as error:
         wrong = _wrong(error, {"code": "token-code"})
-        return _page(request, session, viewer, status=error.status, wrong=wrong, error=error)
+        return _page(request, session, viewer, wrong=wrong, error=error)
     issued = tokens.issue(session, viewer, label=label.strip(), scope=scope, expires_in=LIFETIMES[days])
     response = _page(request, session, viewer, issued=issued.token)
     response.headers["Cache-Control"] = "no-store"
@@ -135,9 +135,7 @@ def delete_account(
         deletion.delete(session, viewer, password=password, code=code)
     except AppError as error:
         wrong = _wrong(error, {"password": "delete-password", "code": "delete-code"})
-        return _page(
-            request, session, viewer, status=error.status, wrong=wrong, error=error, stays_because=error.detail
-        )
+        return _page(request, session, viewer, wrong=wrong, error=error, stays_because=error.detail)
     response = redirect(request, "/", flash=Flash("good", "Your account is deleted."))
     response.delete_cookie(SESSION_COOKIE, path="/")
     return response
@@ -153,7 +151,6 @@ def _page(
     session: Session,
     viewer: Account,
     *,
-    status: int = 200,
     wrong: dict[str, str] | None = None,
     error: AppError | None = None,
     issued: str = "",
@@ -175,4 +172,4 @@ def _page(
         "email": viewer.email if email is None else email,
         "sends_mail": email_queue.is_on(),
     }
-    return page(request, "account.html", status=status, **context)
+    return page(request, "account.html", **context)

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
-from lethe.errors import AppError, NotAllowed
+from lethe.errors import AppError
 from server.accounts import rate_limit, second_factor, sessions
 from server.accounts import service as accounts
 from server.client_address import get_client_address
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep
+from server.errors import NotAllowed, RateLimited
 from server.models.account import Account
 from server.notifications import email_queue
 from server.web.cookies import SESSION_COOKIE, Flash, set_cookie
@@ -51,7 +52,7 @@ def log_in(
         with database.write() as session:
             second_factor.require(session, account, code)
     except AppError as error:
-        status = error.status if error.status == 429 else 422
+        status = 429 if isinstance(error, RateLimited) else 422
         needs_code = any(violation.field == "code" for violation in error.violations)
         shown = {"next": local_path(next), "name": name, "error": error, "needs_code": needs_code}
         return page(request, "login.html", status=status, why="", **shown)
@@ -87,7 +88,7 @@ def register(
     except AppError as error:
         wrong = {violation.field: violation.message for violation in error.violations}
         given = {"name": name, "email": email, "error": None if wrong else error, "wrong": wrong}
-        status = error.status if error.status == 429 else 422
+        status = 429 if isinstance(error, RateLimited) else 422
         return _register_page(request, next, status=status, is_open=True, **given)
     session.flush()
     welcome = Flash("good", f"Welcome, {account.name}.")

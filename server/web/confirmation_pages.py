@@ -42,8 +42,8 @@ def _page(
     address: str = "",
     is_confirmed: bool = False,
 ) -> Response:
-    shown = {"error": error, "token": token, "account": account, "address": address, "is_confirmed": is_confirmed}
-    response = page(request, "confirm.html", status=error.status if error else 200, **shown)
+    shown = {"token": token, "account": account, "address": address, "is_confirmed": is_confirmed}
+    response = page(request, "confirm.html", status=None, error=error, **shown)
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"
     return response

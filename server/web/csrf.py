@@ -9,8 +9,8 @@ import secrets
 
 from fastapi import Request
 
-from lethe.errors import NotAllowed
 from server.config import get_settings
+from server.errors import NotAllowed
 from server.web.cookies import CSRF_COOKIE, SESSION_COOKIE
 
 FIELD = "csrf_token"

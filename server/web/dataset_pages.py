@@ -3,7 +3,7 @@
 from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
 
-from lethe.errors import AppError, NotAllowed, NotAuthenticated, Overloaded
+from lethe.errors import AppError
 from server.accounts import sessions
 from server.admission import AdmissionDep
 from server.config import Settings
@@ -11,6 +11,7 @@ from server.datasets import service
 from server.datasets.upload import received_dataset, store_dataset
 from server.db import Database
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.errors import NotAllowed, NotAuthenticated, Overloaded
 from server.models.account import Account, Role
 from server.submissions import upload_rate
 from server.submissions.upload import MAX_REQUEST_BYTES
@@ -86,8 +87,7 @@ def _refused(request: Request, database: Database, settings: Settings, viewer: A
 
 
 def _page(request: Request, datasets: object, settings: Settings, *, error: AppError | None = None) -> Response:
-    status = error.status if error else 200
-    return page(request, "datasets.html", status=status, datasets=datasets, settings=settings, error=error)
+    return page(request, "datasets.html", datasets=datasets, settings=settings, error=error)
 
 
 def _text(form: FormData, name: str) -> str:

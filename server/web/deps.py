@@ -7,12 +7,12 @@ from fastapi import Depends, Request
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.errors import NotAllowed, NotAuthenticated
 from server.accounts import sessions
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep
+from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.teams import service as teams

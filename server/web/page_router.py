@@ -12,8 +12,9 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from lethe.errors import AppError, NotAuthenticated, NotRevealed
-from server.problem_details import as_app_error
+from lethe.errors import AppError
+from server.errors import NotAuthenticated, NotRevealed, status_of
+from server.problem_details import PageError, as_app_error
 from server.web.compression import compressed
 from server.web.cookies import SESSION_COOKIE
 from server.web.csrf import StaleForm, check_csrf
@@ -73,13 +74,14 @@ def page_router(*, checks_csrf: bool = True, is_public: bool = False) -> APIRout
     return APIRouter(route_class=route_class, include_in_schema=False, dependencies=dependencies)
 
 
-def error_page(request: Request, error: AppError) -> Response:
+def error_page(request: Request, error: AppError | PageError) -> Response:
     """Return the page that says what was wrong, and what can be done."""
-    request_id = getattr(request.state, "request_id", "") if error.status >= 500 else ""
+    status = error.status if isinstance(error, PageError) else status_of(error)
+    request_id = getattr(request.state, "request_id", "") if status >= 500 else ""
     unsent = getattr(request.state, "unsent_fields", None) if isinstance(error, StaleForm) else None
     slug = request.path_params.get("slug", "") if isinstance(error, NotRevealed) else ""
     shown = {"error": error, "back": _came_from(request), "request_id": request_id, "unsent": unsent, "board": slug}
-    response = page(request, "error.html", status=error.status, **shown)
+    response = page(request, "error.html", status=status, http_status=status, **shown)
     response.headers.update(HEADERS)  # what failed unexpectedly is answered outside of what adds them
     return response
 

@@ -11,6 +11,7 @@ from server.admission import AdmissionDep
 from server.client_address import get_client_address
 from server.db import Database
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
+from server.errors import status_of
 from server.notifications import email_queue
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep
@@ -40,9 +41,7 @@ def ask_for_link(
     try:
         rate_limit.reset_requests.take(get_client_address(request))
     except AppError as error:
-        return page(
-            request, "forgot.html", status=error.status, sends_mail=email_queue.is_on(), is_asked=False, error=error
-        )
+        return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=False, error=error)
     if email_queue.is_on() and who.strip():
         background.add_task(admission.run, _send_link, database, who)
     return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=True, error=None)
@@ -54,7 +53,7 @@ def reset_page(request: Request, session: SessionDep, token: str = "") -> Respon
     try:
         account = password_reset.get_account(session, token)
     except NotFound as error:
-        return _form(request, token, status=error.status, dead_because=error.detail)
+        return _form(request, token, status=status_of(error), dead_because=error.detail)
     return _form(request, token, account=account.name)
 
 
@@ -68,9 +67,9 @@ def set_password(request: Request, database: DatabaseDep, *, token: Text = "", n
         with database.write() as session:
             password_reset.use(session, token, password=new)
     except InvalidInput as error:
-        return _form(request, token, status=error.status, account=name, wrong=error.violations[0].message)
+        return _form(request, token, status=status_of(error), account=name, wrong=error.violations[0].message)
     except NotFound as error:
-        return _form(request, token, status=error.status, dead_because=error.detail)
+        return _form(request, token, status=status_of(error), dead_because=error.detail)
     done = Flash("good", "The new password is set, and everything that was logged in is logged out. Log in with it.")
     return redirect(request, "/login", flash=done)
 

@@ -16,6 +16,7 @@ from lethe.submission.archive import size_limits
 from server.config import get_settings
 from server.datetime_format import duration
 from server.db import now
+from server.errors import status_of
 from server.models.account import Role
 from server.web import template_filters
 from server.web.assets import get_assets
@@ -112,13 +113,18 @@ def render(request: Request, template: str, **context: Any) -> str:
     return environment().get_template(template).render(common | context)
 
 
-def page(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """Answer with a page. It is private to its reader, and never kept by a shared cache."""
+def page(request: Request, template: str, *, status: int | None = None, **context: Any) -> HTMLResponse:
+    """Answer with a page. It is private to its reader, and never kept by a shared cache.
+
+    status: else that of `error` in the context, or 200.
+    """
+    error = context.get("error")
+    if status is None:
+        status = status_of(error) if isinstance(error, AppError) else 200
     response = HTMLResponse(render(request, template, **context), status_code=status)
     response.headers["Cache-Control"] = "private, no-cache"
     response.headers.add_vary_header("Cookie")
     keep_seed(request, response)
-    error = context.get("error")
     if isinstance(error, AppError) and error.retry_after_s is not None:
         response.headers["Retry-After"] = str(error.retry_after_s)
     if FLASH_COOKIE in request.cookies:

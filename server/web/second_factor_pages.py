@@ -76,6 +76,6 @@ def _page(
         "error": error,
         "wrong": {violation.field: violation.message for violation in error.violations} if error else {},
     }
-    response = page(request, "second_factor.html", status=error.status if error else 200, **context)
+    response = page(request, "second_factor.html", **context)
     response.headers["Cache-Control"] = "no-store"
     return response

@@ -8,15 +8,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData, UploadFile
 
 from lethe.competition.file import CompetitionFile
-from lethe.errors import (
-    AppError,
-    Conflict,
-    InvalidSubmission,
-    NotAuthenticated,
-    Overloaded,
-    QuotaExceeded,
-    Violation,
-)
+from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
 from server.accounts import sessions
 from server.admission import AdmissionDep
@@ -25,6 +17,7 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.errors import Conflict, NotAuthenticated, Overloaded, QuotaExceeded
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.received_form import get_too_large, received_form
@@ -171,7 +164,7 @@ def _refused(
     with database.read() as session:
         place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
         quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
-        return _form(request, place, quota=quota, error=error, sent=sent, status=error.status)
+        return _form(request, place, quota=quota, error=error, sent=sent)
 
 
 def _form(
@@ -182,12 +175,10 @@ def _form(
     used_up: bool = False,
     error: AppError | None = None,
     sent: Sent | None = None,
-    status: int = 200,
 ) -> Response:
     return page(
         request,
         "submit.html",
-        status=status,
         place=place,
         tab="submit",
         quota=quota,

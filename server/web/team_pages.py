@@ -137,7 +137,6 @@ def _page(
     return page(
         request,
         "team.html",
-        status=error.status if error else 200,
         place=place,
         tab="team",
         leads=leads,

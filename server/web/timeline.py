@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from server.disclosure.gate import to_minute
+from server.disclosure.shown_progress import to_minute
 from server.evaluations.progress import AttemptEntry
 from server.models.submission import Stage
 from server.submissions.service import SubmissionView

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from lethe.competition.run_limits import run_limit
-from lethe.errors import Conflict, NotAuthenticated, NotFound, Violation
+from lethe.errors import NotFound, Violation
 from server.config import Settings
+from server.errors import Conflict, NotAuthenticated
 from server.evaluations import leases
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.worker import Worker, WorkerState, WorkerToken

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, NotAllowed, NotFound
+from lethe.errors import NotFound
 from server.accounts.secrets import digest, new_token
 from server.audit import log as audit
 from server.db import now
+from server.errors import Conflict, NotAllowed
 from server.evaluations import leases
 from server.models.account import Account, Role
 from server.models.competition import Competition

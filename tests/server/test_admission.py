@@ -11,11 +11,11 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from lethe.errors import Overloaded
 from server import admission
 from server.admission import Admission, admitted
 from server.db import CONNECTIONS
 from server.deps import this_database
+from server.errors import Overloaded, status_of
 from server.main import create_app
 
 
@@ -50,7 +50,7 @@ def test_too_many_waiting_are_refused_at_once() -> None:
             await asyncio.sleep(0)
             with pytest.raises(Overloaded) as refused:
                 await turns.run(lambda: "never")
-            assert refused.value.status == 503
+            assert status_of(refused.value) == 503
             assert refused.value.retry_after_s
         assert await waiting == "done"
         assert await turns.run(lambda: "later") == "later"

@@ -1,6 +1,6 @@
 """Who holds how much: an owner's share, that of all, and what is given back."""
 
-from lethe.errors import Overloaded, RateLimited
+from server.errors import Overloaded, RateLimited
 from server.shares import Shares
 
 

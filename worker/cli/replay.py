@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.context import Json, console, notes, print_facts, print_json
+from lethe.cli.context import Json
+from lethe.cli.output import console, notes, print_facts, print_json
 from lethe.cli.receipt_commands import Key, read_receipt
 from lethe.competition.visibility import Visibility
 

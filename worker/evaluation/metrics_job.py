@@ -23,7 +23,7 @@ from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardKind
-from server.scoring.scoring_metric import get_scoring
+from server.scoring.evaluation_scoring import get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.probed_runs import probed_runs

@@ -8,7 +8,7 @@ import numpy as np
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, HostFault, NotFound
+from lethe.errors import HostFault, NotFound
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.scoring.score import ModelOutputs
@@ -17,6 +17,7 @@ from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import Database
 from server.disclosure.gate import show_score
+from server.errors import Conflict
 from server.evaluations import lease_repository, leases, repository
 from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind

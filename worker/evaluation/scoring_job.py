@@ -28,8 +28,8 @@ from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
 from server.scoring import scores
+from server.scoring.evaluation_scoring import get_scoring
 from server.scoring.scores import ScoreRecord
-from server.scoring.scoring_metric import get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.tie_groups import replicates_as_data

@@ -1,5 +1,7 @@
 """The mean of the gaps in forget, retain and test accuracy, without and with a membership attack."""
 
+from dataclasses import replace
+
 import numpy.typing as npt
 
 from lethe.metrics.attacks.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
@@ -78,7 +80,8 @@ def average_gap_mia(
     return MetricResult((3.0 * three.value + mia) / 4.0, table={**three.table, "mia_gap": mia})
 
 
-AVERAGE_GAP_MIA = Metric(
+AVERAGE_GAP_MIA = replace(
+    AVERAGE_GAP,
     id="average_gap_mia",
     title="Average gap with membership attack",
     function=average_gap_mia,
@@ -87,13 +90,8 @@ AVERAGE_GAP_MIA = Metric(
         "unlearned_mia": Need(CONFIDENCE_EFFICACY),
         "retrained_mia": Need(CONFIDENCE_EFFICACY, Side.RETRAINED),
     },
-    unit="percentage points",
-    direction=Direction.LOWER,
     defaults=ConfidenceParameters,
-    ideal=0.0,
     version=2,
-    bounds=(0.0, 100.0),
-    resampling=Resampling.MODELS,
     source="Fan et al. 2024, SalUn (2310.12508), average gap",
     formula="( |UA_u - UA_r| + |RA_u - RA_r| + |TA_u - TA_r| + |MIA_u - MIA_r| ) / 4 in percentage points",
     paper_and_code="MIA is the efficacy of an SVC on the probability of the true class, one of SalUn's five features.",

@@ -1,5 +1,7 @@
 """Tug of war: how near forget, retain and test accuracy are to the retrained models', all at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
@@ -98,7 +100,8 @@ def tow_mia(
     )
 
 
-TOW_MIA = Metric(
+TOW_MIA = replace(
+    TOW,
     id="tow_mia",
     title="Tug of war with membership attack",
     function=tow_mia,
@@ -107,14 +110,8 @@ TOW_MIA = Metric(
         "unlearned_mia": Need(CONFIDENCE_EFFICACY),
         "retrained_mia": Need(CONFIDENCE_EFFICACY, Side.RETRAINED),
     },
-    unit="[0, 1]",
-    direction=Direction.HIGHER,
     defaults=ConfidenceParameters,
-    paired=True,
-    ideal=1.0,
     version=2,
-    bounds=(0.0, 1.0),
-    resampling=Resampling.RUNS,
     source="Zhao et al. 2024 (2406.01257), tug of war with membership inference",
     formula="mean_i ( 1 - |MIA_u,i - MIA_r,i| ) ( 1 - |RA_u,i - RA_r,i| ) ( 1 - |TA_u,i - TA_r,i| )",
     paper_and_code="MIA is the efficacy of an SVC on the probability of the true class.",

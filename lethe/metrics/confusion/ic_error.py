@@ -1,5 +1,7 @@
 """The error on the classes under test, and on the classes that the confusion or the removal does not concern."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -83,16 +85,11 @@ def ic_utility(
     return MetricResult(float(errors.mean()), per_run=errors, table=table)
 
 
-IC_UTILITY = Metric(
+IC_UTILITY = replace(
+    IC_ERROR,
     id="ic_utility",
     title="Error on the other classes",
     function=ic_utility,
-    needs=CONFUSION_NEEDS,
     unit="share of the test images of the other classes",
-    direction=Direction.TOWARDS_RETRAINED,
-    defaults=TargetedErrorParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
-    source="Goel et al. 2022 (2201.06640), section 3",
     formula="1 - sum cm[c,c] / sum cm[c,:] over the classes c not under test, on the test set",
 )

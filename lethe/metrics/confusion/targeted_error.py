@@ -1,5 +1,7 @@
 """How often the confusion that was planted in the forget set, or the class that was removed, is still predicted."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -87,17 +89,11 @@ def property_generalisation(
     return targeted_error_on(unlearned, retrained, ConfusionSet.TEST, classes)
 
 
-PROPERTY_GENERALISATION = Metric(
+PROPERTY_GENERALISATION = replace(
+    TARGETED_ERROR,
     id="property_generalisation",
     title="Targeted error on the test images (property generalisation)",
     function=property_generalisation,
-    needs=CONFUSION_NEEDS,
     unit="share of the test images of the classes",
-    direction=Direction.TOWARDS_RETRAINED,
-    defaults=TargetedErrorParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
-    source="Goel et al. 2022 (2201.06640), section 3, appendix C.2",
     formula="targeted_error, on the test set",
-    paper_and_code="The formula is a share; the program and tables 7 and 8 hold the count, which is kept in the table.",
 )

@@ -1,5 +1,7 @@
 """The mean over models of a number that was computed for every model, beside that of the retrained models."""
 
+from collections.abc import Callable
+
 import numpy.typing as npt
 
 from lethe.metrics.core.arrays import shares
@@ -19,3 +21,13 @@ def mean_share(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None, *, nam
         return MetricResult(float(u.mean()), per_run=u, notes=(WITHOUT_RETRAINED,))
     r = shares(retrained, axes=("models",), name=name, side="retrained")
     return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})
+
+
+def mean_of(name: str) -> Callable[..., MetricResult]:
+    """Return the function of a metric that is `mean_share` of one number per model. name: of the numbers."""
+
+    def mean(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
+        """Return the mean over unlearned models, beside the retrained models', which is the aim; see `mean_share`."""
+        return mean_share(unlearned, retrained, name=name)
+
+    return mean

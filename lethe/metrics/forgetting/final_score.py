@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,7 +128,8 @@ def final_score(
     return MetricResult(found.headline, interval=found.interval, per_example=found.epsilon, table=factors)
 
 
-SCORE = Metric(
+SCORE = replace(
+    F,
     id="score",
     title="Final score",
     function=final_score,
@@ -140,13 +142,7 @@ SCORE = Metric(
         },
     },
     unit="ratio",
-    direction=Direction.HIGHER,
-    defaults=ScoreParameters,
-    per_example=True,
-    ideal=1.0,
     bounds=(0.0, float("inf")),
-    resampling=Resampling.OWN,
     source="Triantafillou et al. 2024 (2406.09073), equation 2 and algorithm 1",
     formula="F * (mean RA_u / mean RA_r) * (mean TA_u / mean TA_r)",
-    paper_and_code=SCORE_DIFFERENCES,
 )

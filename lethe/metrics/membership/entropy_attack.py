@@ -1,6 +1,7 @@
 """Attacks on the entropy of a model's predictions: learned from retain and test examples, applied to the forget set."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, probability_rows, require_same_models
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Resampling
-from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import mean_share
+from lethe.metrics.core.run_means import mean_of
 
 Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
 
@@ -65,22 +65,10 @@ SVC_SHARE = Feature("svc_entropy_share", svc_shares, _ARRAYS, parameters=_PARAME
 LOGISTIC_SHARE = Feature("logistic_entropy_share", logistic_shares, _ARRAYS, parameters=_PARAMETERS)
 
 
-def mia_svc_entropy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
-    """Return the mean share of forget examples that are called members, in [0, 1].
-
-    unlearned, retrained: the share of every model, shape (n_models,) each, as `svc_shares` returns it.
-    per_run: of the unlearned. table: the mean of the retrained.
-    Compare with the retrained models: a share far below theirs singles the forget set out.
-    Raises InvalidMetricInput for values outside [0, 1].
-    Source: Golatkar et al. 2020 (arXiv:2003.02960), program; used by Goel et al. 2022 (arXiv:2201.06640).
-    """
-    return mean_share(unlearned, retrained, name="shares of members")
-
-
 MIA_SVC_ENTROPY = Metric(
     id="mia_svc_entropy",
     title="Entropy attack, support vectors",
-    function=mia_svc_entropy,
+    function=mean_of("shares of members"),
     needs={"unlearned": Need(SVC_SHARE), "retrained": Need(SVC_SHARE, Side.RETRAINED, optional=True)},
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
@@ -92,27 +80,12 @@ MIA_SVC_ENTROPY = Metric(
 )
 
 
-def ssd_lr(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
-    """Return the mean share of forget examples that are called members, in [0, 1].
-
-    unlearned, retrained: the share of every model, shape (n_models,) each, as `logistic_shares` returns it.
-    per_run: of the unlearned. table: the mean of the retrained.
-    Raises InvalidMetricInput for values outside [0, 1].
-    Source: Foster et al. 2024 (arXiv:2308.07707), program; Chundawat et al. 2023 (arXiv:2205.08096).
-    """
-    return mean_share(unlearned, retrained, name="shares of members")
-
-
-SSD_LR = Metric(
+SSD_LR = replace(
+    MIA_SVC_ENTROPY,
     id="ssd_lr",
     title="Entropy attack, logistic regression",
-    function=ssd_lr,
+    function=mean_of("shares of members"),
     needs={"unlearned": Need(LOGISTIC_SHARE), "retrained": Need(LOGISTIC_SHARE, Side.RETRAINED, optional=True)},
-    unit="share of the forget set",
-    direction=Direction.TOWARDS_RETRAINED,
-    defaults=ShadowParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
     source="Foster et al. 2024 (2308.07707), program, metrics.py",
     formula="mean_x [LR(H(p(x))) = member], balanced class weights, trained on retain (1) and test (0) examples",
     paper_and_code="The program asks for multi_class='multinomial', which scikit-learn 1.8 no longer has; for two "

@@ -4,7 +4,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, model_rows, real_array
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -55,15 +54,6 @@ def gaussian_score(unlearned: npt.ArrayLike) -> MetricResult:
         "mean": float(scores.mean()),
     }
     return MetricResult(float(z.mean()), per_run=z, table=table)
-
-
-def area_against_fresh(trained: Float64, fresh: Float64) -> float:
-    """Return the AUC of alignments with the training noise against those with noise never trained on; 0.5: forgotten.
-
-    trained, fresh: shape (n,) each. Lower alignments speak for training, so the area is of their negatives.
-    """
-    scores = -np.concatenate((trained, fresh))
-    return roc_curve(scores, np.repeat([True, False], (trained.size, fresh.size))).area
 
 
 METRIC = Metric(

@@ -9,23 +9,12 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import shares
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import mean_share
-
-
-def mean_attack_accuracy(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
-    """Return the mean accuracy of a membership attack on the unlearned models; the retrained models' is the aim.
-
-    unlearned, retrained: held-out accuracies of the attack, one per model, shape (n_models,) each, in [0, 1].
-    Raises InvalidMetricInput for values outside [0, 1].
-    Source: Triantafillou et al. 2024, appendix A.11.
-    """
-    return mean_share(unlearned, retrained, name="attack accuracies")
-
+from lethe.metrics.core.run_means import mean_of
 
 MIA_LOSS = Metric(
     id="mia_loss",
     title="Loss attack",
-    function=mean_attack_accuracy,
+    function=mean_of("attack accuracies"),
     needs={"unlearned": Need(LOSS_ATTACK), "retrained": Need(LOSS_ATTACK, Side.RETRAINED, optional=True)},
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,

@@ -1,5 +1,7 @@
 """A membership attack on the losses of forget against test examples, and how close it is to chance."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -111,16 +113,14 @@ def distance_from_certainty(accuracy: npt.ArrayLike) -> Float64:
     return np.asarray(1.0 - np.abs(np.asarray(accuracy, np.float64) - 0.5) / 0.5)
 
 
-INDISCERNIBILITY = Metric(
+INDISCERNIBILITY = replace(
+    UMIA,
     id="indiscernibility",
     title="Indiscernibility",
     function=indiscernibility,
     needs={"unlearned": Need(FORGET_TEST_ATTACK)},
     unit="1 - |accuracy - 0.5| / 0.5",
     direction=Direction.HIGHER,
-    defaults=AttackParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
-    source="Cadet et al. 2024 (2410.01276), section 5.3",
     formula="mean_i 1 - |U-MIA_i - 1/2| / (1/2)",
+    paper_and_code="",
 )

@@ -1,5 +1,7 @@
 """How far the predictions on the forget set are from the retrained models'."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -77,17 +79,12 @@ def activation_l1(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricR
     return mean_over_examples(np.abs(p - q).sum(axis=2))
 
 
-ACTIVATION_L1 = Metric(
+ACTIVATION_L1 = replace(
+    ACTIVATION_L2,
     id="activation_l1",
     title="L1 distance of probabilities",
     function=activation_l1,
-    needs={"unlearned": Need("forget_probabilities"), "retrained": Need("forget_probabilities", Side.RETRAINED)},
     unit="L1 distance",
-    direction=Direction.LOWER,
-    ideal=0.0,
-    paired=True,
-    per_example=True,
-    resampling=Resampling.RUNS,
     bounds=(0.0, 2.0),
     source="Goel et al. 2022 (2201.06640), table 1",
     formula="mean_x sum_c |p_u(c|x) - p_r(c|x)|",
@@ -106,18 +103,14 @@ def js_to_retrained(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> Metri
     return mean_over_examples(np.stack(in_threads(lambda pair: jensen_shannon(*pair), pairs)))
 
 
-JS_TO_RETRAINED = Metric(
+JS_TO_RETRAINED = replace(
+    ACTIVATION_L2,
     id="js_to_retrained",
     title="Jensen-Shannon divergence to retrained",
     function=js_to_retrained,
     needs=ACTIVATION_L2.needs,
     unit="base 2, [0, 1]",
-    direction=Direction.LOWER,
-    paired=True,
-    per_example=True,
-    ideal=0.0,
     bounds=(0.0, 1.0),
-    resampling=Resampling.RUNS,
     source="Lin 1991, IEEE Transactions on Information Theory 37(1); Chundawat et al. 2023 (2205.08096)",
     formula="mean_i mean_x JS_2( p_u,i(x), p_r,i(x) )",
 )

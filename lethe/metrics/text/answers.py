@@ -1,5 +1,7 @@
 """How probable the model still finds the forgotten answers, and how much of them it still writes."""
 
+from dataclasses import replace
+
 import numpy.typing as npt
 
 from lethe.metrics.core.arrays import model_rows, shares
@@ -44,16 +46,14 @@ def answer_rouge(rouge_recall: npt.ArrayLike) -> MetricResult:
     return mean_of_examples(rows)
 
 
-ANSWER_ROUGE = Metric(
+ANSWER_ROUGE = replace(
+    ANSWER_PROBABILITY,
     id="answer_rouge",
     title="ROUGE-L recall of answers",
     function=answer_rouge,
     needs={"rouge_recall": Need("forget_rouge_recall")},
     unit="share of the answer's words",
-    direction=Direction.TOWARDS_RETRAINED,
-    per_example=True,
-    bounds=(0.0, 1.0),
-    resampling=Resampling.RUNS,
     source="Maini et al. 2024 (2401.06121), section 2.2.1; Lin 2004",
     formula="mean_i LCS(answer_i, generated_i) / |answer_i|, words stemmed",
+    paper_and_code="",
 )

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, status
 
-from lethe.errors import Conflict, NotAllowed
 from server.accounts import email_confirmation, rate_limit, second_factor, service, tokens
 from server.admin import account_deletion as deletion
 from server.api.accounts.schemas import (
@@ -20,6 +19,7 @@ from server.api.accounts.schemas import (
 from server.api.auth_dependencies import CurrentAccount
 from server.client_address import get_client_address
 from server.deps import DatabaseDep, SessionDep, SettingsDep
+from server.errors import Conflict, NotAllowed
 from server.problem_details import problems
 
 router = APIRouter(tags=["accounts"])

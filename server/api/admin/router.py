@@ -8,7 +8,6 @@ from fastapi.responses import StreamingResponse
 
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict
 from server.accounts import password_reset
 from server.accounts import service as accounts
 from server.admin import competition_edits, exports, moderation
@@ -45,6 +44,7 @@ from server.audit import log as audit
 from server.audit.event_filter import EventFilter
 from server.competitions import organisers as competition_organisers
 from server.deps import SessionDep
+from server.errors import Conflict
 from server.leaderboard import service as leaderboards
 from server.models.account import Role
 from server.problem_details import problems

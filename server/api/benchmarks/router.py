@@ -7,7 +7,7 @@ from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.errors import InvalidInput, NotAuthenticated, Violation
+from lethe.errors import InvalidInput, Violation
 from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, identify, require_staff
 from server.api.benchmarks import methods as benchmark_methods
@@ -17,6 +17,7 @@ from server.benchmarks import service
 from server.benchmarks.units import MethodRecord
 from server.db import Database, now
 from server.deps import SessionDep, StorageDep, UnadmittedDatabase
+from server.errors import NotAuthenticated
 from server.models.account import Account
 from server.models.benchmark import Benchmark
 from server.problem_details import problems

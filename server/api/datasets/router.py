@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, status
 
-from lethe.errors import NotAuthenticated
 from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, identify, require_staff
 from server.api.datasets.schemas import FORM_SCHEMA, DatasetOut
@@ -13,6 +12,7 @@ from server.datasets import service
 from server.datasets.upload import received_dataset, store_dataset
 from server.db import Database
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.errors import NotAuthenticated
 from server.models.account import Account
 from server.problem_details import problems
 from server.received_form import FORM

@@ -47,7 +47,7 @@ def start_rejudging(
         changed=body.changed,
         actor=account,
         reason=body.reason,
-        metric=body.metric.model_dump(exclude_none=True) if body.metric else None,
+        scoring=body.scoring.model_dump(exclude_none=True) if body.scoring else None,
     )
     return RejudgingOut.read(row)
 

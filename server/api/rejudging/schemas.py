@@ -14,7 +14,7 @@ from server.rejudging.progress import RejudgingProgress
 from server.rejudging.service import Changed, Preview
 
 
-class NewMetric(In):
+class NewScoring(In):
     """How outputs become a score, where it is to differ; what is not named stays."""
 
     attacks: str | None = Field(default=None, description="reference, exact or disentangled", examples=["exact"])
@@ -30,8 +30,8 @@ class NewRejudging(In):
         description="what changed: the scorer (stored outputs are scored again), the limits, a repaired split, the host"
     )
     reason: Why
-    metric: NewMetric | None = Field(
-        default=None, description="try another metric on all submissions; applied, it is the competition's"
+    scoring: NewScoring | None = Field(
+        default=None, description="try another scoring on all submissions; applied, it is the competition's"
     )
     submissions: list[str] | None = Field(
         default=None, max_length=10_000, description="ids; their first characters are enough"
@@ -51,7 +51,7 @@ class RejudgingOut(Out):
     changed: str
     reason: str
     chosen: dict[str, Any]
-    metric: dict[str, Any] | None = Field(description="the metric that it tries; null: the competition's")
+    scoring: dict[str, Any] | None = Field(description="the scoring that it tries; null: the competition's")
     created_at: datetime
     ended_at: datetime | None
 

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Depends, Request, Response, status
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import NotAuthenticated
 from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, CurrentAccount, VisibleCompetition, identify
 from server.api.submissions.schemas import (
@@ -20,6 +19,7 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.errors import NotAuthenticated
 from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition

@@ -6,11 +6,11 @@ from fastapi import BackgroundTasks, Depends
 from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy.orm import Session
 
-from lethe.errors import NotAuthenticated
 from server.admission import Admission, AdmissionDep
 from server.api.auth_dependencies import Credentials
 from server.db import Database, now
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
+from server.errors import NotAuthenticated
 from server.models.worker import WorkerToken
 from server.workers import tokens
 

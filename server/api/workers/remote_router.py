@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict, HostFault, TooLarge
+from lethe.errors import HostFault
 from server.admission import Admission, AdmissionDep
 from server.api.auth_dependencies import Credentials
 from server.api.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
@@ -31,6 +31,7 @@ from server.api.workers.schemas import (
 from server.config import Settings
 from server.db import Database
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
+from server.errors import Conflict, TooLarge
 from server.evaluations import leases
 from server.evaluations.leases import ClaimedShard
 from server.models.evaluation import ShardKind

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import Form, Query, Request, Response
+from fastapi import Form, Query, Response
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
@@ -13,7 +13,7 @@ from server.audit.event_filter import EventFilter
 from server.competitions import draft_deletion, organisers, replace_config, stopped_preparations
 from server.competitions import service as competitions
 from server.dashboard import service as dashboard
-from server.deps import DatabaseDep, SessionDep
+from server.deps import DatabaseDep
 from server.finals import service as finals
 from server.leaderboard import service as leaderboards
 from server.models.account import Account
@@ -22,12 +22,13 @@ from server.submissions import service as submissions
 from server.teams import service as teams
 from server.web import sse
 from server.web.cookies import Flash
-from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.deps import Place
 from server.web.organiser import audit_sentences
 from server.web.organiser.checklist import ON_ANY_DEVICE, checklist
 from server.web.organiser.forms import needed
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
-from server.web.rendering import page, part, redirect, render
+from server.web.rendering import part, redirect, render
 
 router = page_router()
 
@@ -37,134 +38,111 @@ PageNumber = Annotated[int, Query(alias="page", ge=1, le=100_000)]
 
 
 @router.get("/organise/{slug}")
-def control_page(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
-    return page(
-        request,
-        "organise/competition.html",
-        place=place,
+def control_page(asked: OrganiserDep) -> Response:
+    return asked.page(
+        "competition.html",
         tab="control",
-        teams=dashboard.count_teams(session, place.competition),
-        **_state(session, place.competition),
+        teams=dashboard.count_teams(asked.session, asked.competition),
+        **_state(asked.session, asked.competition),
     )
 
 
 @router.get("/organise/{slug}/live")
-def control_part(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
+def control_part(asked: OrganiserDep) -> Response:
     """Send the part that changes, for a page that cannot listen."""
-    return part(request, "organise/_control_live.html", place=place, **_state(session, place.competition))
+    return part(
+        asked.request, "organise/_control_live.html", place=asked.place, **_state(asked.session, asked.competition)
+    )
 
 
 @router.get("/organise/{slug}/events")
-def control_events(request: Request, database: DatabaseDep, place: OrganiserPlaceDep) -> Response:
+def control_events(database: DatabaseDep, asked: OrganiserDep) -> Response:
     """Stream the part that changes."""
 
     def look() -> sse.Frame:
         with database.read() as session:
-            competition = competitions.of_id(session, place.competition.id)
-            html = render(request, "organise/_control_live.html", place=place, **_state(session, competition))
-            return sse.Frame(html, is_last=competition.state != place.competition.state)
+            competition = competitions.of_id(session, asked.competition.id)
+            html = render(
+                asked.request, "organise/_control_live.html", place=asked.place, **_state(session, competition)
+            )
+            return sse.Frame(html, is_last=competition.state != asked.competition.state)
 
-    return sse.stream(request, look)
+    return sse.stream(asked.request, look)
 
 
 @router.post("/organise/{slug}/move")
-def move(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Reason = "",
-    reason: Reason = "",
-) -> Response:
+def move(asked: OrganiserDep, *, act: Reason = "", reason: Reason = "") -> Response:
     """Take the competition's next step. Opening, closing and revealing by hand need a reason."""
     if not act.startswith("prepare"):
         needed(reason)
-    done = _move(session, place, viewer, act=act, reason=reason.strip())
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", done))
+    done = _move(asked.session, asked.place, asked.viewer, act=act, reason=reason.strip())
+    return asked.done(done)
 
 
 @router.post("/organise/{slug}/cancel-preparation")
-def cancel_preparation(request: Request, session: SessionDep, place: OrganiserPlaceDep, viewer: MemberDep) -> Response:
+def cancel_preparation(asked: OrganiserDep) -> Response:
     """Call the first preparation of the splits off."""
-    stopped_preparations.cancel(session, place.competition, actor=viewer)
+    stopped_preparations.cancel(asked.session, asked.competition, actor=asked.viewer)
     done = "The preparation is cancelled; the competition is a draft again."
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", done))
+    return asked.done(done)
 
 
 @router.post("/organise/{slug}/delete")
-def delete(request: Request, session: SessionDep, place: OrganiserPlaceDep, viewer: MemberDep) -> Response:
+def delete(asked: OrganiserDep) -> Response:
     """Delete a draft."""
-    slug = place.competition.slug
-    draft_deletion.delete_draft(session, place.competition, actor=viewer)
-    return redirect(request, "/organise", flash=Flash("good", f"The draft {slug} is deleted."))
+    slug = asked.competition.slug
+    draft_deletion.delete_draft(asked.session, asked.competition, actor=asked.viewer)
+    return redirect(asked.request, "/organise", flash=Flash("good", f"The draft {slug} is deleted."))
 
 
 @router.post("/organise/{slug}/finals/{submission_id}")
-def decide(
-    submission_id: str,
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Reason = "",
-    reason: Reason = "",
-) -> Response:
+def decide(submission_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "") -> Response:
     """Decide what happens with a final that failed on private data."""
-    submission = submissions.get_own(session, submission_id, viewer)
-    if submission.competition_id != place.competition.id:
-        raise NotFound(f"{place.competition.slug} has no submission {submission_id!r}")
+    submission = submissions.get_own(asked.session, submission_id, asked.viewer)
+    if submission.competition_id != asked.competition.id:
+        raise NotFound(f"{asked.competition.slug} has no submission {submission_id!r}")
     decisions = {"exclude": finals.exclude, "next": finals.use_next_choice, "again": finals.run_again}
     if act not in decisions:
         raise InvalidInput(f"{act!r} is no decision; allowed are {', '.join(decisions)}")
-    decisions[act](session, submission, actor=viewer, reason=needed(reason))
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "Decided."))
+    decisions[act](asked.session, submission, actor=asked.viewer, reason=needed(reason))
+    return asked.done("Decided.")
 
 
 @router.get("/organise/{slug}/teams")
-def teams_page(
-    request: Request, session: SessionDep, place: OrganiserPlaceDep, *, q: Short = "", page_number: PageNumber = 1
-) -> Response:
-    board = leaderboards.whole_board(session, place.competition, Visibility.PUBLIC)
-    rows, has_more = teams.search(session, place.competition, query=q, page=page_number)
-    return page(
-        request,
-        "organise/teams.html",
-        place=place,
+def teams_page(asked: OrganiserDep, *, q: Short = "", page_number: PageNumber = 1) -> Response:
+    board = leaderboards.whole_board(asked.session, asked.competition, Visibility.PUBLIC)
+    rows, has_more = teams.search(asked.session, asked.competition, query=q, page=page_number)
+    return asked.page(
+        "teams.html",
         tab="teams",
         rows=rows,
         has_more=has_more,
         page_number=page_number,
         board=board,
         query=q,
-        organisers=organisers.of(session, place.competition),
+        organisers=organisers.of(asked.session, asked.competition),
     )
 
 
 @router.get("/organise/{slug}/audit")
 def audit_page(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
+    asked: OrganiserDep,
     *,
     action: Annotated[str, Query(max_length=60)] = "",
     actor: Annotated[str, Query(max_length=60)] = "",
     page_number: PageNumber = 1,
 ) -> Response:
-    wanted = EventFilter(competition_id=place.competition.id, action=action or None, actor=actor.strip() or None)
-    events, has_more = audit.events_page(session, wanted, page=page_number)
-    return page(
-        request,
-        "organise/audit.html",
-        place=place,
+    wanted = EventFilter(competition_id=asked.competition.id, action=action or None, actor=actor.strip() or None)
+    events, has_more = audit.events_page(asked.session, wanted, page=page_number)
+    return asked.page(
+        "audit.html",
         tab="audit",
-        sentences=audit_sentences.sentences(session, events, slug=place.competition.slug),
+        sentences=audit_sentences.sentences(asked.session, events, slug=asked.competition.slug),
         has_more=has_more,
         page_number=page_number,
         action=action,
         actor=actor,
-        actions=audit.actions(session, place.competition),
+        actions=audit.actions(asked.session, asked.competition),
     )
 
 

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from fastapi import Depends, Form, Request, Response
 
 from lethe.competition.file import CompetitionFile, Limits
-from lethe.errors import AppError, Conflict
+from lethe.errors import AppError
 from server.admin import competition_edits
 from server.admin.competition_edits import LimitsChange
 from server.competitions import replace_config
 from server.competitions import service as competitions
 from server.deps import SessionDep
+from server.errors import Conflict
 from server.web.competition_pages import competition_timeline
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, OrganiserPlaceDep, Place
@@ -104,7 +105,7 @@ def edit(
             return _edit(request, place, text=text, preview=file, timeline=competition_timeline(file))
         replace_config.rewrite(session, place.competition, text, actor=viewer)
     except AppError as error:
-        return _edit(request, place, status=error.status, text=text, error=error)
+        return _edit(request, place, text=text, error=error)
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The file is replaced."))
 
 
@@ -168,7 +169,7 @@ def change_words(
             return _words(request, place, words, reason=reason, preview=file, timeline=competition_timeline(file))
         competition_edits.describe(session, place.competition, words, actor=viewer, reason=needed(reason))
     except AppError as error:
-        return _words(request, place, words, status=error.status, reason=reason, error=error)
+        return _words(request, place, words, reason=reason, error=error)
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The description is changed."))
 
 
@@ -176,14 +177,11 @@ def _edited_description(file: CompetitionFile) -> dict[str, str]:
     return {"title": file.title, "summary": file.summary, "description": file.description}
 
 
-def _words(
-    request: Request, place: Place, words: dict[str, str], *, status: int = 200, reason: str = "", **context: Any
-) -> Response:
+def _words(request: Request, place: Place, words: dict[str, str], *, reason: str = "", **context: Any) -> Response:
     shown = {"error": None, "preview": None, "timeline": None, **context}
     return page(
         request,
         "organise/description.html",
-        status=status,
         place=place,
         tab="control",
         words=words,
@@ -192,13 +190,13 @@ def _words(
     )
 
 
-def _edit(request: Request, place: Place, *, text: str, status: int = 200, **context: Any) -> Response:
+def _edit(request: Request, place: Place, *, text: str, **context: Any) -> Response:
     shown = {"error": None, "preview": None, "timeline": None, **context}
     shown |= {
         "mistakes": file_editor.mistakes(shown["error"], text),
         "cost": file_editor.estimate_cost(shown["preview"]) if shown["preview"] else None,
     }
-    return page(request, "organise/edit.html", status=status, place=place, tab="control", text=text, **shown)
+    return page(request, "organise/edit.html", place=place, tab="control", text=text, **shown)
 
 
 def _limits(
@@ -216,7 +214,6 @@ def _limits(
     return page(
         request,
         "organise/limits.html",
-        status=error.status if error else 200,
         place=place,
         tab="control",
         fields=FIELDS,

@@ -1,17 +1,15 @@
 """What organisers take away: every table of a competition, as CSV and as JSON Lines."""
 
-from fastapi import Request, Response
+from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from lethe.errors import NotFound
 from server.admin import exports
 from server.admin.exports import Format, Table
 from server.admission import AdmissionDep
-from server.deps import SessionDep
 from server.disclosure import gate
-from server.web.deps import OrganiserPlaceDep
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
-from server.web.rendering import page
 
 router = page_router()
 
@@ -29,27 +27,25 @@ TABLES = {
 
 
 @router.get("/organise/{slug}/exports")
-def exports_page(request: Request, place: OrganiserPlaceDep) -> Response:
-    return page(
-        request,
-        "organise/exports.html",
-        place=place,
+def exports_page(asked: OrganiserDep) -> Response:
+    return asked.page(
+        "exports.html",
         tab="exports",
         tables=TABLES,
         formats=[(Format.CSV, "CSV"), (Format.JSONL, "JSON Lines")],
-        has_private=gate.may_see_private(place.competition, organiser=True),
+        has_private=gate.may_see_private(asked.competition, organiser=True),
     )
 
 
 @router.get("/organise/{slug}/exports/{name}")
-def download_export(name: str, session: SessionDep, place: OrganiserPlaceDep, *, admission: AdmissionDep) -> Response:
+def download_export(name: str, asked: OrganiserDep, *, admission: AdmissionDep) -> Response:
     """Send one table, streamed. name: e.g. submissions.csv."""
     table, _, form = name.partition(".")
     if table not in list(Table) or form not in list(Format):
         raise NotFound(f"There is no export {name!r}")
     headers = {
-        "Content-Disposition": f'attachment; filename="{place.competition.slug}-{name}"',
+        "Content-Disposition": f'attachment; filename="{asked.competition.slug}-{name}"',
         "Cache-Control": "no-store",
     }
-    pieces = exports.spooled(session, place.competition, Table(table), Format(form))
+    pieces = exports.spooled(asked.session, asked.competition, Table(table), Format(form))
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[Format(form)], headers=headers)

@@ -8,16 +8,16 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidInput, NotFound
+from lethe.errors import InvalidInput, NotFound
 from server.admin import competition_edits, moderation
-from server.deps import SessionDep
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.submission import Submission
 from server.submissions import service as submissions
 from server.teams import service as teams
 from server.web.cookies import Flash
-from server.web.deps import MemberDep, OrganiserPlaceDep
 from server.web.organiser.forms import needed, timestamp
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
 from server.web.rendering import redirect
 
@@ -39,81 +39,57 @@ DONE = {"cancel": "cancelled", "again": "queued again", "disqualify": "disqualif
 
 @router.post("/organise/{slug}/act")
 def act_on_submissions(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    submission: Ids = None,
-    act: Reason = "",
-    reason: Reason = "",
+    asked: OrganiserDep, *, submission: Ids = None, act: Reason = "", reason: Reason = ""
 ) -> Response:
     """Do the same to several submissions. One that does not allow it is left as it was, and named."""
     if not submission:
         nothing = Flash("warn", "No submission was chosen: nothing is changed. Choose at least one in the list.")
-        return redirect(request, _back(request, place.competition.slug, []), flash=nothing)
+        return redirect(asked.request, _back(asked.request, asked.competition.slug, []), flash=nothing)
     reason = needed(reason)
     if act not in SUBMISSION_ACTS:
         raise InvalidInput(f"{act!r} is no act; allowed are {', '.join(SUBMISSION_ACTS)}")
-    chosen = [_of_place(session, place.competition.id, wanted, viewer) for wanted in submission]
-    refused = [words for one in chosen if (words := _try(session, one, act=act, actor=viewer, reason=reason))]
+    chosen = [_of_place(asked.session, asked.competition.id, wanted, asked.viewer) for wanted in submission]
+    refused = [
+        words for one in chosen if (words := _try(asked.session, one, act=act, actor=asked.viewer, reason=reason))
+    ]
     done = f"{len(chosen) - len(refused)} {DONE[act]}."
     flash = Flash("warn" if refused else "good", " ".join((done, *refused[:3])))
-    return redirect(request, _back(request, place.competition.slug, chosen), flash=flash)
+    return redirect(asked.request, _back(asked.request, asked.competition.slug, chosen), flash=flash)
 
 
 @router.post("/organise/{slug}/teams/{team_id}")
 def act_on_team(
-    team_id: str,
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Reason = "",
-    reason: Reason = "",
-    name: Reason = "",
+    team_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "", name: Reason = ""
 ) -> Response:
     """Disqualify a team, restore it, or give it another name."""
-    team = moderation.get_team(session, place.competition, team_id)
+    team = moderation.get_team(asked.session, asked.competition, team_id)
     if act == "disqualify":
-        moderation.disqualify_team(session, team, actor=viewer, reason=needed(reason))
+        moderation.disqualify_team(asked.session, team, actor=asked.viewer, reason=needed(reason))
     elif act == "restore":
-        moderation.restore_team(session, team, actor=viewer, reason=needed(reason))
+        moderation.restore_team(asked.session, team, actor=asked.viewer, reason=needed(reason))
     elif act == "rename":
-        teams.rename(session, team, name=name, actor=viewer, reason=needed(reason))
+        teams.rename(asked.session, team, name=name, actor=asked.viewer, reason=needed(reason))
     else:
         raise InvalidInput(f"{act!r} is no act; allowed are disqualify, restore, rename")
-    return redirect(request, f"/organise/{place.competition.slug}/teams", flash=Flash("good", f"{team.name}: done."))
+    return asked.done(f"{team.name}: done.", to="/teams")
 
 
 @router.post("/organise/{slug}/extend")
-def extend(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    closes_at: Reason = "",
-    reason: Reason = "",
-) -> Response:
+def extend(asked: OrganiserDep, *, closes_at: Reason = "", reason: Reason = "") -> Response:
     """Set another end."""
     competition_edits.extend(
-        session,
-        place.competition,
+        asked.session,
+        asked.competition,
         closes_at=timestamp(closes_at, field="closes_at"),
-        actor=viewer,
+        actor=asked.viewer,
         reason=needed(reason),
     )
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The end is changed."))
+    return asked.done("The end is changed.")
 
 
 @router.post("/organise/{slug}/announce")
 def announce(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
+    asked: OrganiserDep,
     *,
     title: Annotated[str, Form(max_length=200)] = "",
     text: Annotated[str, Form(max_length=20_000)] = "",
@@ -121,8 +97,10 @@ def announce(
     """Publish an announcement on the overview page."""
     if not title.strip() or not text.strip():
         raise InvalidInput("An announcement needs a title and a text")
-    competition_edits.announce(session, place.competition, title=title.strip(), text=text.strip(), actor=viewer)
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "Announced."))
+    competition_edits.announce(
+        asked.session, asked.competition, title=title.strip(), text=text.strip(), actor=asked.viewer
+    )
+    return asked.done("Announced.")
 
 
 def _of_place(session: Session, competition_id: str, submission_id: str, viewer: Account) -> Submission:

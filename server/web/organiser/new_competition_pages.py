@@ -66,7 +66,7 @@ def create(
             )
         competition = competitions.create(session, text, organiser=viewer)
     except AppError as error:
-        return _shown(request, text, status=error.status, error=error)
+        return _shown(request, text, error=error)
     session.flush()
     done = Flash("good", "The draft is made. Only its organisers see it.")
     return redirect(request, f"/organise/{competition.slug}", flash=done)
@@ -85,12 +85,11 @@ def _uploaded(upload: UploadFile | None) -> str:
         raise InvalidInput("The file is no UTF-8 text") from error
 
 
-def _shown(request: Request, text: str, *, status: int = 200, **context: Any) -> Response:
+def _shown(request: Request, text: str, **context: Any) -> Response:
     shown = {"error": None, "preview": None, "timeline": None, "cost": None, "chosen": "", **context}
     return page(
         request,
         "organise/new.html",
-        status=status,
         text=text,
         templates=file_editor.templates(),
         fields=file_editor.FIELDS,

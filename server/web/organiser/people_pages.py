@@ -4,15 +4,17 @@ from typing import Annotated
 
 from fastapi import Form, Query, Request, Response
 
-from lethe.errors import Conflict, InvalidInput
+from lethe.errors import InvalidInput
 from server.accounts import service as accounts
 from server.admin.accounts_list import find_accounts
 from server.competitions import organisers
 from server.deps import SessionDep
+from server.errors import Conflict
 from server.models.account import Role
 from server.web.cookies import Flash
-from server.web.deps import AdministratorDep, MemberDep, OrganiserPlaceDep
+from server.web.deps import AdministratorDep
 from server.web.organiser.forms import needed
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
 from server.web.rendering import page, redirect
 
@@ -75,22 +77,13 @@ def act_on_person(
 
 
 @router.post("/organise/{slug}/organisers")
-def change_organisers(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Text = "",
-    name: Text = "",
-    reason: Text = "",
-) -> Response:
+def change_organisers(asked: OrganiserDep, *, act: Text = "", name: Text = "", reason: Text = "") -> Response:
     """Let somebody run the competition, or no longer."""
     change = {"add": organisers.add, "remove": organisers.remove}.get(act)
     if change is None:
         raise InvalidInput(f"{act!r} is no act; allowed are add, remove")
-    account = change(session, place.competition, name.strip(), actor=viewer, reason=needed(reason))
+    account = change(asked.session, asked.competition, name.strip(), actor=asked.viewer, reason=needed(reason))
     done = "organises the competition now" if act == "add" else "organises the competition no longer"
-    left_it = act == "remove" and account.id == viewer.id and viewer.role != Role.ADMINISTRATOR
-    to = "/organise" if left_it else f"/organise/{place.competition.slug}/teams"
-    return redirect(request, to, flash=Flash("good", f"{account.name} {done}."))
+    left_it = act == "remove" and account.id == asked.viewer.id and asked.viewer.role != Role.ADMINISTRATOR
+    to = "/organise" if left_it else f"/organise/{asked.competition.slug}/teams"
+    return redirect(asked.request, to, flash=Flash("good", f"{account.name} {done}."))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
-from fastapi import Depends, Form, Request, Response
+from fastapi import Depends, Form, Response
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
@@ -16,7 +16,7 @@ from server.audit import log as audit
 from server.audit.event_filter import EventFilter
 from server.competitions import service as competitions
 from server.db import Database
-from server.deps import DatabaseDep, SessionDep
+from server.deps import DatabaseDep
 from server.models.audit import AuditEvent
 from server.models.rejudging import Rejudging, RejudgingState
 from server.rejudging import service
@@ -26,11 +26,12 @@ from server.rejudging.sets import Chosen, Outcome
 from server.teams import service as teams
 from server.web import sse
 from server.web.cookies import Flash
-from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.deps import Place
 from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import needed, timestamp
+from server.web.organiser.organiser_request import OrganiserDep, OrganiserRequest
 from server.web.page_router import page_router
-from server.web.rendering import page, part, redirect, render
+from server.web.rendering import part, redirect, render
 
 router = page_router()
 
@@ -88,65 +89,53 @@ def chosen_form(
 
 
 @router.get("/organise/{slug}/rejudgings")
-def rejudgings_page(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
-    return _list(request, session, place, Choice())
+def rejudgings_page(asked: OrganiserDep) -> Response:
+    return _list(asked, Choice())
 
 
 @router.post("/organise/{slug}/rejudgings")
-def start(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Text = "count",
-    choice: Annotated[Choice, Depends(chosen_form)],
-) -> Response:
+def start(asked: OrganiserDep, *, act: Text = "count", choice: Annotated[Choice, Depends(chosen_form)]) -> Response:
     """Say how many submissions the form chooses, or score them again."""
     try:
-        visibility, chosen = _checked(session, place, choice)
+        visibility, chosen = _checked(asked.session, asked.place, choice)
         if act != "start":
-            count = service.how_many(session, place.competition, visibility=visibility, chosen=chosen)
-            return _list(request, session, place, choice, count=count)
-        with session.begin_nested():
+            count = service.how_many(asked.session, asked.competition, visibility=visibility, chosen=chosen)
+            return _list(asked, choice, count=count)
+        with asked.session.begin_nested():
             made = service.start(
-                session,
-                place.competition,
+                asked.session,
+                asked.competition,
                 visibility=visibility,
                 chosen=chosen,
                 changed=_changed(choice.changed),
-                actor=viewer,
+                actor=asked.viewer,
                 reason=needed(choice.reason),
-                metric=_metric(choice),
+                scoring=_scoring(choice),
             )
     except AppError as error:
-        return _list(request, session, place, choice, error=error)
+        return _list(asked, choice, error=error)
     flash = Flash("good", "The submissions are queued. Nothing that participants see changes before you apply it.")
-    return redirect(request, f"/organise/{place.competition.slug}/rejudgings/{made.id}", flash=flash)
+    return redirect(asked.request, f"/organise/{asked.competition.slug}/rejudgings/{made.id}", flash=flash)
 
 
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}")
-def rejudging_page(
-    rejudging_id: str, request: Request, session: SessionDep, place: OrganiserPlaceDep, database: DatabaseDep
-) -> Response:
-    row = service.get(session, place.competition, rejudging_id)
-    progress = get_progress(session, row)
+def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep) -> Response:
+    row = service.get(asked.session, asked.competition, rejudging_id)
+    progress = get_progress(asked.session, row)
     running = row.state == RejudgingState.RUNNING
-    found = _preview(database, place, row) if running and progress.is_complete else None
-    ended = None if running else _get_end(session, row)
+    found = _preview(database, asked.place, row) if running and progress.is_complete else None
+    ended = None if running else _get_end(asked.session, row)
     changes = sorted(found.teams, key=_by_new_rank) if found else []
-    return page(
-        request,
-        "organise/rejudging.html",
-        place=place,
+    return asked.page(
+        "rejudging.html",
         tab="rejudgings",
         row=row,
         progress=progress,
-        author=accounts.names(session, [row.created_by]).get(row.created_by, ""),
-        team=teams.names(session, [row.chosen.get("team_id", "")]),
+        author=accounts.names(asked.session, [row.created_by]).get(row.created_by, ""),
+        team=teams.names(asked.session, [row.chosen.get("team_id", "")]),
         changes=changes or recorded_changes(ended),
         moves=_moves(changes),
-        lines=_lines(session, found.outcomes) if found else [],
+        lines=_lines(asked.session, found.outcomes) if found else [],
         outcomes=len(found.outcomes) if found else 0,
         most=MOST_LINES,
         ended=ended,
@@ -155,72 +144,60 @@ def rejudging_page(
 
 
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}/live")
-def rejudging_part(rejudging_id: str, request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
+def rejudging_part(rejudging_id: str, asked: OrganiserDep) -> Response:
     """Send the part that changes, for a page that cannot listen."""
-    row = service.get(session, place.competition, rejudging_id)
-    progress = get_progress(session, row)
+    row = service.get(asked.session, asked.competition, rejudging_id)
+    progress = get_progress(asked.session, row)
     is_last = progress.is_complete or row.state != RejudgingState.RUNNING
-    return part(request, "organise/_rejudging_live.html", is_last=is_last, place=place, row=row, progress=progress)
+    return part(
+        asked.request, "organise/_rejudging_live.html", is_last=is_last, place=asked.place, row=row, progress=progress
+    )
 
 
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}/events")
-def rejudging_events(
-    rejudging_id: str, request: Request, session: SessionDep, database: DatabaseDep, place: OrganiserPlaceDep
-) -> Response:
+def rejudging_events(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep) -> Response:
     """Stream the part that changes."""
-    service.get(session, place.competition, rejudging_id)
+    service.get(asked.session, asked.competition, rejudging_id)
 
     def look() -> sse.Frame:
         with database.read() as own:
-            row = service.get(own, place.competition, rejudging_id)
+            row = service.get(own, asked.competition, rejudging_id)
             progress = get_progress(own, row)
-            html = render(request, "organise/_rejudging_live.html", place=place, row=row, progress=progress)
+            html = render(asked.request, "organise/_rejudging_live.html", place=asked.place, row=row, progress=progress)
             return sse.Frame(html, is_last=progress.is_complete or row.state != RejudgingState.RUNNING)
 
-    return sse.stream(request, look)
+    return sse.stream(asked.request, look)
 
 
 @router.post("/organise/{slug}/rejudgings/{rejudging_id}")
-def end(
-    rejudging_id: str,
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Text = "",
-    reason: Text = "",
-    sure: Text = "",
-) -> Response:
+def end(rejudging_id: str, asked: OrganiserDep, *, act: Text = "", reason: Text = "", sure: Text = "") -> Response:
     """Apply or discard. Applying needs the box that says so."""
-    row = service.get(session, place.competition, rejudging_id)
+    row = service.get(asked.session, asked.competition, rejudging_id)
     if act == "apply":
         if not sure:
             raise InvalidInput("Confirm that the new scores apply", violations=(Violation("sure", "is missing"),))
-        service.apply(session, place.competition, row, actor=viewer)
+        service.apply(asked.session, asked.competition, row, actor=asked.viewer)
         done = "Applied: the new scores count."
     elif act == "discard":
-        service.discard(session, row, actor=viewer, reason=needed(reason))
+        service.discard(asked.session, row, actor=asked.viewer, reason=needed(reason))
         done = "Discarded: everything is as it was."
     else:
         raise InvalidInput(f"{act!r} is no act; allowed are apply, discard")
-    return redirect(request, f"/organise/{place.competition.slug}/rejudgings/{rejudging_id}", flash=Flash("good", done))
+    return asked.done(done, to=f"/rejudgings/{rejudging_id}")
 
 
 def _list(
-    request: Request,
-    session: Session,
-    place: Place,
+    asked: OrganiserRequest,
     choice: Choice,
     *,
     count: int | None = None,
     error: AppError | None = None,
 ) -> Response:
-    rows = service.of_competition(session, place.competition)
+    rows = service.of_competition(asked.session, asked.competition)
     context: dict[str, Any] = {
         "rows": rows,
-        "progress": list_progress(session, rows),
-        "authors": accounts.names(session, [row.created_by for row in rows]),
+        "progress": list_progress(asked.session, rows),
+        "authors": accounts.names(asked.session, [row.created_by for row in rows]),
         "choice": choice,
         "count": count,
         "error": error,
@@ -228,8 +205,7 @@ def _list(
         "what_changed": REASONS,
         "attack_families": [(family.value, family.value) for family in AttackFamily],
     }
-    status = error.status if error else 200
-    return page(request, "organise/rejudgings.html", status=status, place=place, tab="rejudgings", **context)
+    return asked.page("rejudgings.html", tab="rejudgings", **context)
 
 
 def _checked(session: Session, place: Place, choice: Choice) -> tuple[Visibility, Chosen]:
@@ -254,7 +230,7 @@ def _checked(session: Session, place: Place, choice: Choice) -> tuple[Visibility
     raise _wrong("which", f"needs one of {', '.join(WHICH)}", choice.which)
 
 
-def _metric(choice: Choice) -> dict[str, Any]:
+def _scoring(choice: Choice) -> dict[str, Any]:
     given = {"attacks": choice.attacks, "delta": choice.delta}
     return {name: value for name, value in given.items() if value}
 

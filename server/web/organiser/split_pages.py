@@ -1,15 +1,14 @@
 """The report of a prepared split: what lies in each set, and what sets share that they should not."""
 
-from fastapi import Request, Response
+from fastapi import Response
 
 from lethe.competition.task import ImageClassification, Task
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions.split_report import find_split_report
-from server.deps import SessionDep, StorageDep
-from server.web.deps import OrganiserPlaceDep
+from server.deps import StorageDep
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
-from server.web.rendering import page
 
 router = page_router()
 
@@ -25,19 +24,15 @@ def name_shared(task: Task) -> dict[str, str]:
 
 
 @router.get("/organise/{slug}/splits/{visibility}")
-def split_page(
-    visibility: Visibility, request: Request, session: SessionDep, place: OrganiserPlaceDep, storage: StorageDep
-) -> Response:
-    report = find_split_report(storage, place.competition, visibility)
-    return page(
-        request,
-        "organise/split.html",
-        place=place,
+def split_page(visibility: Visibility, storage: StorageDep, asked: OrganiserDep) -> Response:
+    report = find_split_report(storage, asked.competition, visibility)
+    return asked.page(
+        "split.html",
         tab="control",
-        split=competitions.get_split(session, place.competition, visibility),
+        split=competitions.get_split(asked.session, asked.competition, visibility),
         report=report,
-        example=place.file.task.example,
-        shared=name_shared(place.file.task),
+        example=asked.place.file.task.example,
+        shared=name_shared(asked.place.file.task),
         most={name: max(counts.values(), default=0) for name, counts in report.classes.items()} if report else {},
         overlaps=sum(pair.overlaps for pair in report.pairs) if report else 0,
     )

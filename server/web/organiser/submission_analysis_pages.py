@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import Depends, Query, Response
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.competitions.split_report import find_split_report
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
+from server.errors import Conflict
 from server.models.submission import Submission
 from server.submission_analysis import service
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
@@ -17,8 +18,9 @@ from server.web import vega_charts
 from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
 from server.web.organiser.code_view import highlighted_files
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
-from server.web.rendering import figure, page
+from server.web.rendering import figure
 
 router = page_router()
 
@@ -41,21 +43,12 @@ EvaluatedDep = Annotated[EvaluatedSubmission, Depends(evaluated_submission)]
 
 
 @router.get("/organise/{slug}/submissions/{submission_id}")
-def analysis_page(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    *,
-    storage: StorageDep,
-    evaluated: EvaluatedDep,
-) -> Response:
-    competition, submission = place.competition, evaluated.submission
-    comparison = service.get_output_comparison(session, storage, competition, evaluated)
+def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: EvaluatedDep) -> Response:
+    competition, submission = asked.competition, evaluated.submission
+    comparison = service.get_output_comparison(asked.session, storage, competition, evaluated)
     report = find_split_report(storage, competition, evaluated.visibility) if comparison else None
-    return page(
-        request,
-        "organise/submission.html",
-        place=place,
+    return asked.page(
+        "submission.html",
         tab="submissions",
         s=submission,
         seen=evaluated,
@@ -63,25 +56,23 @@ def analysis_page(
         evaluation=evaluated.evaluation,
         score=evaluated.score,
         epsilon_stored=evaluated.epsilon is not None,
-        attempts=service.list_attempts(session, evaluated),
-        logs=service.list_logs(session, submission),
+        attempts=service.list_attempts(asked.session, evaluated),
+        logs=service.list_logs(asked.session, submission),
         files=highlighted_files(storage, submission),
         failure=describe_failure(submission, evaluation=evaluated.evaluation),
         depth=comparison,
         class_names=report.class_names if report else [],
-        has_answers=place.file.task.kind == "causal-lm" and evaluated.score is not None,
+        has_answers=asked.place.file.task.kind == "causal-lm" and evaluated.score is not None,
         may_see_private=gate.may_see_private(competition, organiser=True),
-        others=service.suggest_comparisons(session, competition, evaluated) if evaluated.score else [],
+        others=service.suggest_comparisons(asked.session, competition, evaluated) if evaluated.score else [],
     )
 
 
 @router.get("/organise/{slug}/submissions/{submission_id}/figures/{name}.json")
-def analysis_figure(
-    name: str, session: SessionDep, place: OrganiserPlaceDep, *, storage: StorageDep, evaluated: EvaluatedDep
-) -> Response:
+def analysis_figure(name: str, asked: OrganiserDep, *, storage: StorageDep, evaluated: EvaluatedDep) -> Response:
     if name == "epsilon" and evaluated.epsilon is not None:
-        return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon), cap=_cap(place)))
-    comparison = service.get_output_comparison(session, storage, place.competition, evaluated)
+        return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon), cap=_cap(asked.place)))
+    comparison = service.get_output_comparison(asked.session, storage, asked.competition, evaluated)
     if comparison and name == "time":
         return figure(vega_charts.time_of_runs(comparison.run_times()))
     if comparison is None or name not in HISTOGRAMS:
@@ -91,72 +82,61 @@ def analysis_figure(
 
 @router.get("/organise/{slug}/submissions/{submission_id}/answers")
 def answers_page(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
+    asked: OrganiserDep,
     *,
     storage: StorageDep,
     evaluated: EvaluatedDep,
     run: Annotated[int, Query(ge=1, le=100_000)] = 1,
 ) -> Response:
     """Show what language models answer to the forget questions. run counts from 1, as runs do on every page."""
-    return page(
-        request,
-        "organise/answers.html",
-        place=place,
+    return asked.page(
+        "answers.html",
         tab="submissions",
         seen=evaluated,
         query=_query(evaluated),
-        answers=service.get_generated_answers(session, storage, place.competition, evaluated, run=run - 1),
+        answers=service.get_generated_answers(asked.session, storage, asked.competition, evaluated, run=run - 1),
     )
 
 
 @router.get("/organise/{slug}/submissions/{submission_id}/compare")
 def comparison_page(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    *,
-    evaluated: EvaluatedDep,
-    other: Annotated[str, Query(max_length=40)] = "",
+    asked: OrganiserDep, *, evaluated: EvaluatedDep, other: Annotated[str, Query(max_length=40)] = ""
 ) -> Response:
     """Show two submissions side by side, and whether the paired test tells them apart."""
     wanted = other.strip()
     second = None
     if wanted:
         try:
-            second = service.get_evaluated(session, place.competition, wanted, evaluated.visibility)
+            second = service.get_evaluated(asked.session, asked.competition, wanted, evaluated.visibility)
         except NotFound:
             second = None
     missing = bool(wanted) and second is None
-    return page(
-        request,
-        "organise/comparison.html",
+    return asked.page(
+        "comparison.html",
         status=404 if missing else 200,
-        place=place,
         tab="submissions",
         seen=evaluated,
         second=second,
         query=_query(evaluated),
         wanted=wanted,
         missing=missing,
-        others=service.suggest_comparisons(session, place.competition, evaluated),
+        others=service.suggest_comparisons(asked.session, asked.competition, evaluated),
         both_have_epsilons=second is not None and evaluated.epsilon is not None and second.epsilon is not None,
         **_paired(evaluated, second),
     )
 
 
 @router.get("/organise/{slug}/submissions/{submission_id}/compare/{other}/{name}.json")
-def comparison_figure(
-    other: str, name: str, session: SessionDep, place: OrganiserPlaceDep, evaluated: EvaluatedDep
-) -> Response:
-    second = service.get_evaluated(session, place.competition, other, evaluated.visibility)
+def comparison_figure(other: str, name: str, evaluated: EvaluatedDep, asked: OrganiserDep) -> Response:
+    second = service.get_evaluated(asked.session, asked.competition, other, evaluated.visibility)
     a, b = evaluated.epsilon, second.epsilon
     if a is None or b is None or len(a) != len(b):
         raise NotFound("One of the submissions has no epsilons on this split")
     names = (_label(evaluated.submission), _label(second.submission))
     if name == "epsilon":
-        return figure(vega_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])], cap=_cap(place)))
+        return figure(
+            vega_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])], cap=_cap(asked.place))
+        )
     if name == "examples":
         rows = [{"example": index, "x": float(x), "y": float(y)} for index, (x, y) in enumerate(zip(a, b, strict=True))]
         return figure(vega_charts.pairs(rows, x=f"epsilon of {names[0]}", y=f"epsilon of {names[1]}"))

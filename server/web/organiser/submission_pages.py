@@ -3,16 +3,14 @@
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 
-from server.deps import SessionDep
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines
-from server.web.deps import OrganiserPlaceDep
 from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import timestamp
+from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
-from server.web.rendering import page
 
 router = page_router()
 
@@ -21,9 +19,7 @@ Short = Annotated[str, Query(max_length=60)]
 
 @router.get("/organise/{slug}/submissions")
 def submissions_page(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
+    asked: OrganiserDep,
     *,
     stage: Short = "",
     fault: Short = "",
@@ -45,12 +41,10 @@ def submissions_page(
         received_from=timestamp(received_from, field="received_from") if received_from else None,
         received_before=timestamp(received_before, field="received_before") if received_before else None,
     )
-    given = {key: value for key, value in request.query_params.items() if value and key != "page"}
-    found = find_lines(session, place.competition, filters, page=page_number)
-    return page(
-        request,
-        "organise/submissions.html",
-        place=place,
+    given = {key: value for key, value in asked.request.query_params.items() if value and key != "page"}
+    found = find_lines(asked.session, asked.competition, filters, page=page_number)
+    return asked.page(
+        "submissions.html",
         tab="submissions",
         filters=filters,
         given=given,

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from lethe.errors import Conflict, NotFound
+from lethe.errors import NotFound
 from server.accounts import password_reset, rate_limit
 from server.config import get_settings
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account, PasswordReset, Role
 from server.models.notification import QueuedEmail
 from tests.support.instance import PASSWORD, Instance

@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.errors import InvalidInput, RateLimited
+from lethe.errors import InvalidInput
 from server.accounts import rate_limit, second_factor
+from server.errors import RateLimited
 from server.models.account import Account, Role
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor

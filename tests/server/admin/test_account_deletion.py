@@ -3,10 +3,11 @@
 import pytest
 from sqlalchemy import func, select
 
-from lethe.errors import Conflict, InvalidInput
+from lethe.errors import InvalidInput
 from server.accounts import password_reset
 from server.accounts import service as accounts
 from server.admin import account_deletion as deletion
+from server.errors import Conflict
 from server.models.account import Account, ApiToken, Role, WebSession
 from server.models.competition import Membership, Team
 from server.models.submission import Submission

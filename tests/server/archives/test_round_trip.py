@@ -11,13 +11,14 @@ from sqlalchemy.orm import joinedload
 
 from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict, InvalidInput, NotAuthenticated
+from lethe.errors import InvalidInput
 from server.accounts import service as accounts
 from server.archives.exporter import MANIFEST, write
 from server.archives.importer import read
 from server.archives.tables import OWN_PARTS, PEOPLE, rows
 from server.config import Settings, get_settings
 from server.db import Database
+from server.errors import Conflict, NotAuthenticated
 from server.evaluations.kept_weights import is_weights
 from server.leaderboard import service as boards
 from server.models.account import Account, Role

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lethe.cli import client_config, context
+from lethe.cli import client_config, output
 from lethe.cli.submission_commands import exit_status
 from server.competitions import service
 from server.db import now
@@ -93,7 +93,7 @@ def test_ids_are_whole_in_a_narrow_terminal(
 ) -> None:
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "-m", "a note of a good many words, which takes its room", "--json"))
-    monkeypatch.setattr(context.console, "width", 60)
+    monkeypatch.setattr(output.console, "width", 60)
     assert sent["id"] in lethe("submissions").output
 
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.competitions import lifecycle
+from server.errors import Conflict
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState
 from server.models.registry import metadata

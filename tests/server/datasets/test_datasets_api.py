@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lethe.errors import TooLarge
 from server.competitions import organisers
 from server.config import get_settings
 from server.datasets import service
 from server.datasets.service import CheckedArchive
 from server.db import now
+from server.errors import TooLarge
 from server.maintenance import retention, storage_gc
 from server.models.account import Account, Role
 from server.models.competition import Competition

@@ -10,8 +10,9 @@ import kombu
 import pytest
 import redis
 
-from lethe.errors import Conflict, HostFault
+from lethe.errors import HostFault
 from server.embedded.redis import client_url, redis_server_program, start_redis
+from server.errors import Conflict
 from server.socket_paths import LONGEST_SOCKET_PATH, socket_path
 
 # Starts a Redis, says so, and waits to be killed. In a thread: a server that the main thread starts would end with it.

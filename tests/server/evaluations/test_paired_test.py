@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lethe.errors import Conflict
 from lethe.metrics.scoring.paired_test import SIGNIFICANCE, Standing
 from lethe.metrics.scoring.paired_test import compare as scorers
 from lethe.metrics.scoring.resampling import Replicates
+from server.errors import Conflict
 from server.evaluations import paired_test
 from worker.evaluation.tie_groups import replicates_as_data
 

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.disclosure import gate
-from server.disclosure.gate import STEPS
+from server.disclosure.shown_progress import STEPS, shown_progress
 from server.evaluations.progress import AttemptEntry, EvaluationProgress
 
 AT = datetime(2026, 3, 1, 12, 30, 20, tzinfo=UTC)
@@ -18,7 +17,7 @@ def seen(
     exact = EvaluationProgress(
         runs_done=done, runs_total=TOTAL, elapsed_s=elapsed_s, remaining_s=1.0, attempts=attempts
     )
-    return gate.progress(exact, is_over=is_over, at=at)
+    return shown_progress(exact, is_over=is_over, at=at)
 
 
 def runs(

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
-from lethe.errors import Conflict, HostFault
+from lethe.errors import HostFault
 from server.config import Settings
 from server.db import Database
+from server.errors import Conflict
 from server.maintenance.backup import back_up, bring_back
 from server.storage import Storage
 from tests.support.postgres import PostgresServer

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.errors import QuotaExceeded
 from server.config import Settings
 from server.db import Database, now
+from server.errors import QuotaExceeded
 from server.maintenance import retention, storage_gc
 from server.maintenance.repository import Garbage
 from server.models.account import ApiToken, PasswordReset, Role, WebSession

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from server.db import now
-from server.disclosure.gate import STEPS
+from server.disclosure.shown_progress import STEPS
 from server.models.account import Account, Role
 from server.models.evaluation import Evaluation, Shard, ShardAttempt
 from server.models.submission import Submission

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import func, select
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import Conflict
 from server.competitions import service as competitions
 from server.db import now
+from server.errors import Conflict
 from server.evaluations import leases
 from server.models.audit import AuditEvent
 from server.models.competition import CompetitionState, Membership, Team

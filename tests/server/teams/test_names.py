@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from lethe.errors import Conflict
 from server.accounts import service as accounts
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account, Role
 from server.teams import service as teams
 from tests.support.instance import PASSWORD, Instance

@@ -1,4 +1,4 @@
-"""Re-judging by another metric: the stored outputs are scored again, no code is run."""
+"""Re-judging by another scoring: the stored outputs are scored again, no code is run."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,7 +89,7 @@ def scores(server: Instance, submission: str) -> tuple[float, str]:
         return row.final_score, row.details["attacks"]
 
 
-def test_stored_outputs_are_scored_by_another_metric(server: Instance, olga: dict[str, str]) -> None:
+def test_stored_outputs_are_scored_in_another_way(server: Instance, olga: dict[str, str]) -> None:
     with server.database.write() as session:  # as version 0.2 stored it
         competition = session.scalars(select(Competition)).one()
         competition.config = {
@@ -97,8 +97,8 @@ def test_stored_outputs_are_scored_by_another_metric(server: Instance, olga: dic
         }
     ada = scored(server, "ada", 1)
     before = scores(server, ada)
-    made = rejudge(server, olga, metric={"attacks": "exact", "delta": 0.25}).json()
-    assert (made["metric"]["attacks"], made["metric"]["delta"]) == ("exact", 0.25)
+    made = rejudge(server, olga, scoring={"attacks": "exact", "delta": 0.25}).json()
+    assert (made["scoring"]["attacks"], made["scoring"]["delta"]) == ("exact", 0.25)
     with server.database.read() as session:
         copy = session.scalars(select(Evaluation).where(Evaluation.rejudging_id == made["id"])).one()
         assert copy.state == "scoring", "nothing is queued to be run"
@@ -109,7 +109,7 @@ def test_stored_outputs_are_scored_by_another_metric(server: Instance, olga: dic
     assert (status["complete"], status["runs_done"]) == (True, status["runs"])
     assert server.client.post(f"{BASE}/rejudgings/{made['id']}/apply", headers=olga).json()["state"] == "applied"
     assert scores(server, ada)[1] == "exact"
-    assert score_what_waits(server) == 1, "what came meanwhile is scored by the new metric, too"
+    assert score_what_waits(server) == 1, "what came meanwhile is scored by the new scoring, too"
     assert scores(server, late)[1] == "exact"
     with server.database.read() as session:
         competition = session.scalars(select(Competition)).one()
@@ -119,12 +119,12 @@ def test_stored_outputs_are_scored_by_another_metric(server: Instance, olga: dic
     assert oracle["attacks"] == "exact"
 
 
-def test_another_metric_is_for_all_submissions(server: Instance, olga: dict[str, str]) -> None:
+def test_another_scoring_is_for_all_submissions(server: Instance, olga: dict[str, str]) -> None:
     ada = scored(server, "ada", 1)
     for wrong in ({"submissions": [ada]}, {"changed": "host"}):
-        refused = rejudge(server, olga, metric={"delta": 0.25}, **wrong)
-        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "metric")
-    assert rejudge(server, olga, metric={"attacks": "gentle"}).json()["errors"][0]["field"] == "attacks"
+        refused = rejudge(server, olga, scoring={"delta": 0.25}, **wrong)
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "scoring")
+    assert rejudge(server, olga, scoring={"attacks": "gentle"}).json()["errors"][0]["field"] == "attacks"
 
 
 def test_lost_outputs_are_run_again(server: Instance, olga: dict[str, str]) -> None:
@@ -141,7 +141,7 @@ def test_lost_outputs_are_run_again(server: Instance, olga: dict[str, str]) -> N
 def test_damaged_split_leaves_the_old_scores(server: Instance, olga: dict[str, str]) -> None:
     ada = scored(server, "ada", 1)
     before = scores(server, ada)
-    rejudge(server, olga, metric={"delta": 0.25})
+    rejudge(server, olga, scoring={"delta": 0.25})
     folder = Path(server.storage.local_folder(split_key("digits", "public")))
     (folder / OUTPUT_PATHS["retrained"]).unlink()
     with pytest.raises(Exception, match="outputs"):

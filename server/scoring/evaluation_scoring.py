@@ -16,17 +16,17 @@ SAME_SCORE = 1e-12
 def get_scoring(session: Session, evaluation: Evaluation) -> Scoring:
     """Return the section [scoring]. Once a re-judging is applied, the competition's is the one that it tried."""
     tried = None if evaluation.is_current else session.get(Rejudging, evaluation.rejudging_id)
-    if tried is not None and tried.metric is not None:
-        return Scoring.model_validate(tried.metric)
+    if tried is not None and tried.scoring is not None:
+        return Scoring.model_validate(tried.scoring)
     split = session.get_one(Split, evaluation.split_id)
     return stored_file(session.get_one(Competition, split.competition_id)).scoring
 
 
 def note_oracle(session: Session, evaluation: Evaluation, oracle: dict[str, Any]) -> None:
-    """Keep the oracle's score by the metric of an evaluation: with its split, or until its re-judging is applied."""
+    """Keep the oracle's score by the scoring of an evaluation: with its split, or until its re-judging is applied."""
     if not evaluation.is_current:
         tried = session.get(Rejudging, evaluation.rejudging_id)
-        if tried is not None and tried.metric is not None:
+        if tried is not None and tried.scoring is not None:
             tried.oracle = oracle
         return
     split = session.get_one(Split, evaluation.split_id)

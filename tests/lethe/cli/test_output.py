@@ -6,8 +6,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from lethe.cli.context import print_facts, print_table
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal, print_facts, print_table
 
 HOSTILE = "a\x1b]0;title\x07\x9b31m\x1b[2Jb\u202e\rc"
 

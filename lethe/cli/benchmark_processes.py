@@ -1,0 +1,43 @@
+"""Further processes that work at a benchmark beside the one that a person started."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import lethe
+from lethe.cli.output import notes
+from lethe.errors import AppError
+
+
+@contextmanager
+def further_processes(number: int, file: Path, options: Mapping[str, object]) -> Iterator[None]:
+    """Run the same command in further processes. They end with this one if it is ended, and else when all is done."""
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    command = [sys.executable, "-P", "-m", "lethe.cli.main", "benchmark", "run", str(file), *words]
+    paths = [str(Path(lethe.__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    helpers: list[subprocess.Popen[bytes]] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through every `finally`
+    try:
+        helpers += (subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) for _ in range(number))
+        try:
+            yield
+        except AppError:  # what this process could not do, another one may be at
+            _wait_for(helpers)
+            raise
+        _wait_for(helpers)
+    finally:
+        for helper in helpers:
+            helper.terminate()
+            helper.wait()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait_for(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
+    for helper in helpers:
+        if status := helper.wait():
+            notes.print(f"a further process ended with status {status}", markup=False, highlight=False)

@@ -1,0 +1,96 @@
+"""How commands print: tables, facts and JSON; what strangers wrote is shown, and steers no terminal."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+WHOLE = frozenset({"id", "action", "subject", "received"})  # to copy from: where there is no room, others are narrowed
+
+
+class Terminal(Console):
+    """Rich removes five control characters; ESC and C1, which begin commands, are not among them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield what is printed, with every character that a terminal obeys written as an escape."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control or text.isprintable() else Segment(_escaped(text), style)
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+console = Terminal()
+notes = Terminal(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Print a table; columns whose name ends in # are aligned to the right."""
+    filled = list(rows)
+    if not filled:
+        console.print(empty)
+        return
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        name = column.rstrip("#")
+        table.add_column(name, justify="right" if column.endswith("#") else "left", no_wrap=name in WHOLE)
+    for row in filled:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))  # not as markup: strangers' words
+    console.print(table)
+
+
+def print_notes(texts: Sequence[str]) -> None:
+    """Print what may make a submission fail."""
+    for text in texts:
+        console.print(f"Note: {text}", style="yellow", markup=False, highlight=False)
+
+
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """Print names and values in two columns, leaving out what has no value."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        if value not in (None, ""):
+            table.add_row(name, Text(str(value)))
+    console.print(table)
+
+
+def local_time(text: str | None) -> str:
+    """Return a timestamp of the server's in the reader's own zone."""
+    if not text:
+        return ""
+    try:
+        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    except OverflowError:  # in the last hours of the year 9999
+        return text
+
+
+def score_text(score: float | None) -> str:
+    return "" if score is None else f"{score:.6f}"
+
+
+def write_json(document: Any, file: Path | None) -> None:
+    """Print the document, or write it to the file. Raises typer.BadParameter if the file cannot be written."""
+    text = json.dumps(document, indent=2, allow_nan=False)
+    if file is None:
+        typer.echo(text)
+        return
+    try:
+        file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from error
