@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 from markupsafe import Markup
 
-from lethe.errors import HostFault, InvalidInput, InvalidSubmission, Overloaded
+from lethe.errors import HostFault, InvalidInput, InvalidSubmission
+from server.errors import Overloaded
 from server.parsing import client
 from server.parsing.client import ParsingProcess, Unreadable, run
 from server.parsing.limits import CPU_S, TaskLimits, get_limits
