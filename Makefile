@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Each test process has servers of its own and one OpenMP thread, and waits a part of its time for leases and processes:
-# one more than there are cores, within reason. They keep bytecode, or each process that a test starts would compile anew.
+# one more than there are cores, within reason. They keep bytecode, or each process that a test starts would compile again.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$((n + 1)))
 
 .PHONY: help

@@ -101,7 +101,7 @@ def main() -> int:
     options = parser.parse_args()
     known = {situation.name: situation for situation in SITUATIONS}
     if unknown := set(options.only or ()) - known.keys():
-        parser.error(f"{', '.join(sorted(unknown))} is no situation; there are {', '.join(known)}")
+        parser.error(f"{', '.join(sorted(unknown))} is not a situation; there are {', '.join(known)}")
     # What `together` does, the others do one by one.
     wanted = [known[name] for name in options.only or [name for name in known if name != "together"]]
     if options.list:

@@ -1,7 +1,7 @@
 """The tutorials of docs/developers, executed word for word in a copy of the checkout.
 
-A block of `sh` is run, command by command. A block of Python or TOML is the content of the file that the paragraph before
-it names last; Python without a file is run.
+A block of `sh` is run, command by command. A block of Python or TOML is the content of the file that the paragraph
+before it names last; Python without a file is run.
 """
 
 import re

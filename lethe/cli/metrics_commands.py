@@ -283,7 +283,7 @@ def _request(text: str) -> "Request":
     for setting in filter(None, settings.split(",")):
         name, equals, value = setting.partition("=")
         if not equals:
-            raise InvalidMetricInput(f"{setting!r} in {text!r} is no parameter; write NAME=VALUE")
+            raise InvalidMetricInput(f"{setting!r} in {text!r} is not a parameter; write NAME=VALUE")
         try:
             parameters[name] = json.loads(value)
         except json.JSONDecodeError:

@@ -57,7 +57,7 @@ class SplitRuns:
 
     def __init__(self, split_dir: Path) -> None:
         if not (split_dir / "manifest.json").is_file():
-            raise InvalidInput(f"{split_dir} is no prepared split: it has no manifest.json")
+            raise InvalidInput(f"{split_dir} is not a prepared split: it has no manifest.json")
         self._split_dir = split_dir.resolve()
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(sys.executable).parent
 # What the copy may change, and what it only reads.
 COPIED = ("lethe", "scripts", "docs", "examples", "pyproject.toml", "tests/__init__.py", "tests/lethe")
-READ = ("benchmarks", "migrations", "sandbox", "server", "worker", "tests/conftest.py", "tests/support", "tests/golden")
+READ = ("benchmarks", "migrations", "sandbox", "server", "worker")
 
 
 def copy_checkout(folder: Path, *, types: bool) -> Path:
@@ -19,8 +19,10 @@ def copy_checkout(folder: Path, *, types: bool) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
         copy(ROOT / name, folder / name)  # with its time, which mypy compares
-    for name in READ:
-        (folder / name).symlink_to(ROOT / name)
+    tests = (f"tests/{path.name}" for path in (ROOT / "tests").iterdir())
+    for name in (*READ, *tests):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
     return folder
 
 

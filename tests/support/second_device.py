@@ -1,17 +1,19 @@
 """A second device without a GPU: tensors with real values that say they are elsewhere and refuse tensors of the CPU.
 
-The device is torch's `meta`, which a CPU-only torch knows and which has an autograd engine. A tensor on it holds its values
-in a tensor of the CPU, so programs run to their end, with backward passes, and give the CPU's values. What a CUDA device
-refuses is refused: an operation with tensors of both devices, unless the other one has no axes, is an index or is copied;
-`.numpy()`; a generator of the CPU.
+The device is torch's `meta`, which every torch knows and which has an autograd engine. A tensor on it holds its values
+in a tensor of the CPU, so programs run to their end, with backward passes, and give the CPU's values. What a CUDA
+device refuses is refused: an operation with tensors of both devices, unless the other one has no axes, is an index or
+is copied; `.numpy()`; a generator of the CPU.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -28,6 +30,7 @@ class DeviceTensor(Tensor):
     """A tensor on the second device. value: its values, on the CPU."""
 
     value: Tensor
+    is_meta = False  # torch loads no state into tensors of `meta`
 
     @staticmethod
     def __new__(cls, value: Tensor) -> "DeviceTensor":
@@ -60,10 +63,23 @@ class SecondDevice(TorchDispatchMode):
         return dispatch(func, args, kwargs or {})
 
 
+class ValuesArrive(TorchFunctionMode):
+    """torch drops the values of a list for `meta` before they are dispatched; here they are moved there."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        if func in {torch.tensor, torch.as_tensor} and torch.device(given.get("device") or "cpu").type == NAME:
+            return func(*args, **{**given, "device": "cpu"}).to(NAME)
+        return func(*args, **given)
+
+
 @contextmanager
 def second_device() -> Iterator[str]:
-    """Yield the name of the device, which programs take in place of "cuda"."""
-    with SecondDevice():
+    """Yield the name of the device, which programs take in place of "cuda".
+
+    A tensor with values of its own cannot be divided in inference mode, so that is `no_grad` meanwhile.
+    """
+    with patch.object(torch, "inference_mode", torch.no_grad), SecondDevice(), ValuesArrive():
         yield NAME
 
 
@@ -84,10 +100,12 @@ def dispatch(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         return first
     if not there:
         return found
-    return tree_map(
-        lambda each: known.get(id(each)) or DeviceTensor(each) if isinstance(each, Tensor) else each,
-        found,
-    )
+    return tree_map(lambda each: _wrapped(each, known) if isinstance(each, Tensor) else each, found)
+
+
+def _wrapped(value: Tensor, known: Mapping[int, DeviceTensor]) -> DeviceTensor:
+    """Return a result on the device; of an operation in place, the tensor that was given."""
+    return known[id(value)] if id(value) in known else DeviceTensor(value)
 
 
 def refuse_mixed(func: Any, args: Any, flat: list[Any], *, there: bool) -> None:

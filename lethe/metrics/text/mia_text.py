@@ -1,4 +1,4 @@
-"""Membership attacks on answers: forgotten ones told from unseen ones."""
+"""Membership attacks on answers: forgotten ones against unseen ones."""
 
 import numpy.typing as npt
 
@@ -14,7 +14,7 @@ def mia_text_loss(
     forget_answer_loss: npt.ArrayLike,
     holdout_answer_loss: npt.ArrayLike,
 ) -> MetricResult:
-    """Return the AUC with which forgotten answers are told from unseen ones; 0.5: not at all, 1: always.
+    """Return the AUC with which forgotten answers are distinguished from unseen ones; 0.5: not at all, 1: always.
 
     Of the forgotten and of the held-out answers each:
     answer_loss: shape (n_runs, n), nats per token.
@@ -50,7 +50,7 @@ def mia_text_zlib(
     holdout_answer_loss: npt.ArrayLike,
     holdout_compressed_bytes: npt.ArrayLike,
 ) -> MetricResult:
-    """Return the AUC with which forgotten answers are told from unseen ones; 0.5: not at all, 1: always.
+    """Return the AUC with which forgotten answers are distinguished from unseen ones; 0.5: not at all, 1: always.
 
     Of the forgotten and of the held-out answers each:
     answer_loss: shape (n_runs, n), nats per token.
@@ -97,7 +97,7 @@ def mia_text_min_k(
     *,
     share: float = 0.2,
 ) -> MetricResult:
-    """Return the AUC with which forgotten answers are told from unseen ones; 0.5: not at all, 1: always.
+    """Return the AUC with which forgotten answers are distinguished from unseen ones; 0.5: not at all, 1: always.
 
     Of the forgotten and of the held-out answers each:
     token_log_probability: shape (n_runs, n, L).
@@ -143,7 +143,7 @@ def mia_text_min_k_plus_plus(
     holdout_answer_tokens: npt.ArrayLike,
     share: float = 0.2,
 ) -> MetricResult:
-    """Return the AUC with which forgotten answers are told from unseen ones; 0.5: not at all, 1: always.
+    """Return the AUC with which forgotten answers are distinguished from unseen ones; 0.5: not at all, 1: always.
 
     Of the forgotten and of the held-out answers each:
     token_log_probability: shape (n_runs, n, L).

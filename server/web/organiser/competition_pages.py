@@ -117,7 +117,7 @@ def decide(
         raise NotFound(f"{place.competition.slug} has no submission {submission_id!r}")
     decisions = {"exclude": finals.exclude, "next": finals.use_next_choice, "again": finals.run_again}
     if act not in decisions:
-        raise InvalidInput(f"{act!r} is no decision; allowed are {', '.join(decisions)}")
+        raise InvalidInput(f"{act!r} is not a decision; allowed are {', '.join(decisions)}")
     decisions[act](session, submission, actor=viewer, reason=needed(reason))
     return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "Decided."))
 

@@ -54,7 +54,7 @@ def act_on_submissions(
         return redirect(request, _back(request, place.competition.slug, []), flash=nothing)
     reason = needed(reason)
     if act not in SUBMISSION_ACTS:
-        raise InvalidInput(f"{act!r} is no act; allowed are {', '.join(SUBMISSION_ACTS)}")
+        raise InvalidInput(f"{act!r} is not an act; allowed are {', '.join(SUBMISSION_ACTS)}")
     chosen = [_of_place(session, place.competition.id, wanted, viewer) for wanted in submission]
     refused = [words for one in chosen if (words := _try(session, one, act=act, actor=viewer, reason=reason))]
     done = f"{len(chosen) - len(refused)} {DONE[act]}."
@@ -83,7 +83,7 @@ def act_on_team(
     elif act == "rename":
         teams.rename(session, team, name=name, actor=viewer, reason=needed(reason))
     else:
-        raise InvalidInput(f"{act!r} is no act; allowed are disqualify, restore, rename")
+        raise InvalidInput(f"{act!r} is not an act; allowed are disqualify, restore, rename")
     return redirect(request, f"/organise/{place.competition.slug}/teams", flash=Flash("good", f"{team.name}: done."))
 
 

@@ -203,7 +203,7 @@ def end(
         service.discard(session, row, actor=viewer, reason=needed(reason))
         done = "Discarded: everything is as it was."
     else:
-        raise InvalidInput(f"{act!r} is no act; allowed are apply, discard")
+        raise InvalidInput(f"{act!r} is not an act; allowed are apply, discard")
     return redirect(request, f"/organise/{place.competition.slug}/rejudgings/{rejudging_id}", flash=Flash("good", done))
 
 
