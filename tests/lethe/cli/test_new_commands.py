@@ -40,12 +40,14 @@ def written() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_new_files_pass_ruff_and_mypy(checkout: Path, written: list[str]) -> None:
     run("ruff", "check", "--no-cache", *written, folder=checkout)
     run("ruff", "format", "--no-cache", "--check", *written, folder=checkout)
     assert f"no issues found in {len(written)} source files" in run("mypy", *written, folder=checkout)
 
 
+@pytest.mark.slow
 def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: list[str]) -> None:
     """The others: those that find metrics, methods and pages by themselves."""
     found = ["tests/lethe/metrics/test_registry.py", "tests/lethe/methods/test_method_pages.py"]
@@ -57,7 +59,7 @@ def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: 
     tests = [path for path in written if path.startswith("tests/")]
     chosen = " or ".join(["test_spread", "test_shrink", "test_one_archive", *(Path(path).stem for path in found)])
     cases_chosen = " or ".join(f"({Path(path).stem} and ({words}))" for path, words in cases.items())
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", f"{chosen} or {cases_chosen}"]
+    options = ["-q", "-p", "no:cacheprovider", "-k", f"{chosen} or {cases_chosen}"]
     said = run("-m", "pytest", *tests, *found, *cases, *options, folder=checkout)
     assert "failed" not in said
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lethe.competition.file import Training
+from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.probes.perturbation import perturbed_accuracy
@@ -21,8 +22,9 @@ from lethe.evaluation.probes.relearn import mean_loss, relearn_epochs
 from lethe.methods.catalogue import method_ids
 from lethe.training.trainer import TrainingJob
 from lethe.training.trainer_selection import train_in_turn
-from tests.lethe.methods.tiny_data import SMALL, Problem, make_problem, network_description
+from tests.lethe.methods.tiny_data import SMALL, make_problem, network_description
 from tests.support.second_device import NAME, DeviceTensor, MixedDevices, second_device
+from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_network
 
 
 def stays(device: str, tensors: list[Tensor]) -> bool:
@@ -110,13 +112,37 @@ def test_method_runs_on_the_device_of_its_network(method_id: str) -> None:
         there.net.to(device)
         torch.manual_seed(0)
         unlearning(there.net, *there.data)
+        assert_same_on(there.net, here.net)
+
+
+def answers(persons: tuple[tuple[str, str, str], ...], *, refusals: bool = False) -> object:
+    """Return a loader of two answers a batch."""
+    other = [get_tokens(person, REFUSAL) for person in persons] if refusals else []
+    data = AnswerDataset([get_tokens(person) for person in persons], other)
+    return answer_loader(data, batch_size=2, padding_id=1, seed=0)
+
+
+@pytest.mark.parametrize("method_id", method_ids("causal-lm"))
+def test_text_method_runs_on_the_device_of_its_network(method_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, here = import_module(f"lethe.methods.text.{method_id}"), tiny_network()
+    there = copy.deepcopy(here)
+    monkeypatch.setattr(module, "EPOCHS", 1)
+
+    def unlearn(net: nn.Module) -> None:
+        torch.manual_seed(0)
+        module.unlearning(net, answers(PERSONS[4:6]), answers(PERSONS[6:], refusals=True), answers(PERSONS[:2]))
+
+    unlearn(here)
+    with second_device() as device:
+        there.to(device)
+        unlearn(there)
         assert_same_on(there, here)
 
 
-def assert_same_on(there: Problem, here: Problem) -> None:
-    state = there.net.state_dict()
+def assert_same_on(there: nn.Module, here: nn.Module) -> None:
+    state = there.state_dict()
     assert stays(NAME, list(state.values()))
-    for name, wanted in here.net.state_dict().items():
+    for name, wanted in here.state_dict().items():
         assert torch.allclose(state[name].cpu(), wanted, rtol=1e-4, atol=1e-6), name
 
 
