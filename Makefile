@@ -39,8 +39,8 @@ test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
 test-quick: $(STAMP) ## run only what needs no PostgreSQL, browser, sandbox or training
 	@scripts/run-tests $(TEST_WORKERS) --quick $(ARGS)
 
-# Packages whose own tests say all of them, without processes: only there is coverage measured, as it slows each line.
-MEASURED := $(addprefix tests/lethe/,metrics competition submission api)
+# Tests of packages that run in one process: only these are measured, since each line then takes longer.
+MEASURED := $(addprefix tests/lethe/,metrics competition submission reports)
 
 .PHONY: coverage
 coverage: $(STAMP) ## run the tests of some packages and compare their branch coverage with the floor in pyproject.toml
