@@ -41,6 +41,7 @@ def execute(language: str, content: str, file: str, *, folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # a dozen commands, however busy the machine is
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorial_works_word_for_word(tutorial: Path, tmp_path: Path) -> None:
     folder = copy_checkout(tmp_path / "lethe", types=False)

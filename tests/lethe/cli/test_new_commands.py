@@ -41,6 +41,7 @@ def written() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # other programs, however busy the machine is
 def test_new_files_pass_ruff_and_mypy(checkout: Path, written: list[str]) -> None:
     run("ruff", "check", "--no-cache", *written, folder=checkout)
     run("ruff", "format", "--no-cache", "--check", *written, folder=checkout)
@@ -48,6 +49,7 @@ def test_new_files_pass_ruff_and_mypy(checkout: Path, written: list[str]) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # other programs, however busy the machine is
 def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: list[str]) -> None:
     """The others: those that find metrics, methods and pages by themselves."""
     found = ["tests/lethe/metrics/test_registry.py", "tests/lethe/methods/test_method_pages.py"]
