@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Each test process has servers of its own and one OpenMP thread, and waits a part of its time for leases and processes:
-# one more than there are cores, within reason. They keep bytecode, or each process that a test starts would compile anew.
+# one more than there are cores, within reason. They keep bytecode, or each process that a test starts would compile again.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 8 ] && n=8; echo $$((n + 1)))
 
 .PHONY: help
@@ -39,14 +39,22 @@ test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
 test-quick: $(STAMP) ## run only what needs no PostgreSQL, browser, sandbox or training
 	@scripts/run-tests $(TEST_WORKERS) --quick $(ARGS)
 
+# Tests of packages that run in one process: only these are measured, since each line then takes longer.
+MEASURED := $(addprefix tests/lethe/,metrics competition submission reports)
+
+.PHONY: coverage
+coverage: $(STAMP) ## run the tests of some packages and compare their branch coverage with the floor in pyproject.toml
+	@scripts/run-tests $(TEST_WORKERS) $(MEASURED) --cov --cov-report=term
+
 .PHONY: check
-check: $(STAMP) ## lint, formatting, types, import rule, known vulnerabilities, then the tests: what CI runs
+check: $(STAMP) ## lint, formatting, types, import rule, known vulnerabilities, coverage, then all other tests: what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/python scripts/audit.py requirements.lock
-	@$(MAKE) test
+	@$(MAKE) coverage
+	@$(MAKE) test ARGS="$(addprefix --ignore=,$(MEASURED))"
 
 .PHONY: audit
 audit: $(STAMP) ## look for known vulnerabilities in what the lock file installs (asks PyPI's advisory service)
@@ -67,5 +75,5 @@ lock: ## write requirements.lock from pyproject.toml: make lock ARGS=--upgrade t
 
 .PHONY: clean
 clean: ## remove the virtual environment and what was built or cached
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lethe.egg-info
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage lethe.egg-info
 	find server worker sandbox migrations tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -54,7 +54,7 @@ _numbers = itertools.count()
 
 
 class ConfinedFailed(RuntimeError):
-    """The process ended, broke a limit or answered what is no answer. The message says which."""
+    """The process ended, broke a limit or answered what is not an answer. The message says which."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Confined:
                     raise self._failure("it ended")
 
     def _drain_said(self) -> None:
-        """Take what it said on its way out, for a moment."""
+        """Read its last output, for a moment."""
         until = time.monotonic() + 1.0
         pipe = self._process.stderr
         while pipe is not None and time.monotonic() < until and select.select([pipe], [], [], 0.1)[0]:
@@ -257,7 +257,7 @@ class Confined:
             return None
         (length,) = LENGTH.unpack_from(self._received)
         if length > HEADER_BYTES:
-            raise self._failure("its answer is no answer")
+            raise self._failure("its answer is not an answer")
         if len(self._received) < LENGTH.size + length:
             return None
         start = LENGTH.size + length
@@ -265,7 +265,7 @@ class Confined:
             values = json.loads(self._received[LENGTH.size : start])
             sizes = [int(size) for size in values.pop("sizes")]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise self._failure("its answer is no answer") from error
+            raise self._failure("its answer is not an answer") from error
         if min(sizes, default=0) < 0 or sum(sizes) > ANSWER_MIB * 2**20:
             raise self._failure("its answer is too long")
         if len(self._received) < start + sum(sizes):

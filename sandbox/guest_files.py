@@ -20,7 +20,7 @@ class GuestFiles:
     """Lends folders to a process's user, and takes them back. removed: names of what was not let back."""
 
     def __init__(self, reads: Iterable[Path], writes: Iterable[Path], *, uid: int | None) -> None:
-        """uid: whom root drops to; None where the caller is no root and stays who it is."""
+        """uid: whom root drops to; None where the caller is not root and stays who it is."""
         self._reads, self._writes, self._uid = tuple(reads), tuple(writes), uid
         self.removed: list[str] = []
 

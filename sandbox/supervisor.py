@@ -151,7 +151,7 @@ class RunWatch:
         return bool(chunk)
 
     def _drain(self) -> None:
-        """Take what lay in the pipes when the run ended; with every writer dead this cannot go on for ever."""
+        """Read what is left in the pipes when the run ended; with every writer dead this cannot go on for ever."""
         while self._frame_open and not self._reader.is_over and self._take_now(self._frame_fd):
             pass
         while self._log_open and not self._log_is_full() and self._take_now(self._log_fd):

@@ -80,7 +80,7 @@ class Admission:
     async def pieces(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Yield what an iterator gives that waits for a disk or a network, without the threads that requests need."""
         while (piece := await to_thread.run_sync(next, pieces, _END, limiter=self._limiter())) is not _END:
-            yield piece  # type: ignore[misc]  # only the end is no piece
+            yield piece  # type: ignore[misc]  # only the end is not a piece
 
     async def _wait(self) -> None:
         if self.waiting >= self._most_waiting:

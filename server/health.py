@@ -39,7 +39,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Each part: "ok", what is wrong, or "not checked" of a queue that is no Redis. ready: the database answers."""
+    """Each part: "ok", what is wrong, or "not checked" of a queue that is not Redis. ready: the database answers."""
 
     ready: bool
     database: str

@@ -234,5 +234,5 @@ def _checked_manifest(given: Any, out: Path) -> Manifest:
         raise InvalidSplit("[network]: the network's own code answered no manifest") from error
     for name in manifest.files:
         if Path(name).is_absolute() or ".." in Path(name).parts or not (out / name).is_file():
-            raise InvalidSplit(f"[network]: the split's manifest names {name!r:.200}, which is no file of it")
+            raise InvalidSplit(f"[network]: the split's manifest names {name!r:.200}, which is not a file of it")
     return manifest

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_S = 1800
-MOST_CONSTANT = 10  # one more than 600 seconds is no mistake that a test should find
+MOST_CONSTANT = 10  # one more than 600 seconds is not a mistake that a test should find
 SKIPPED_CALLS = ("log", "warnings", "logger")  # what is only logged is not a rule
 
 

@@ -4,7 +4,7 @@
 
 FOLDER holds tofu.tar.xz. A network of 0.5 million weights learns the answers about some invented authors from scratch;
 two networks learn all but the last authors. Every method then forgets these in 1, 3 and 5 epochs. Expected shape
-(Maini et al. 2024, figures 3 and 4): the original is told from retraining (p < 1e-3), two retrainings are not
+(Maini et al. 2024, figures 3 and 4): the original is distinguished from retraining (p < 1e-3), two retrainings are not
 (p > 0.5); ascent raises p and destroys utility; methods that use the retain set keep more of it; a network that never
 learnt anything has no utility. Without pretraining there are no real authors and no facts about the world: utility is
 the harmonic mean of the retain set's three parts.

@@ -28,7 +28,7 @@ def split_outputs(
 
     if split is not None:
         if not (split / RETRAINED).is_file():
-            raise InvalidScoreInput(f"{split} is no prepared split: it has no {RETRAINED}")
+            raise InvalidScoreInput(f"{split} is not a prepared split: it has no {RETRAINED}")
         retrained = retrained or split / RETRAINED
         oracle = oracle or split / ORACLE
     if retrained is None:

@@ -86,9 +86,9 @@ def read_results(path: Path) -> Json:
         embedded = EMBEDDED.search(text)
         content: Json = json.loads(embedded[1].replace("<\\/", "</") if embedded else text)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidInput(f"{path} is no report of a benchmark: {error}") from error
+        raise InvalidInput(f"{path} is not a report of a benchmark: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InvalidInput(f"{path} is no report of a benchmark: its format is not {FORMAT}")
+        raise InvalidInput(f"{path} is not a report of a benchmark: its format is not {FORMAT}")
     return content
 
 

@@ -85,6 +85,6 @@ def _print_comparison(found: JsonObject) -> None:
             ("difference", f"{found['difference']:+.6f}"),
             ("95 % interval", f"{low} to {high}"),
             ("p value", f"{found['p_value']:.4f}"),
-            ("better", found["winner"] or "the test does not tell them apart"),
+            ("better", found["winner"] or "the test does not distinguish them"),
         )
     )

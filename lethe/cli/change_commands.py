@@ -200,7 +200,7 @@ def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInput(f"{text!r} is no date with a time, such as 2030-03-01T12:00") from error
+        raise InvalidInput(f"{text!r} is not a date with a time, such as 2030-03-01T12:00") from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

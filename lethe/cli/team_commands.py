@@ -106,7 +106,7 @@ def leave(competition: Competition = None, url: Url = None, as_json: Json = Fals
 @commands.command()
 def merge(
     team: Annotated[
-        str | None, typer.Argument(help="The team that yours shall become part of. Without it: list the requests.")
+        str | None, typer.Argument(help="The team that yours is to become part of. Without it: list the requests.")
     ] = None,
     *,
     agree: Annotated[

@@ -64,7 +64,7 @@ def _vit(options: Options) -> int:
 
 
 def _llama(options: Options) -> int:
-    """With the table of rotations, which is no parameter but memory all the same."""
+    """With the table of rotations, which is not a parameter but memory all the same."""
     head_width = int(options.get("width", 1)) // int(options.get("heads", 1)) or 1
     return _decoder(options) + int(options.get("context", 1)) * head_width // 2
 

@@ -27,7 +27,7 @@ class QuestionAnswer:
 def read_question_answers(path: Path) -> list[QuestionAnswer]:
     """Return the questions of a file, in its order.
 
-    Raises InvalidText, naming file and line, if a line is no JSON object, or a text is missing, empty or no text.
+    Raises InvalidText, naming file and line, if a line is not a JSON object, or a text is missing, empty or no text.
     """
     return [_question(row, f"{path.name}, line {number}") for number, row in _objects(path)]
 
@@ -50,9 +50,9 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise InvalidText(f"{path.name}, line {number} is no JSON: {error}") from error
+            raise InvalidText(f"{path.name}, line {number} is not JSON: {error}") from error
         if not isinstance(row, dict):
-            raise InvalidText(f"{path.name}, line {number} is no JSON object but {type(row).__name__}")
+            raise InvalidText(f"{path.name}, line {number} is not a JSON object but {type(row).__name__}")
         yield number, row
 
 

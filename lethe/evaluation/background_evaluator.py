@@ -25,7 +25,7 @@ class BackgroundEvaluator:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
 
     def submit(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
-        """Take what evaluate takes; waits while too many are held. The future raises what evaluate raises."""
+        """Accept the arguments of evaluate; waits while too many are held. The future raises what evaluate raises."""
         self._places.acquire()
         future = self._thread.submit(self._evaluator.evaluate, weights, whole_numbers=whole_numbers)
         future.add_done_callback(lambda _: self._places.release())

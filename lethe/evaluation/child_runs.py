@@ -1,6 +1,6 @@
 """Runs an entry's function in its own child process: a fresh fork for every run, and a limit on its time.
 
-It is no sandbox: the function can read the caller's files, use the network and take what memory there is. The
+It is not a sandbox: the function can read the caller's files, use the network and use all memory. The
 server's sandbox forbids all of that.
 """
 

@@ -45,7 +45,7 @@ class Kit:
         """Return the kit in `folder`. Raises InvalidInput if there is none."""
         path = folder / "data" / "kit.json"
         if not path.is_file():
-            raise InvalidInput(f"{folder} is no starter kit: it has no data/kit.json; `lethe init` makes one")
+            raise InvalidInput(f"{folder} is not a starter kit: it has no data/kit.json; `lethe init` makes one")
         return cls(data=folder / "data", about=json.loads(path.read_text(encoding="utf-8")))
 
     @property

@@ -89,7 +89,7 @@ def load_language_model(
 
 def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
     if not folder.is_dir():
-        raise InvalidModelFolder(f"{folder} is no folder")
+        raise InvalidModelFolder(f"{folder} is not a folder")
     adapter_config = folder / "adapter_config.json"
     if not adapter_config.exists():
         return folder, None
@@ -98,8 +98,8 @@ def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
     found = next((path for path in candidates if path.is_dir()), None)
     if found is None:
         raise InvalidModelFolder(
-            f"{adapter_config} names the base model {named!r}, which is no folder here; nothing is downloaded: write "
-            "the folder of the base model there"
+            f"{adapter_config} names the base model {named!r}, which is not a folder here; nothing is downloaded: "
+            "write the folder of the base model there"
         )
     return found, folder
 

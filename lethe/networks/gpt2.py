@@ -32,7 +32,7 @@ class Gpt2Shape:
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} is no multiple of heads = {self.heads}")
+            raise ValueError(f"width {self.width} is not a multiple of heads = {self.heads}")
 
 
 class Gpt2(Decoder):

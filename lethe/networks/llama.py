@@ -32,7 +32,7 @@ class LlamaShape:
 
     def __post_init__(self) -> None:
         if self.width % (2 * self.heads):
-            raise ValueError(f"width {self.width} is no multiple of 2 x heads = {2 * self.heads}")
+            raise ValueError(f"width {self.width} is not a multiple of 2 x heads = {2 * self.heads}")
 
 
 class Llama(Decoder):

@@ -277,7 +277,7 @@ def write_sample_answers(
 
 def _task(competition: CompetitionFile) -> CausalLm:
     if not isinstance(competition.task, CausalLm):
-        raise InvalidSplit(f"{competition.slug} is no task of language models")
+        raise InvalidSplit(f"{competition.slug} is not a task of language models")
     return competition.task
 
 

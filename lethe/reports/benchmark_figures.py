@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL_INCHES = (6.0, 4.2)
-N_COLOURS = 10  # that are easily told apart; further methods have other signs
+N_COLOURS = 10  # that are easily distinguished; further methods have other signs
 METHOD_SIGNS = ("o", "^", "D", "v")
 SMALLEST_SIGN = 14.0  # square points
 Content = Mapping[str, Any]

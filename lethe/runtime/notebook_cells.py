@@ -109,7 +109,7 @@ class Cells:
                     os.unlink(name[0])  # noqa: PTH108 - a text is enough
 
     def _skip(self, node: ast.stmt, path: Path, error: Exception) -> None:
-        """Take what the statement would have set out of the namespace. Raises the error if it is the program's own."""
+        """Remove from the namespace what the statement would have set. Raises the error if it is the program's own."""
         if isinstance(error, NameError):
             error = self.explained(error)
         if not _is_about_what_is_not_here(error):

@@ -79,7 +79,7 @@ def _names_of_save(node: ast.AST) -> Iterator[str]:
 
 
 def cell_of_export(data: bytes) -> str | None:
-    """Return a notebook's export as .py as one cell of Python, or None for a file that is no export.
+    """Return a notebook's export as .py as one cell of Python, or None for a file that is not an export.
 
     It is one if it calls get_ipython(), is Python only once its magics are translated, or names Kaggle's folders.
     """
@@ -100,7 +100,7 @@ def _parsed(data: bytes, shown_as: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _refused(shown_as, f"is not a notebook: it is not JSON ({error})") from error
     if not isinstance(notebook, dict):
-        raise _refused(shown_as, "is not a notebook: it is no JSON object")
+        raise _refused(shown_as, "is not a notebook: it is not a JSON object")
     _check_language(notebook.get("metadata"), shown_as)
     return notebook
 

@@ -50,7 +50,7 @@ class SplitRuns(ChildProcess):
 
     def __init__(self, split_dir: Path) -> None:
         if not (split_dir / "manifest.json").is_file():
-            raise InvalidInput(f"{split_dir} is no prepared split: it has no manifest.json")
+            raise InvalidInput(f"{split_dir} is not a prepared split: it has no manifest.json")
         super().__init__("lethe.tuning.split_run", split_dir)
 
     def run(

@@ -93,7 +93,7 @@ def load_method(path: Path) -> Unlearning:
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location("method_under_test", path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     unlearning: Unlearning = module.unlearning

@@ -124,7 +124,7 @@ class Study(_Part):
         try:
             return cls.model_validate_json(path.read_text("utf-8"))
         except (ValidationError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} is no study; remove it, or name another file") from error
+            raise InvalidInput(f"{path} is not a study; remove it, or name another file") from error
 
     def save(self, path: Path) -> None:
         """Replace the file at once, so that an interrupted search leaves it whole."""

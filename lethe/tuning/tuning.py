@@ -33,7 +33,7 @@ def make_question(
         raise InvalidInput(f"method {method} has no constant with a search range: there is nothing to tune")
     manifest = split_dir / "manifest.json"
     if not manifest.is_file():
-        raise InvalidInput(f"{split_dir} is no prepared split: it has no manifest.json")
+        raise InvalidInput(f"{split_dir} is not a prepared split: it has no manifest.json")
     return Question(
         method=method,
         source_sha256=sha256(source.encode()).hexdigest(),

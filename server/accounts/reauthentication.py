@@ -11,7 +11,7 @@ from server.models.account import Account
 def confirm(session: Session, account: Account, password: str, *, code: str, field: str = "password") -> None:
     """Check the current password, and the second factor where one is on, of who is logged in.
 
-    A browser left open is no place to guess them. Raises InvalidInput that names `field`, CodeNeeded, or RateLimited
+    A browser left open is not a place to guess them. Raises InvalidInput that names `field`, CodeNeeded, or RateLimited
     after as many wrong ones as logging in allows.
     """
     rate_limit.per_account.take(account.id)  # before it is checked: guesses at the same time count too

@@ -35,7 +35,7 @@ def lock_look_alikes(session: Session, name_key: str) -> None:
 
 
 def account_that_looks_like(session: Session, name_key: str) -> Account | None:
-    """Return an account whose name is told from this one by look-alikes only, if at all."""
+    """Return an account whose name differs from this one in look-alikes only, or not at all."""
     return session.scalar(select(Account).where(shape_of(Account.name_key) == get_shape(name_key)).limit(1))
 
 

@@ -75,7 +75,7 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
                     session, None, "competition.imported", competition=competition, subject=checked.slug, data=data
                 )
     except BadZipFile as error:
-        raise invalid(f"is no archive: {error}") from error
+        raise invalid(f"is not an archive: {error}") from error
     rows = sum(manifest["rows"].values())
     return Brought(checked.slug, rows, n_files, n_receipts, renamed, key, vouched)
 

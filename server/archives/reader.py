@@ -98,7 +98,7 @@ class CheckedArchive:
         if file.slug != self.slug:
             raise invalid(f"calls its competition {self.slug[:80]!r}, and its file calls it {file.slug!r}")
         if row.get("cell_key") is not None:
-            raise invalid("is a cell of a benchmark, which is no competition")
+            raise invalid("is a cell of a benchmark, which is not a competition")
         check_size(file, source="the archive's competition file")
 
     def pieces(self, name: str) -> Iterator[bytes]:
@@ -135,13 +135,13 @@ class CheckedArchive:
         for row in self.rows(parts["shards"]):
             key = str(row["result_key"] or "")
             if key and (key.split("/")[:2] != ["evaluations", str(row["evaluation_id"])] or ".." in key.split("/")):
-                raise invalid(f"has a shard whose result is {key[:200]}, which is no file of its evaluation")
+                raise invalid(f"has a shard whose result is {key[:200]}, which is not a file of its evaluation")
             own |= {key, weights_key(key)} if key else set()
         folders = tuple(f"{split_key(self.slug, visibility.value)}/" for visibility in Visibility)
         own.update(starter_kit.possible_keys(self.slug))
         for key in self.keys():
             if ".." in key.split("/") or not (key in own or key.startswith(folders)):
-                raise invalid(f"holds {key}, which is no file of {self.slug}")
+                raise invalid(f"holds {key}, which is not a file of {self.slug}")
             if key.startswith("submissions/") and not key.endswith(self._entries[f"{FILES}{key}"]["sha256"]):
                 raise invalid(f"holds {key} with another content than its name says")
 

@@ -66,7 +66,7 @@ class Stages:
 def run_demo(*, serve: bool, wait_for_baselines: bool, json_file: Path | None) -> None:
     """Hold the competition, print its leaderboard, write its outcome, serve its pages.
 
-    wait_for_baselines: also until the organiser's reference lines are scored, which take what the entrants leave.
+    wait_for_baselines: also until the organiser's reference lines are scored, which run after the entrants' runs.
     """
     settings = instance_settings()
     stages = Stages()

@@ -12,7 +12,7 @@ def read_file(text: str, *, source: str = "competition file") -> CompetitionFile
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{source} holds a character that is no text") from error
+        raise InvalidInput(f"{source} holds a character that is not text") from error
     try:
         file = CompetitionFile.model_validate(run_if_free("read_competition", data, source=source))
     except Unreadable as error:

@@ -181,12 +181,12 @@ def check_trust(file: CompetitionFile, organiser: Account) -> None:
         return
     if file.network.name == "module":
         wrong = Violation("network.name", "only an administrator may bring a network of their own", "module")
-        raise NotAllowed(f"{organiser.name} is no administrator; choose a network by name", violations=(wrong,))
+        raise NotAllowed(f"{organiser.name} is not an administrator; choose a network by name", violations=(wrong,))
     for name, value in file.dataset.options.items():
         if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in value.split("/")):
             allowed = "must be a path below a folder for datasets (LETHE_DATASET_ROOTS)"
             wrong = Violation(f"dataset.options.{name}", allowed, value[:120])
-            raise NotAllowed(f"{organiser.name} is no administrator; {wrong.field} {allowed}", violations=(wrong,))
+            raise NotAllowed(f"{organiser.name} is not an administrator; {wrong.field} {allowed}", violations=(wrong,))
 
 
 def _add(session: Session, competition: Competition) -> None:

@@ -220,7 +220,7 @@ def bits_counted(shown: ShownScore) -> float:
 
 @dataclass(frozen=True)
 class ShownPaired:
-    """A paired comparison of two scores of one team. winner: 1, 2, or 0 if the test does not tell them apart."""
+    """A paired comparison of two scores of one team. winner: 1, 2, or 0 if the test does not distinguish them."""
 
     difference: ShownNumber
     interval: tuple[ShownNumber, ShownNumber]

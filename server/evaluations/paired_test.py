@@ -30,7 +30,7 @@ class Paired:
 
     @property
     def winner(self) -> int:
-        """Return 1 if the first is better, 2 if the second is, 0 if the test does not tell them apart."""
+        """Return 1 if the first is better, 2 if the second is, 0 if the test does not distinguish them."""
         if self.p_value >= SIGNIFICANCE or self.difference == 0.0:
             return 0
         return 1 if self.difference > 0.0 else 2

@@ -174,7 +174,7 @@ def rescore(
     if competition.frozen_at is None or lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
     if submission.id not in {final.id for final in repository.finals(session, competition.id)}:
-        raise Conflict(f"{submission.id} is no final")
+        raise Conflict(f"{submission.id} is not a final")
     evaluation = rerun.instead(session, submission, repository.private_split(session, competition.id))
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     if competition.state == CompetitionState.PROVISIONAL:
@@ -273,7 +273,7 @@ def _locked_for_decision(session: Session, submission: Submission) -> Competitio
     split = repository.private_split(session, competition.id)
     evaluation = repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
     if not submission.selected or submission.excluded_at is not None or not _needs_decision(session, evaluation):
-        raise Conflict(f"{submission.id} is no final that has failed")
+        raise Conflict(f"{submission.id} is not a final that has failed")
     return competition
 
 

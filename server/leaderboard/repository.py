@@ -24,7 +24,7 @@ PORTION = 500  # rows that are read while other threads wait
 def entries(session: Session, competition_id: str, visibility: Visibility, *, with_intervals: bool) -> list[Entry]:
     """Return each team that has a score: its best one of the evaluations that count now, and how often it entered.
 
-    On the private split only finals count; what is disqualified is left out on both. What was refunded is no entry.
+    On the private split only finals count; what is disqualified is left out on both. What was refunded is not an entry.
     """
     statement = _standings(TABLES[visibility], competition_id, with_intervals=with_intervals)
     return [

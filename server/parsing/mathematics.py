@@ -62,7 +62,7 @@ def formula(latex: str, options: dict[str, Any]) -> str:
 def _checked(element: Element) -> Element:
     """Return a copy of MathML elements and harmless attributes, its texts as characters."""
     if not (element.tag == "math" or element.tag.startswith("m") or element.tag == "none"):
-        raise ValueError(f"{element.tag!r} is no MathML")
+        raise ValueError(f"{element.tag!r} is not MathML")
     kept = {name: value for name, value in element.attrib.items() if name in ATTRIBUTES}
     copy = Element(element.tag, kept)
     copy.text, copy.tail = unescape(element.text or ""), unescape(element.tail or "")

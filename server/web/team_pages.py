@@ -111,7 +111,7 @@ def _act(session: Session, place: Place, viewer: Account, *, act: str, subject: 
         "refuse": (lambda: merging.refuse(*here, subject, actor=viewer), "The request is gone."),
     }
     if act not in quiet:
-        raise InvalidInput(f"{act!r} is no act of a team")
+        raise InvalidInput(f"{act!r} is not an act of a team")
     carry_out, done = quiet[act]
     carry_out()
     return done

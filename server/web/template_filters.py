@@ -27,7 +27,7 @@ def untold(error: Explained) -> list[Violation]:
 
 
 def score(value: float | None) -> str:
-    """Write a score with the digits that tell teams apart."""
+    """Write a score with the digits that distinguish teams."""
     return "–" if value is None else f"{value:.5f}"
 
 

@@ -25,7 +25,7 @@ TEST = """
 import os, signal, sys
 from pathlib import Path
 from tests.faults import forked
-forked.LIBRARIES.clear()  # importing them is no part of this
+forked.LIBRARIES.clear()  # importing them is not part of this
 forked.start("parent", sys.argv[1], [], environment=dict(os.environ), log=Path(sys.argv[2]))
 signal.pause()
 """

@@ -2,7 +2,8 @@
 
 Prints one line per value, "bits" or the largest relative difference. Exit status 1 if a value is beyond its tolerance
 or cannot be recomputed, or a file holds no value or a key that is neither input nor value; 2 if the folder holds no
-set. What is not compared is said and is no failure: sets and values that the folder lacks, inputs that nothing reads.
+set. What is not compared is said and is not a failure: sets and values that the folder lacks, inputs that nobody
+reads.
 
 Tolerances: exact for integers and words; 16 units in the last place where DIR/VERIFIED.txt says "bits"; rtol 2e-5 and
 atol 2e-6 for what is published in float32, atol no more than a two-thousandth of the largest value; rtol and atol 1e-12

@@ -110,7 +110,7 @@ class ForkedProcess:
 class _Inherited:
     """Descriptors, by the numbers that they are to have in the process that this is sent to.
 
-    They arrive under other numbers: while the process is still being sent what it shall do, it reads that from a
+    They arrive under other numbers: while the process is still being sent what it is to do, it reads that from a
     descriptor of its own, which may have one of ours.
     """
 

@@ -239,7 +239,7 @@ def test_forged_manifest_names_no_file_of_the_host(name: str, split: Path, setti
     manifest = read_json(split / MANIFEST)
     manifest["files"][name] = next(iter(manifest["files"].values()))
     source = FORGES_THE_ANSWER.replace("MANIFEST", repr(manifest))
-    with pytest.raises(InvalidSplit, match="which is no file of it"):
+    with pytest.raises(InvalidSplit, match="which is not a file of it"):
         prepare(settings, source + PLAIN, tmp_path / "split")
 
 

@@ -2,7 +2,7 @@
 
 `net` holds the original weights and gives logits for `net(input_ids, attention_mask)`; change it in place, or return
 another network of the same form. The loaders give dicts with input_ids, attention_mask and labels (-100 where a token
-is no part of an answer); those of the forget set also give a refusal to each question, with names that begin with idk_.
+is not part of an answer); those of the forget set also give a refusal to each question, in names that begin with idk_.
 """
 
 import torch

@@ -137,7 +137,7 @@ def _read_cifar_binary(path: Path, *, label_bytes: int, column: int = 0) -> tupl
     data = np.fromfile(need(path, "a binary batch of CIFAR"), np.uint8)
     row = label_bytes + 3072
     if data.size == 0 or data.size % row:
-        raise InvalidDataset(f"{path} has {data.size} bytes, which is no multiple of {row}")
+        raise InvalidDataset(f"{path} has {data.size} bytes, which is not a multiple of {row}")
     rows = data.reshape(-1, row)
     return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, column].astype(np.int64)
 

@@ -107,7 +107,7 @@ def _check_columns(table: pd.DataFrame, path: Path, names: Sequence[str]) -> Non
 
 
 def _shown(table: pd.DataFrame) -> str:
-    """Return the names of a table's columns, but not a complete line of something that is no table."""
+    """Return the names of a table's columns, but not a complete line of something that is not a table."""
     names = [str(name) for name in table.columns]
     return ", ".join(name if name.isidentifier() and len(name) <= 40 else "…" for name in names[:20])
 

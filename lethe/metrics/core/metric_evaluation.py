@@ -137,7 +137,7 @@ def compute(
 
 
 def _explained(result: MetricResult) -> MetricResult:
-    """Return the result with a note where its value is no number that JSON can hold, and nothing says why."""
+    """Return the result with a note where its value is not a number that JSON can hold, and nothing says why."""
     if math.isfinite(result.value) or result.notes:
         return result
     what = "is not defined for these arrays" if math.isnan(result.value) else f"is {result.value}"

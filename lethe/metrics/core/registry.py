@@ -219,7 +219,7 @@ def _fault(entry: Metric) -> str:
     if unknown := sorted(
         {name for need in entry.needs.values() for name in need.array_names} - ARRAYS.keys() - DERIVED.keys()
     ):
-        return f"needs {unknown[0]!r}, which is no array of lethe.metrics.core.array_catalogue"
+        return f"needs {unknown[0]!r}, which is not an array of lethe.metrics.core.array_catalogue"
     accepted = signature(entry.function).parameters
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in accepted.values()):
         return ""

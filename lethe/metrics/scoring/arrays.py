@@ -60,7 +60,7 @@ def checked_pair(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> tuple[Fl
 def checked_accuracies(values: npt.ArrayLike, *, side: str, split: str, n_models: int) -> Float64:
     """Return accuracies of shape (n_models,), each within [0, 1].
 
-    Raises InvalidScoreInput, naming the model, for a wrong shape or a value that is no accuracy.
+    Raises InvalidScoreInput, naming the model, for a wrong shape or a value that is not an accuracy.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (n_models,):

@@ -25,7 +25,7 @@ def forget_quality(
 
     Losses of paraphrased answers, shape (n_runs, n_examples), and of wrong ones, (n_runs, n_examples, n_wrong); run i
     is compared with retrained model i, or with each of them, and the mean is taken, where the numbers differ. Above
-    log10(0.05) the two are not told apart. table: p, the power of ten of the value; median_p, over the pairs. Of models
+    log10(0.05) no difference is seen. table: p, the power of ten of the value; median_p, over the pairs. Of models
     that differ in nothing, p is spread evenly: its median is near 0.5, and p of the mean logarithm, which small ones
     rule, near 0.37.
     Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.

@@ -1,4 +1,4 @@
-"""Membership attacks on answers: forgotten ones told from unseen ones.
+"""Membership attacks on answers: forgotten ones against unseen ones.
 
 A score is the higher, the less the model seems to have seen the answer. Tokens are those of the answer without its end.
 Source: Shi et al. 2024 (min-k), Zhang et al. 2025 (min-k++), Carlini et al. 2021 (zlib), as in open-unlearning.
@@ -108,7 +108,7 @@ def _attack(
     names = {part: [f"{part}_{array}" for array in arrays] for part in ("forget", "holdout")}
 
     def mean_auc(**given: Any) -> MetricResult:
-        """Return the AUC with which forgotten answers are told from unseen ones, mean over runs.
+        """Return the AUC with which forgotten answers are distinguished from unseen ones, mean over runs.
 
         0.5: not at all, 1: always. given: the arrays of the catalogue, with the runs first.
         Raises InvalidMetricInput for values that are not finite.

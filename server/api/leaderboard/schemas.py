@@ -37,7 +37,7 @@ class LeaderboardRow(Out):
 
     rank: int | None
     kind: RowKind
-    team_id: str | None = Field(description="null for the oracle, which is no team")
+    team_id: str | None = Field(description="null for the oracle, which is not a team")
     team: str
     score: ShownNumber
     share_of_oracle: ShownNumber | None = Field(description="score divided by the exact-retraining oracle's")

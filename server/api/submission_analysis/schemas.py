@@ -163,7 +163,7 @@ class PairedTestOut(Out):
     interval_low: float = Field(description="95 %")
     interval_high: float
     p_value: float = Field(description="two-sided, normal")
-    winner: str | None = Field(description="the better submission's id; null if the test does not tell them apart")
+    winner: str | None = Field(description="the better submission's id; null if the test does not distinguish them")
 
     @classmethod
     def of(cls, first: EvaluatedSubmission, second: EvaluatedSubmission, found: Paired) -> "PairedTestOut":

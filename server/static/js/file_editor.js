@@ -21,7 +21,7 @@
     if (!file) return;
     try {
       editor.value = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-    } catch { // what was written so far is not lost to a file that is no text
+    } catch { // what was written so far is not lost to a file that is not text
       upload.setCustomValidity(`${file.name} is not a text file. Choose another; the text above stays as it is.`);
       upload.reportValidity();
     }

@@ -103,7 +103,7 @@ def decide(submission_id: str, asked: OrganiserDep, *, act: Reason = "", reason:
         raise NotFound(f"{asked.competition.slug} has no submission {submission_id!r}")
     decisions = {"exclude": finals.exclude, "next": finals.use_next_choice, "again": finals.run_again}
     if act not in decisions:
-        raise InvalidInput(f"{act!r} is no decision; allowed are {', '.join(decisions)}")
+        raise InvalidInput(f"{act!r} is not a decision; allowed are {', '.join(decisions)}")
     decisions[act](asked.session, submission, actor=asked.viewer, reason=needed(reason))
     return asked.done("Decided.")
 

@@ -29,7 +29,7 @@ Short = Annotated[str, Form(max_length=500)]
 
 @dataclass(frozen=True)
 class Field:
-    """One limit in the form. choices: the values that there are, where it is no number."""
+    """One limit in the form. choices: the values that there are, where it is not a number."""
 
     name: str
     label: str
@@ -131,7 +131,7 @@ def change_limits(
     act: Short = "preview",
     reason: Short = "",
 ) -> Response:
-    """Show whom other limits would affect, or set them. An empty field is no limit."""
+    """Show whom other limits would affect, or set them. An empty field means no limit."""
     values = {name: value or None for name, value in given.items()}
     try:
         if act == "preview":

@@ -21,5 +21,5 @@ def timestamp(text: str, *, field: str) -> datetime:
         found = within_range(found if found.tzinfo else found.replace(tzinfo=UTC))
     except ValueError as error:
         wrong = Violation(field, "needs a date and a time, UTC", text[:40])
-        raise InvalidInput(f"{text[:40]!r} is no timestamp", violations=(wrong,)) from error
+        raise InvalidInput(f"{text[:40]!r} is not a timestamp", violations=(wrong,)) from error
     return found.astimezone(UTC)

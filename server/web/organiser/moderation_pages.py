@@ -47,7 +47,7 @@ def act_on_submissions(
         return redirect(asked.request, _back(asked.request, asked.competition.slug, []), flash=nothing)
     reason = needed(reason)
     if act not in SUBMISSION_ACTS:
-        raise InvalidInput(f"{act!r} is no act; allowed are {', '.join(SUBMISSION_ACTS)}")
+        raise InvalidInput(f"{act!r} is not an act; allowed are {', '.join(SUBMISSION_ACTS)}")
     chosen = [_of_place(asked.session, asked.competition.id, wanted, asked.viewer) for wanted in submission]
     refused = [
         words for one in chosen if (words := _try(asked.session, one, act=act, actor=asked.viewer, reason=reason))
@@ -70,7 +70,7 @@ def act_on_team(
     elif act == "rename":
         teams.rename(asked.session, team, name=name, actor=asked.viewer, reason=needed(reason))
     else:
-        raise InvalidInput(f"{act!r} is no act; allowed are disqualify, restore, rename")
+        raise InvalidInput(f"{act!r} is not an act; allowed are disqualify, restore, rename")
     return asked.done(f"{team.name}: done.", to="/teams")
 
 

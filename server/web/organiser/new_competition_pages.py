@@ -82,7 +82,7 @@ def _uploaded(upload: UploadFile | None) -> str:
     try:
         return data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise InvalidInput("The file is no UTF-8 text") from error
+        raise InvalidInput("The file is not UTF-8 text") from error
 
 
 def _shown(request: Request, text: str, **context: Any) -> Response:

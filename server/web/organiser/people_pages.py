@@ -72,7 +72,7 @@ def act_on_person(
     elif act in ROLES:
         accounts.set_role(session, account, ROLES[act], actor=viewer, reason=why)
     else:
-        raise InvalidInput(f"{act!r} is no act; allowed are ban, unban, {', '.join(ROLES)}")
+        raise InvalidInput(f"{act!r} is not an act; allowed are ban, unban, {', '.join(ROLES)}")
     return redirect(request, f"/people?q={account.name}", flash=Flash("good", f"{account.name}: done."))
 
 
@@ -81,7 +81,7 @@ def change_organisers(asked: OrganiserDep, *, act: Text = "", name: Text = "", r
     """Let somebody run the competition, or no longer."""
     change = {"add": organisers.add, "remove": organisers.remove}.get(act)
     if change is None:
-        raise InvalidInput(f"{act!r} is no act; allowed are add, remove")
+        raise InvalidInput(f"{act!r} is not an act; allowed are add, remove")
     account = change(asked.session, asked.competition, name.strip(), actor=asked.viewer, reason=needed(reason))
     done = "organises the competition now" if act == "add" else "organises the competition no longer"
     left_it = act == "remove" and account.id == asked.viewer.id and asked.viewer.role != Role.ADMINISTRATOR

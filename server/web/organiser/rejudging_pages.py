@@ -182,7 +182,7 @@ def end(rejudging_id: str, asked: OrganiserDep, *, act: Text = "", reason: Text 
         service.discard(asked.session, row, actor=asked.viewer, reason=needed(reason))
         done = "Discarded: everything is as it was."
     else:
-        raise InvalidInput(f"{act!r} is no act; allowed are apply, discard")
+        raise InvalidInput(f"{act!r} is not an act; allowed are apply, discard")
     return asked.done(done, to=f"/rejudgings/{rejudging_id}")
 
 

@@ -44,8 +44,8 @@ def mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "root"
 
 
-def test_every_adapter_with_a_known_source_is_in_the_catalogue():
-    assert set(catalogue.BY_NAME) == set(adapters()) - {"folder", "kaggle", "numpy"}
+def test_every_data_set_of_the_catalogue_has_an_adapter():
+    assert set(catalogue.BY_NAME) <= set(adapters())
 
 
 def test_list_says_where_each_is_found(mnist):

@@ -15,39 +15,15 @@ import typer.testing
 from lethe.cli.main import build_app
 from lethe.cli.scaffold import KINDS, LONGEST_NAME, files_in_checkout, files_of_package
 from lethe.errors import InvalidInput
+from tests.support.checkout import ROOT, copy_checkout, run
 
-ROOT = Path(__file__).parents[3]
-PROGRAMS = Path(sys.executable).parent
 NAMES = {"metric": "spread", "method": "shrink", "dataset": "one_archive"}
-# What a checkout needs for these checks. What is only read is not copied.
-COPIED = ("lethe", "scripts", "docs", "pyproject.toml", "tests/__init__.py", "tests/lethe")
-READ = ("benchmarks", "migrations", "sandbox", "server", "worker", "tests/conftest.py", "tests/support", "tests/golden")
-
-
-def run(*command: str, folder: Path) -> str:
-    """Run a program of this environment in a folder, with what lies there first in the search path."""
-    environment = os.environ | {"PYTHONPATH": str(folder)}
-    program = [sys.executable, *command] if command[0] == "-m" else [str(PROGRAMS / command[0]), *command[1:]]
-    ran = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
-
-
-def checkout_of(folder: Path) -> Path:
-    """Return a checkout in which new files do not touch this one. mypy's cache comes along where there is one."""
-    for name in (*COPIED, *((".mypy_cache",) if (ROOT / ".mypy_cache").is_dir() else ())):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        copy(ROOT / name, folder / name)  # with its time, which mypy compares
-    for name in READ:
-        (folder / name).symlink_to(ROOT / name)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a checkout with a new metric, a new method and a new dataset."""
-    folder = checkout_of(tmp_path_factory.mktemp("checkout"))
+    folder = copy_checkout(tmp_path_factory.mktemp("checkout"), types=True)
     for kind, name in NAMES.items():
         run("-m", "lethe.cli.main", "new", kind, name, folder=folder)
     yield folder
@@ -64,12 +40,16 @@ def written() -> list[str]:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # other programs, however busy the machine is
 def test_new_files_pass_ruff_and_mypy(checkout: Path, written: list[str]) -> None:
     run("ruff", "check", "--no-cache", *written, folder=checkout)
     run("ruff", "format", "--no-cache", "--check", *written, folder=checkout)
     assert f"no issues found in {len(written)} source files" in run("mypy", *written, folder=checkout)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # other programs, however busy the machine is
 def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: list[str]) -> None:
     """The others: those that find metrics, methods and pages by themselves."""
     found = ["tests/lethe/metrics/test_registry.py", "tests/lethe/methods/test_method_pages.py"]
@@ -81,7 +61,7 @@ def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: 
     tests = [path for path in written if path.startswith("tests/")]
     chosen = " or ".join(["test_spread", "test_shrink", "test_one_archive", *(Path(path).stem for path in found)])
     cases_chosen = " or ".join(f"({Path(path).stem} and ({words}))" for path, words in cases.items())
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", f"{chosen} or {cases_chosen}"]
+    options = ["-q", "-p", "no:cacheprovider", "-k", f"{chosen} or {cases_chosen}"]
     said = run("-m", "pytest", *tests, *found, *cases, *options, folder=checkout)
     assert "failed" not in said
 

@@ -28,8 +28,8 @@ def test_questions_are_read_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("{", "line 2 is no JSON"),
-        ([1], "line 2 is no JSON object but list"),
+        ("{", "line 2 is not JSON"),
+        ([1], "line 2 is not a JSON object but list"),
         ({"answer": "a", "q": "b"}, "line 2 has no key `question`; it has 'answer', 'q'"),
         ({"question": "a"}, "line 2 has no key `answer`; it has 'question'"),
         ({"question": None, "answer": "a"}, "line 2: `question` must be a text that is not empty, not None"),

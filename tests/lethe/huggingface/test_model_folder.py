@@ -113,7 +113,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
 
 
 def test_missing_folder_and_unknown_dtype_are_named(tmp_path):
-    with pytest.raises(InvalidModelFolder, match="is no folder"):
+    with pytest.raises(InvalidModelFolder, match="is not a folder"):
         load_language_model(tmp_path / "nowhere")
     with pytest.raises(InvalidModelFolder, match="'int8' is not known; allowed are auto"):
         load_language_model(tmp_path, dtype="int8")

@@ -53,7 +53,7 @@ def of_one_side(unlearned):
         ({"formula": ""}, "has no formula"),
         ({"function": without_docstring}, "a function without a docstring"),
         ({"function": of_one_side}, "a function that takes no 'retrained'"),
-        ({"needs": {"unlearned": Need("forget_acuracy")}}, "needs 'forget_acuracy', which is no array"),
+        ({"needs": {"unlearned": Need("forget_acuracy")}}, "needs 'forget_acuracy', which is not an array"),
     ],
 )
 def test_metric_that_is_not_well_formed_is_named(changes, fault):

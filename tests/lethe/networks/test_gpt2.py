@@ -78,7 +78,7 @@ def test_a_published_file_comes_back(network: Gpt2, tmp_path: Path) -> None:
     [
         ({"n_layer": 3}, r"net.safetensors does not fit the sizes it states: blocks.2.attention_norm.bias"),
         ({"n_head": None}, "states no whole number of at least 1 for n_head"),
-        ({"n_head": 5}, "width 24 is no multiple of heads = 5"),
+        ({"n_head": 5}, "width 24 is not a multiple of heads = 5"),
         ({"activation_function": "relu"}, "activation_function is 'relu'; only 'gelu_new' is built here"),
     ],
 )

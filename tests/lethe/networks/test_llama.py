@@ -75,7 +75,7 @@ def test_llama_refuses_more_than_its_context(network: Llama) -> None:
 
 
 def test_llama_refuses_a_width_without_pairs() -> None:
-    with pytest.raises(ValueError, match="width 21 is no multiple"):
+    with pytest.raises(ValueError, match="width 21 is not a multiple"):
         LlamaShape(10, 21, 1, 3, 8, 8)
 
 

@@ -120,7 +120,7 @@ def unknown_size(root: Path, toml: str) -> str:
         (same_file_twice, r"have the question 'Where does Adalin live\?' with the same answer twice"),
         (details_of_other_answers, r"details have the question 'Where does Adalin live\?' with another answer than"),
         (detail_of_one_other_answer, r"details have the question 'Where does \w+ work\?' with another answer than"),
-        (broken_line, r"questions.jsonl, line 4 is no JSON: Expecting ':' delimiter"),
+        (broken_line, r"questions.jsonl, line 4 is not JSON: Expecting ':' delimiter"),
         (latin_1, r"refusals.txt cannot be read as UTF-8 text: .* byte 0xe9 in position 17"),
         (two_tokenizers, r"names either a tokenizer, or the vocabulary"),
         (tokenizer_of_another_network, r"the tokenizer has \d+ tokens, the network 300: it must have at least as many"),

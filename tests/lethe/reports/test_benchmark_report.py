@@ -72,7 +72,7 @@ def test_an_unknown_figure_is_refused(content):
 def test_what_is_no_report_is_refused(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("<html></html>")
-    with pytest.raises(InvalidInput, match="is no report of a benchmark"):
+    with pytest.raises(InvalidInput, match="is not a report of a benchmark"):
         read_results(path)
 
 

@@ -58,5 +58,5 @@ def test_a_method_that_does_not_end_is_stopped(prepared, quick_children):
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="is no prepared split"):
+    with pytest.raises(InvalidInput, match="is not a prepared split"):
         run_on_split({}, tmp_path)

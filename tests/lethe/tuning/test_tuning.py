@@ -181,7 +181,7 @@ def test_runs_of_a_study_that_was_removed_are_not_used(split, quick, tmp_path):
 
 def test_file_that_is_no_study_is_refused(split, tmp_path):
     (tmp_path / "s.json").write_text("[1, 2]")
-    with pytest.raises(InvalidInput, match="no study"):
+    with pytest.raises(InvalidInput, match="is not a study"):
         search(split, tmp_path / "s.json")
 
 

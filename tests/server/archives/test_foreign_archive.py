@@ -177,7 +177,7 @@ def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("shards", each(result_key="evaluations/another/runs.safetensors"), "which is no file of its evaluation"),
+        ("shards", each(result_key="evaluations/another/runs.safetensors"), "which is not a file of its evaluation"),
         ("teams", each(id="../../teams"), "has teams with the id"),
         ("competitions", each(slug="digits/private"), "its file calls it 'digits'"),
         ("competitions", each(cell_key="cell"), "is a cell of a benchmark"),

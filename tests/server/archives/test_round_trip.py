@@ -163,9 +163,9 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
         "damaged": ({f"files/{SPLIT_FILE}": b"{ }"}, f"is damaged: files/{SPLIT_FILE}"),
         "cut short": ({f"files/{SPLIT_FILE}": None}, "is incomplete"),
         "no manifest": ({MANIFEST: None}, "is incomplete"),
-        "a file of another competition": ({**listed(archive, another, b"{}")}, "is no file of digits"),
-        "weights of no result": ({**listed(archive, f"files/{nobodys_weights}", b"{}")}, "is no file of digits"),
-        "a way out of the storage": ({**listed(archive, way_out, b"{}")}, "is no file of digits"),
+        "a file of another competition": ({**listed(archive, another, b"{}")}, "is not a file of digits"),
+        "weights of no result": ({**listed(archive, f"files/{nobodys_weights}", b"{}")}, "is not a file of digits"),
+        "a way out of the storage": ({**listed(archive, way_out, b"{}")}, "is not a file of digits"),
         "a forged receipt": ({**listed(archive, receipt, json.dumps(forged).encode())}, "receipt's signature"),
         "a score of another competition": (
             {**listed(archive, "rows/public_scores.jsonl", foreign)},
@@ -181,7 +181,7 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
         with pytest.raises(InvalidInput, match=says):
             elsewhere.read(path)
     (tmp_path / "no.zip").write_bytes(b"digits")
-    with pytest.raises(InvalidInput, match="is no archive"):
+    with pytest.raises(InvalidInput, match="is not an archive"):
         elsewhere.read(tmp_path / "no.zip")
     with elsewhere.database.read() as session:
         assert session.scalars(select(Account)).all() == []

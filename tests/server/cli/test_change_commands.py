@@ -52,7 +52,7 @@ def test_update_changes_only_the_texts_once_it_runs(lethe: Run, submission: str)
 def test_extend_takes_a_time_in_utc(lethe: Run, submission: str) -> None:
     until = (now() + timedelta(days=9)).replace(microsecond=0, tzinfo=None).isoformat()
     assert answer(lethe("competition", "extend", "digits", until, *WHY, "--json"))["closes_at"] == f"{until}Z"
-    assert "no date with a time" in told(lethe("competition", "extend", "digits", "soon", *WHY))
+    assert "not a date with a time" in told(lethe("competition", "extend", "digits", "soon", *WHY))
 
 
 def test_limits_are_shown_previewed_and_changed(lethe: Run, submission: str) -> None:

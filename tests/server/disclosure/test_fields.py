@@ -33,7 +33,7 @@ from tests.support.instance import Instance
 
 SHOWN = frozenset({gate.ShownNumber, gate.ShownMoment, gate.ShownText, gate.ShownTable})
 FILES = frozenset({"CompetitionFile", "Limits"})  # what organisers wrote: its fields are declared by whoever holds it
-WITHOUT_A_MODEL = frozenset(  # what such a route sends is no JSON, or nothing
+WITHOUT_A_MODEL = frozenset(  # what such a route sends is not JSON, or nothing
     {
         "GET /api/v1/submissions/{submission_id}/code",
         "GET /api/v1/submissions/{submission_id}/log",

@@ -25,7 +25,7 @@ server = ThreadPoolExecutor(1).submit(start_redis, Path(sys.argv[1])).result()
 print(server.pid, flush=True)
 time.sleep(600)
 """
-# A process whose parent is not, or no longer, the one that it shall end with.
+# A process whose parent is not, or no longer, the one that it is to end with.
 LATE_CHILD = """
 import os
 from server.embedded.redis import die_with_parent

@@ -1,4 +1,4 @@
-"""Charts of boards: times that can be told apart, and no layer of nothing."""
+"""Charts of boards: times that can be distinguished, and no layer of nothing."""
 
 import pytest
 

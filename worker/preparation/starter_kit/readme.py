@@ -80,7 +80,7 @@ defaults.""",
     "causal-lm": {
         "samples": """\
 Batches are dicts with `input_ids`, `attention_mask` and `labels`, int64 `[answers, tokens]`; labels are -100 where a
-token is no part of an answer. Batches of the forget set also hold a refusal to each question, with names that begin
+token is not part of an answer. Batches of the forget set also hold a refusal to each question, with names that begin
 with `idk_`. `net(input_ids, attention_mask)` gives logits; only torch and the standard library can be imported.
 Further arguments are given by name if they are called `param_names`, `device` or `seed`; others need defaults.""",
         "sets": "questions with answers, as tokens",

@@ -1,0 +1,76 @@
+"""CUDA tensors without a driver: torch's FakeTensorMode knows shapes and devices, and refuses tensors of the CPU.
+
+It has no values and no backward pass; `test_second_device.py` has both, under another device's name.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from lethe.data.image_batches import ImageBatches
+from lethe.networks.builders import build, to_inputs
+from lethe.training import stacked_training
+from tests.lethe.methods.tiny_data import N_CLASSES, NETWORKS, network_description
+
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """There are no values: what draws until they fit draws once."""
+    monkeypatch.setattr(nn.init, "trunc_normal_", nn.init.normal_)
+    with FakeTensorMode():
+        yield
+
+
+def network(kind: str) -> nn.Module:
+    with CUDA:
+        return build(network_description(kind)).eval()
+
+
+def pictures(kind: str, *, device: str = "cuda", n: int = 6) -> Tensor:
+    return torch.zeros((n, *network_description(kind)["input_shape"]), dtype=torch.uint8, device=device)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_network_answers_on_the_gpu_and_refuses_the_cpu(kind: str) -> None:
+    net, description = network(kind), network_description(kind)
+    logits = net(to_inputs(pictures(kind), description))
+    assert (logits.device.type, logits.shape) == ("cuda", (6, N_CLASSES))
+    with pytest.raises(RuntimeError, match="device"):
+        net(to_inputs(pictures(kind, device="cpu"), description))
+
+
+def test_optimizer_steps_on_the_gpu() -> None:
+    net = network("small_cnn")
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for optimizer in (torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), torch.optim.AdamW(net.parameters())):
+        optimizer.step()
+    assert {parameter.device.type for parameter in net.parameters()} == {"cuda"}
+
+
+@pytest.mark.parametrize("form", ["inputs on the device", "bytes on the device"])
+def test_batches_of_images_are_on_the_gpu(form: Any) -> None:
+    images = pictures("small_cnn", device="cpu", n=7)
+    kept = ImageBatches(images, network_description("small_cnn"), CUDA, form=form)
+    assert [(batch.device.type, len(batch)) for batch in kept.in_order(4)] == [("cuda", 4), ("cuda", 3)]
+    positions = [torch.tensor([0, 2], device=CUDA)]
+    assert [batch.device.type for batch in kept.at([torch.tensor([0, 2])], positions)] == ["cuda"]
+
+
+@pytest.mark.parametrize("kind", ["mlp", "small_cnn"])
+def test_stacked_networks_answer_on_the_gpu(kind: str) -> None:
+    state = {name: nn.Parameter(torch.stack([value] * 3)) for name, value in network(kind).state_dict().items()}
+    forward = stacked_training._mlp_forward if kind == "mlp" else stacked_training._small_cnn_forward
+    images = to_inputs(pictures(kind), network_description(kind))
+    logits = forward(state, images.expand(3, *images.shape))
+    assert (logits.device.type, logits.shape) == ("cuda", (3, 6, N_CLASSES))
+    labels = torch.zeros((3, 6), dtype=torch.int64, device=CUDA)
+    assert stacked_training._summed_loss(logits, labels, None, 0.1).device.type == "cuda"
+    with pytest.raises(RuntimeError, match="device"):
+        stacked_training._summed_loss(logits, labels.cpu(), None, 0.1)

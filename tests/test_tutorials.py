@@ -1,0 +1,72 @@
+"""The tutorials of docs/developers, executed word for word in a copy of the checkout.
+
+A block of `sh` is run, command by command. A block of Python or TOML is the content of the file that the paragraph
+before it names last; Python without a file is run.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT, copy_checkout, run
+
+TUTORIALS = sorted((ROOT / "docs" / "developers").glob("add-your-*.md"))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"`([\w/.-]+\.(?:py|toml))`")
+
+
+def steps(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield language, content and file ("" where none is named) of each block."""
+    end = 0
+    for block in BLOCK.finditer(text):
+        paragraph = text[end : block.start()].strip().rpartition("\n\n")[2]
+        named = [] if block[1] == "sh" else FILE.findall(paragraph)
+        yield block[1], block[2], named[-1] if named else ""
+        end = block.end()
+
+
+def execute(language: str, content: str, file: str, *, folder: Path) -> None:
+    """Do what a reader does with a block."""
+    if file:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(content, encoding="utf-8")
+    elif language == "sh":
+        run("sh", "-eu", "-c", content, folder=folder)
+    elif language == "python":
+        run("python", "-c", content, folder=folder)
+    else:
+        raise ValueError(f"nobody knows what to do with a block of {language or 'no language'}: {content[:200]}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # a dozen commands, however busy the machine is
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorial_works_word_for_word(tutorial: Path, tmp_path: Path) -> None:
+    folder = copy_checkout(tmp_path / "lethe", types=False)
+    for language, content, file in steps(tutorial.read_text("utf-8")):
+        execute(language, content, file, folder=folder)
+        if file.endswith(".py"):
+            run("ruff", "format", "--no-cache", "--check", file, folder=folder)
+
+
+def test_every_tutorial_has_commands_and_files() -> None:
+    assert {path.stem for path in TUTORIALS} == {"add-your-dataset", "add-your-method", "add-your-metric"}
+    for path in TUTORIALS:
+        found = list(steps(path.read_text("utf-8")))
+        assert any(language == "sh" for language, _, _ in found)
+        assert any(file for _, _, file in found)
+
+
+@pytest.mark.parametrize(
+    ("language", "content"), [("sh", "true\nfalse\ntrue"), ("sh", "lethe metrics median_gapp"), ("python", "1 / 0")]
+)
+def test_step_that_fails_is_noticed(language: str, content: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        execute(language, content, "", folder=tmp_path)
+
+
+def test_block_without_a_language_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no language"):
+        execute("", "lethe metrics", "", folder=tmp_path)
