@@ -152,7 +152,9 @@ HARMLESS: Mapping[str, Fields] = {
         ),
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",
-        "page": "timeline announcements n_forget run_limit_s is_private is_sealed is_revealed closed limits at",
+        "page": (
+            "timeline announcements n_forget run_limit_s libraries is_private is_sealed is_revealed closed limits at"
+        ),
     },
     "of accounts, whose tables no evaluation writes": {
         "AccountOut": ANY,
