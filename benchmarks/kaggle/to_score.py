@@ -1,10 +1,10 @@
 """Do notebooks of Kaggle run to a score, unchanged, on a complete instance?
 
-python -m benchmarks.kaggle.to_score [--models 4] [--libraries 2023] [--json FILE] [FILE.ipynb | DIR ...]
+python -m benchmarks.kaggle.to_score [--models 4] [--libraries 2023] [--competition FILE] [--json FILE] [PATH ...]
 
-Without files, the notebooks of examples. The competition is competition.toml beside this file, with N of --models:
-drawn faces in the form of the 2023 competition. --libraries runs the code with that set of older libraries, which must
-be installed (LETHE_LIBRARIES_DIR).
+PATH: notebooks, or folders of them; without it, those of examples. --competition: another file than competition.toml,
+drawn faces in the form of 2023's; it is called "kaggle" and ends with its section [submissions]. N is that of --models.
+--libraries runs the code with that set of older libraries, which must be installed (LETHE_LIBRARIES_DIR).
 """
 
 import argparse
@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("paths", type=Path, nargs="*", default=EXAMPLES)
     parser.add_argument("--models", type=int, default=4)
     parser.add_argument("--libraries", default="")
+    parser.add_argument("--competition", type=Path, default=COMPETITION)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, Any] = {}
@@ -42,7 +43,7 @@ def main() -> int:
         write_pictures(home / "datasets" / "drawn-faces")
         with running_instance(home) as instance:
             began = time.monotonic()
-            open_competition(instance, competition(options.models, options.libraries), prepared_within_s=WITHIN_S)
+            open_competition(instance, competition(options), prepared_within_s=WITHIN_S)
             print(f"prepared, N = {options.models}, in {time.monotonic() - began:.0f} s", flush=True)
             client = instance.participant("kaggler")
             for path in notebooks(options.paths):
@@ -55,10 +56,10 @@ def main() -> int:
     return int(scored < len(found))
 
 
-def competition(n_models: int, libraries: str) -> str:
-    """Return the competition's file with that many models, and that set of libraries."""
-    text = COMPETITION.read_text(encoding="utf-8").replace("n_models = 512", f"n_models = {n_models}")
-    return f'{text}libraries = "{libraries}"\n'
+def competition(options: argparse.Namespace) -> str:
+    """Return the competition's file with as many models, and the set of libraries, as are asked for."""
+    text = options.competition.read_text(encoding="utf-8").replace("n_models = 512", f"n_models = {options.models}")
+    return f'{text}libraries = "{options.libraries}"\n'
 
 
 def write_pictures(folder: Path) -> None:

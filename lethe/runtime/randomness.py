@@ -135,7 +135,7 @@ class Randomness:
 
         torch.manual_seed = torch.random.manual_seed = manual_seed
         torch.seed = torch.random.seed = chance
-        torch.Generator = Generator  # type: ignore[misc]
+        torch.Generator = Generator
         for name in ("manual_seed", "manual_seed_all"):
             setattr(torch.cuda, name, self._of_gpu(getattr(torch.cuda, name)))
 

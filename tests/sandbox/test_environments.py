@@ -1,7 +1,5 @@
 """Sets of older libraries: which there are, which are installed, and that a sandbox runs with the one that is named."""
 
-import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,26 +7,12 @@ import pytest
 
 from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from sandbox import doctor, environments
-from sandbox.environments import RECORD, find_environment, find_python, known_sets, lock_sha256, missing_set
+from sandbox.environments import find_environment, find_python, known_sets, missing_set
 from sandbox.errors import BackendUnavailable
 from sandbox.launcher import Launcher, SandboxSpec
 from sandbox.libraries import installed_libraries
 from sandbox.policy import RunPolicy
-
-
-def write_set(folder: Path, *, lock: str | None = None, site: Path | None = None) -> Path:
-    """Write the record of a set whose files are this process's own."""
-    own = environments.own_environment()
-    (folder / "2023").mkdir(parents=True)
-    record = {
-        "prefix": str(own.prefix),
-        "site": str(site or own.site),
-        "is_shared": own.is_shared,
-        "versions": {"python": sys.version.split()[0], "torch": "2.1.2"},
-        "lock_sha256": lock or lock_sha256("2023"),
-    }
-    (folder / "2023" / RECORD).write_text(json.dumps(record))
-    return folder
+from tests.support.library_sets import write_set
 
 
 def test_sets_are_those_of_the_competition_file() -> None:

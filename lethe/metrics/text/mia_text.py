@@ -73,7 +73,7 @@ def min_k_plus_plus_scores(
 def attack_auc(forget_scores: npt.ArrayLike, holdout_scores: npt.ArrayLike) -> float:
     """Return the probability that a held-out answer has the higher score than a forgotten one, ties half.
 
-    1: forgotten answers are recognised as seen; 0.5: not told apart. Shapes (n,) and (m,).
+    1: forgotten answers are recognised as seen; 0.5: not distinguished. Shapes (n,) and (m,).
     """
     forget = some_examples(forget_scores, "forget_scores")
     holdout = some_examples(holdout_scores, "holdout_scores")

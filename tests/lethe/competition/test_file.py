@@ -36,6 +36,14 @@ def test_either_alone_is_taken(setup: str, modes: str) -> None:
     assert parse_competition(TOML.format(setup=setup, modes=modes)).scoring.setup == setup
 
 
+def test_a_set_of_libraries_that_there_is_not_is_refused() -> None:
+    text = TOML.format(setup="reuse-n-1", modes='["function"]')
+    assert parse_competition(text).submissions.libraries == ""
+    assert parse_competition(f'{text}libraries = "2023"\n').submissions.libraries == "2023"
+    with pytest.raises(InvalidCompetitionFile, match="must be empty or one of '2023'"):
+        parse_competition(f'{text}libraries = "2019"\n')
+
+
 def test_former_name_of_the_scoring_section_is_read_and_not_written() -> None:
     text = TOML.format(setup="reuse-n-n", modes='["function"]')
     file = parse_competition(text.replace("[scoring]", "[metric]"))

@@ -5,10 +5,11 @@ import zipfile
 
 import pytest
 
-from lethe.submission.libraries import LIBRARIES
+from lethe.submission.libraries import LIBRARIES, OLDER_SETS
 from lethe.submission.package import load_package
 from lethe.submission.requirements import unmet_requirements
 from scripts import library_pages
+from tests.lethe.submission.test_notebook import notebook
 
 
 def test_the_list_and_its_page_are_those_of_the_lock() -> None:
@@ -37,3 +38,22 @@ def test_a_zip_s_requirements_are_read_at_upload() -> None:
         archive.writestr("requirements.txt", "fairlearn\n")
     package = load_package(packed.getvalue(), "mine.zip", sources_only=True)
     assert package.entry_point.as_data()["notes"] == list(unmet_requirements("fairlearn"))
+
+
+def test_requirements_are_compared_with_the_set_that_the_competition_names() -> None:
+    asked = f"numpy=={OLDER_SETS['2023']['numpy']}"
+    assert unmet_requirements(asked, libraries="2023") == ()
+    assert unmet_requirements(asked)
+    package = load_package(
+        notebook("import peft, torch, cv2, wandb", "def unlearning(a, b, c, d): pass"), "n.ipynb", libraries="2023"
+    )
+    assert package.entry_point.notes == (
+        "peft is imported, which is not installed, and a run has no network to install it",
+    )
+
+
+@pytest.mark.parametrize("libraries", ["", "2023"])
+def test_usual_libraries_are_in_every_set(libraries: str) -> None:
+    usual = "einops torchmetrics cv2 albumentations accelerate lightning omegaconf ipywidgets wandb timm seaborn"
+    cell = f"import {', '.join(usual.split())}\ndef unlearning(a, b, c, d): pass"
+    assert load_package(notebook(cell), "n.ipynb", libraries=libraries).entry_point.notes == ()

@@ -292,6 +292,20 @@ def test_pictures_are_those_of_the_files_by_every_reader(notebooks: Notebooks) -
     assert ended.result.weights is not None, ended.log
 
 
+def test_usual_libraries_need_no_network(notebooks: Notebooks) -> None:
+    ended = notebooks.program(
+        """
+        import cv2, einops, ipywidgets, omegaconf, torchmetrics, wandb
+        ipywidgets.IntSlider()
+        run = wandb.init(project='x')
+        wandb.log({'loss': 1})
+        run.finish()
+        """,
+        LOOP,
+    )
+    assert ended.result.weights is not None, ended.log
+
+
 SAME = "net = network()\n" + LOOP
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
+from lethe.competition.file import Submissions
 from server.config import Settings
 from server.db import Database, now
 from server.errors import QuotaExceeded
@@ -261,8 +262,9 @@ def test_content_that_the_quota_refused_is_removed(server: Instance) -> None:
     competition = server.competition(organiser=organiser, limits={"submissions_per_day": 1})
     ada = server.account("ada")
     refused = GOOD_CODE + b"# one too many\n"
+    rules = Submissions()
     uploads = [
-        asyncio.run(check_and_store(server.storage, Upload("a.py", code, "", now()), account_id=ada.id))
+        asyncio.run(check_and_store(server.storage, Upload("a.py", code, "", now()), account_id=ada.id, rules=rules))
         for code in (GOOD_CODE, refused)
     ]
     with server.database.write() as session:

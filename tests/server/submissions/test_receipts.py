@@ -46,6 +46,21 @@ def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> N
     assert receipt == get_receipt(both, olga, submission).json(), "asked twice, the same"
 
 
+def test_receipt_names_the_older_libraries_that_code_ran_with(server: Instance) -> None:
+    organiser = server.account("olga", Role.ORGANISER)
+    server.competition(organiser=organiser, extra='[submissions]\nlibraries = "2023"\n')
+    ada = server.participant("ada")
+    submission = server.submit(ada).json()["id"]
+    server.score(submission, 0.5)
+    receipt = get_receipt(server, ada, submission).json()
+    verify(receipt)
+    assert receipt["evaluation"]["libraries"]["set"] == "2023"
+    assert receipt["evaluation"]["libraries"]["torch"] == "2.1.2"
+    assert server.client.get("/api/v1/competitions/digits", headers=ada).json()["libraries"] == "2023"
+    page = server.client.get("/competitions/digits").text
+    assert "those of 2023: Python 3.11, torch 2.1.2, torchvision 0.16.2, numpy 1.26.2, pandas 2.1.4" in page
+
+
 def test_receipt_of_a_team_holds_no_more_than_it_sees_until_the_reveal(server: Instance) -> None:
     olga, ada, submission = scored(server)
     with server.database.write() as session:

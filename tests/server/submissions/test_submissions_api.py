@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
+from lethe.competition.file import Submissions
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.db import now
@@ -166,7 +167,7 @@ def test_time_of_receipt_decides_not_time_of_storage(server: Instance) -> None:
     account = server.account("ada")
     for received_at, taken in ((at - timedelta(seconds=2), True), (at - timedelta(seconds=1), False)):
         upload = Upload("a.py", GOOD_CODE, "", received_at)
-        checked = asyncio.run(check_and_store(server.storage, upload, account_id=account.id))
+        checked = asyncio.run(check_and_store(server.storage, upload, account_id=account.id, rules=Submissions()))
         if taken:
             with server.database.write() as session:
                 assert service.accept(session, competition, account, checked).submission.received_at == received_at

@@ -322,7 +322,7 @@ def test_unregistered_worker_is_told_to_register(hosted: Hosted) -> None:
 
 
 def test_every_part_of_a_failure_can_be_sent() -> None:
-    assert set(FailureIn.model_fields) - {"runs_done", "logs"} == set(Failure.__dataclass_fields__) - {"fault"}
+    assert set(FailureIn.model_fields) - {"runs_done", "logs"} == set(Failure.__dataclass_fields__)
 
 
 def test_every_part_of_a_claimed_shard_arrives(hosted: Hosted) -> None:

@@ -1,6 +1,7 @@
 """A worker that does not fit a split is told why, and gets none of its shards."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from server.config import Settings
 from server.worker_facts import WorkerFacts
 from server.workers.compatibility import refusal
 from server.workers.repository import ReadySplit
+from tests.support.library_sets import write_set
 from worker.host import graceful_shutdown
 from worker.host.backoff import Cooling
 from worker.host.worker_info import find_gpu, worker_facts
@@ -30,6 +32,17 @@ WORKER = {"name": "w", "device": "cuda", "memory_mib": 4096, "versions": {"torch
 def test_refusal_names_what_differs(changes: dict[str, object], reason: str | None) -> None:
     found = refusal(WorkerFacts(**(WORKER | changes)), SPLIT)  # type: ignore[arg-type]
     assert found is None if reason is None else reason in str(found)
+
+
+def test_a_worker_without_a_competitions_older_libraries_is_refused(tmp_path: Path) -> None:
+    asks, worker = replace(SPLIT, libraries="2023"), WorkerFacts(**WORKER)  # type: ignore[arg-type]
+    assert "libraries of 2023, which this worker does not have: lethe libraries install 2023" in str(
+        refusal(worker, asks)
+    )
+    facts = worker_facts(Settings(home=tmp_path, libraries_dir=write_set(tmp_path / "sets")))
+    assert facts.versions["libraries 2023"] == "python 3.11, torch 2.1.2"
+    assert refusal(replace(worker, versions=worker.versions | {"libraries 2023": "x"}), asks) is None
+    assert "libraries 2023" not in worker_facts(Settings(home=tmp_path)).versions
 
 
 def test_facts_are_of_one_process() -> None:
