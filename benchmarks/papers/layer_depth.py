@@ -102,11 +102,12 @@ def page(result: Result) -> str:
 {conditions("layer_depth", result)}
 
 Digits with noise {NOISE:g}, {N_TRAIN} for training; a perceptron with {len(HIDDEN)} hidden layers of {HIDDEN[0]}
-units, so of {len(HIDDEN) + 1} layers; {EPOCHS} epochs at a learning rate of {LR:g}. EU-k takes the same, CF-k half
-of the epochs, both with one cosine. Interclass confusion swaps the labels of half of the {CONFUSED[0]}s and {CONFUSED[1]}s;
-class removal forgets all {REMOVED}s. The first two columns are the targeted error on the forget images with true labels
-(memorisation) and on the test images of the classes (property generalisation). Means over seeds with
-the half width of their 95 % interval; each seed has data, an original and a retrained model of its own. Processor times are of a busy machine.
+units, so of {len(HIDDEN) + 1} layers; {EPOCHS} epochs at a learning rate of {LR:g}. EU-k takes the same, CF-k half of
+the epochs, both with one cosine. Interclass confusion swaps the labels of half of the {CONFUSED[0]}s and
+{CONFUSED[1]}s; class removal forgets all {REMOVED}s. The first two columns are the targeted error on the forget images
+with true labels (memorisation) and on the test images of the classes (property generalisation). Means over seeds with
+the half width of their 95 % interval; each seed has data, an original and a retrained model of its own. Processor times
+are of a busy machine.
 
 {parts[0]}
 
