@@ -114,7 +114,7 @@ def unlearned(unlearning: Unlearning, data: GuestData, *, seed: int) -> State:
 
 
 def mean_and_error(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean and the half width of its 95 % interval by Student's t, over models or seeds; NaN of one value."""
+    """Return the mean and the half width of its 95 % interval, by Student's t; of one value the width is NaN."""
     known = np.asarray(values, np.float64)
     if len(known) < 2:
         return float(known.mean()), float("nan")

@@ -129,8 +129,8 @@ def page(result: Result) -> str:
 
 {conditions("saliency_attack", result)}
 
-Digits with noise {NOISE:g}, {N_TRAIN} for training, {N_FORGET} of them to forget; a perceptron with {HIDDEN} hidden units,
-40 epochs. Values are means over seeds with the half width of their 95 % interval. All rows are compared with a
+Digits with noise {NOISE:g}, {N_TRAIN} for training, {N_FORGET} of them to forget; a perceptron with {HIDDEN} hidden
+units, 40 epochs. Values are means over seeds with the half width of their 95 % interval. All rows are compared with a
 retrained model of another seed; "100 %" is a second one.
 
 {parts[0]}
@@ -154,9 +154,9 @@ called undecided unless the corrected p is below 0.05.
 
 ## What cannot be compared
 
-- Table 26's rows have a test accuracy of 91.5527 ± 0.0000 and a retain accuracy of 94.0: the baseline's of table 15, not
-  those of the retrained models of table 16 (89.5 and 91.3). Which models its attack saw is not known. Its "100 %" has
-  a MIAU of 40.0, where the same row of the softmax attack is 96.6 by construction.
+- Table 26's rows have a test accuracy of 91.5527 ± 0.0000 and a retain accuracy of 94.0: the baseline's of table 15,
+  not those of the retrained models of table 16 (89.5 and 91.3). Which models its attack saw is not known. Its "100 %"
+  has a MIAU of 40.0, where the same row of the softmax attack is 96.6 by construction.
 - Data, network and the maps' size differ (64 pixels here, 3,072 there), and so do the levels of the attacks. The paper
   gives neither the maps' target nor the settings of XGBoost; ours are on the metric's
   [page](../../metrics/miau_saliency.md).

@@ -47,6 +47,14 @@ def test_equal_methods_are_both_on_the_frontier():
     assert pareto_frontier(np.array([[1.0, 2.0], [1.0, 2.0], [2.0, 2.0]])).tolist() == [True, True, False]
 
 
+def test_methods_that_differ_by_no_more_than_the_error_do_not_dominate():
+    points = np.array([[1.0, 2.0], [1.0, 2.0], [2.0, 3.0]])
+    assert pareto_frontier(points, standard_errors=np.zeros((3, 2))).tolist() == [True, True, False]
+    assert pareto_frontier(points, standard_errors=np.full((3, 2), [[1.0], [0.0], [0.0]])).tolist() == [True] * 2 + [
+        False
+    ]
+
+
 def test_failed_method_is_off_the_frontier_and_dominates_none():
     assert pareto_frontier(np.array([[np.nan, 0.0], [1.0, 1.0]])).tolist() == [False, True]
 
@@ -55,6 +63,11 @@ def test_counts_add_the_cells():
     cells = np.stack([draw(seed) for seed in range(5)])
     assert pareto_counts(cells).tolist() == np.sum([literal(cell) for cell in cells], axis=0).tolist()
     assert pareto_result(cells).table["cells_on_frontier"] == pareto_counts(cells).tolist()
+
+
+def test_result_counts_methods_that_are_on_a_frontier_somewhere():
+    always_dominated = [[[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]]
+    assert pareto_result(np.array(always_dominated)).value == 2.0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Scores beside the oracle's, and signs of outputs that are not what they should be."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +47,16 @@ def test_a_fraction_above_one_stays_and_has_the_interval_of_paired_replicates(re
     reach = 1.959963984540054 * ours.replicates.factor * spread / oracle.headline
     assert (found.interval[1] - found.interval[0]) / 2 == pytest.approx(reach) or found.interval[0] == 0.0
     assert found.interval[1] == pytest.approx(found.fraction + reach)
+
+
+@pytest.mark.parametrize(("quality", "excess"), [(0.5, math.inf), (0.3, -math.inf), (0.4, 0.0)])
+def test_a_difference_without_any_spread_is_beyond_all_errors(retrained, quality, excess):
+    made = scored(draw(2), retrained)
+    constant = replace(made.replicates, forgetting_quality=np.full(60, 0.4))
+    oracle = replace(made, forgetting_quality=0.4, replicates=constant)
+    found = calibrate(replace(oracle, forgetting_quality=quality), oracle)
+    assert found.excess == excess
+    assert found.leaked == (excess == math.inf)
 
 
 def test_copies_of_the_retrained_models_are_flagged_as_leaked(retrained):
