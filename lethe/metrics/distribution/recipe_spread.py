@@ -266,6 +266,6 @@ METRIC = Metric(
     resampling=Resampling.OWN,
     source="defined by Lethe",
     formula=(
-        "min over distances d of (q_97.5 d(v, r) - mean d(oracle, r)) / (mean d(u, r) - mean d(oracle, r)), cut to [0, 1]"
+        "min over distances d of (q_97.5 d(v, r) - s) / (mean d(u, r) - s), cut to [0, 1]; s = mean d(oracle, r)"
     ),
 )
