@@ -15,6 +15,7 @@ import typer
 
 import lethe
 from lethe.cli.context import Json, Url, connected, console, notes, print_facts, print_json, print_table
+from lethe.cli.meta_command import meta
 from lethe.cli.operator_packages import import_from_checkout, operator_packages
 from lethe.errors import AppError, InvalidInput
 
@@ -39,6 +40,9 @@ OUT = Path("benchmark-results")
 FAILED = 3
 ON_SERVER = "server:"
 STATUS_COLUMNS = ("cell", "split", "done#", "failed#", "runs#", "of#")
+
+
+app.command()(meta)
 
 
 def register_commands(parent: typer.Typer) -> None:

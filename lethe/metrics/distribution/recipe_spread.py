@@ -265,7 +265,5 @@ METRIC = Metric(
     ideal=1.0,
     resampling=Resampling.OWN,
     source="defined by Lethe",
-    formula=(
-        "min over distances d of (q_97.5 d(v, r) - s) / (mean d(u, r) - s), cut to [0, 1]; s = mean d(oracle, r)"
-    ),
+    formula=("min over distances d of (q_97.5 d(v, r) - s) / (mean d(u, r) - s), cut to [0, 1]; s = mean d(oracle, r)"),
 )
