@@ -16,7 +16,7 @@ from lethe.metrics.core.metric_evaluation import checked_parameters, compute
 from lethe.metrics.core.registry import Metric, Resampling, Scope, metrics
 
 Int64 = NDArray[np.int64]
-DRAWS = 12  # of each kind
+DRAWS = 8  # of each kind
 QUARTER = 0.25
 FEWEST_RESAMPLES = 20
 

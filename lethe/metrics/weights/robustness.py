@@ -55,15 +55,12 @@ def robustness(
         "unlearned": _cells(u.mean(axis=0)),
         "retrained": _cells(r.mean(axis=0)),
     }
-    note = f"the largest difference is after {ATTACKS[worst]}: {u.mean(axis=0)[worst]:.3g}, retrained models "
-    note += f"{r.mean(axis=0)[worst]:.3g}"
     if original is not None:
         table["original"] = _cells(_knowledge(original, Side.ORIGINAL).mean(axis=0))
-        note += f", the original {table['original'][worst]:.3g}"
     for side, barrier in ((Side.UNLEARNED, unlearned_barrier), (Side.RETRAINED, retrained_barrier)):
         if barrier is not None:
             table[f"{side}_barrier"] = float(per_model(barrier, name="loss barriers", side=side).mean())
-    return MetricResult(float(difference[worst]), table=table, notes=(note,))
+    return MetricResult(float(difference[worst]), table=table)
 
 
 def _knowledge(values: npt.ArrayLike, side: Side) -> Float64:
