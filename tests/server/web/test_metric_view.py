@@ -34,5 +34,5 @@ def test_page_shows_a_team_no_table(server: Instance, visitor: Visitor) -> None:
 def test_page_shows_organisers_the_table(server: Instance, visitor: Visitor) -> None:
     submission = scored(server)
     compute(server, submission)
-    visitor.log_in("olga")
+    visitor.log_in("of-digits")
     assert "<li>n: 1</li>" in visitor.get(f"/submissions/{submission}").text
