@@ -29,7 +29,8 @@ class Criteria:
     calibrating draw of exact retraining. false_alarms: the same of other exact retraining. All of N / 4 models a side.
     drift: change of exact retraining's value from N / 8 to N models, in units of the distance to the originals at N.
     recipe: the position of the variation of the recipe that is furthest from 0. quantised: that of originals at 4 bits.
-    relearning, quantisation, robustness: R, Q and their harmonic mean (arXiv:2506.12618) of the unlearned models.
+    relearning, quantisation, robustness: R, Q and their harmonic mean (arXiv:2506.12618) of the unlearned models; there
+    is none where one of the two is not positive.
     games: positions of originals with changed outputs; game: the least. seconds: of one value at N / 2 models.
     worst: the least of power_quarter, 1 - false_alarms, 1 - |recipe|, game, each cut to [0, 1].
     """
@@ -108,7 +109,7 @@ def judge(
             quantised=places["known_quantised"],
             relearning=r,
             quantisation=q,
-            robustness=2.0 * r * q / (r + q) if r + q else float("nan"),
+            robustness=2.0 * r * q / (r + q) if r > 0.0 and q > 0.0 else float("nan"),
             games=of_games,
             game=game,
             values_by_n={n: found[name] for n, found in by_n.items()},

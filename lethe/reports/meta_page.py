@@ -71,7 +71,7 @@ def _goodness(key: str, value: float | None) -> float:
 
 
 def _number(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+    return MISSING if value is None else f"{round(value, 2) + 0.0:.2f}"
 
 
 def _fooled_by(criteria: Mapping[str, Any]) -> str:
