@@ -11,6 +11,7 @@ import typer
 
 from lethe.cli.benchmark_processes import further_processes
 from lethe.cli.context import Json, Url, connected
+from lethe.cli.meta_command import meta
 from lethe.cli.operator_packages import import_from_checkout, operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_table
 from lethe.errors import InvalidInput
@@ -36,6 +37,9 @@ OUT = Path("benchmark-results")
 FAILED = 3
 ON_SERVER = "server:"
 STATUS_COLUMNS = ("cell", "split", "done#", "failed#", "runs#", "of#")
+
+
+app.command()(meta)
 
 
 def register_commands(parent: typer.Typer) -> None:

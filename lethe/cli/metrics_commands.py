@@ -176,7 +176,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         document = evaluations_as_json(found, n_models=n_models, examples=examples) | {"warnings": warned}
         write_json(document, file)
     if not as_json or file is not None:
-        _print_evaluations(found)
+        _print_evaluations(found, tables=bool(metric))
     if metric and any(evaluation.result is None for evaluation in found.values()):
         raise typer.Exit(code=1)
 
@@ -224,7 +224,10 @@ def _print_catalogue(entries: "list[Metric]") -> None:
     Console().print(table)
 
 
-def _print_evaluations(found: "Mapping[str, MetricEvaluation]") -> None:
+def _print_evaluations(found: "Mapping[str, MetricEvaluation]", *, tables: bool) -> None:
+    """Print every metric. tables: what belongs to each, too."""
+    from lethe.metrics.core.table_lines import table_lines
+
     table = Table("metric", "", "value", "95 %", "exact retraining", "original", "unit")
     notes: list[str] = []
     for name, evaluation in found.items():
@@ -235,6 +238,7 @@ def _print_evaluations(found: "Mapping[str, MetricEvaluation]") -> None:
         references = (value_text(evaluation.oracle), value_text(evaluation.original))
         table.add_row(name, ARROWS[entry.direction], value_text(result), _interval(result), *references, entry.unit)
         notes += [f"{name}: {note}" for note in (*result.notes, *evaluation.reference_notes)]
+        notes += [f"{name}: {line}" for line in table_lines(result.table)] if tables else []
     console = Console()
     if table.row_count:
         console.print(table)

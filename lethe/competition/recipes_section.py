@@ -1,4 +1,4 @@
-"""[splits.recipes] of the competition file: harmless variations of the recipe that a split also has retrained models of."""
+"""[splits.recipes] of the competition file: variations of the recipe that a split has retrained models of, too."""
 
 from typing import Any, Literal, Self, TypeVar
 

@@ -208,7 +208,7 @@ def answer_loss(model: LanguageModel, batch: Sequence[Encoded]) -> torch.Tensor:
 
 
 def quantize(network: nn.Module, *, bits: int) -> None:
-    """Round the weights of linear layers as `round_weight` does. Embeddings, norms, biases and the output layer stay."""
+    """Round linear layers as `round_weight` does. Embeddings, norms, biases and the output layer stay."""
     untyped: Any = network
     head = untyped.get_output_embeddings()
     layers = [each for each in network.modules() if isinstance(each, nn.Linear | Conv1D) and each is not head]

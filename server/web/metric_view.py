@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.core.registry import metric
+from lethe.metrics.core.table_lines import table_lines
 from server.api.metric_results.schemas import MetricValue
 from server.metric_results import service
 from server.models.submission import Submission
@@ -22,12 +23,13 @@ BETTER_IN_WORDS = {
 
 @dataclass(frozen=True)
 class MetricLine:
-    """One line: the value beside its references, and what the metric is."""
+    """One line: the value beside its references, what the metric is, and its table, which organisers alone have."""
 
     value: MetricValue
     better: str
     formula: str
     source: str
+    table: list[str]
 
 
 @dataclass(frozen=True)
@@ -54,4 +56,10 @@ def metric_tables(session: Session, submission: Submission, *, is_organiser: boo
 
 def _line(value: MetricValue) -> MetricLine:
     entry = metric(value.id)
-    return MetricLine(value=value, better=BETTER[value.direction], formula=entry.formula, source=entry.source)
+    return MetricLine(
+        value=value,
+        better=BETTER[value.direction],
+        formula=entry.formula,
+        source=entry.source,
+        table=table_lines(value.table),
+    )

@@ -46,7 +46,7 @@ def attacked_knowledge(
     }
     for name, (trained, rows, asked) in trainings.items():
         epochs = [int(attack.rpartition("-")[2]) for attack in ATTACKS if attack.startswith(f"{name}-")]
-        states = _trained(_loaded(network, weights), trained, rows, learning_rate, n_epochs=max(epochs), seed=seed)
+        states = trained_on(_loaded(network, weights), trained, rows, learning_rate, n_epochs=max(epochs), seed=seed)
         for epoch, model in enumerate(states, start=1):
             if epoch in epochs:
                 found[f"{name}-{epoch}"] = forget.knowledge(model, asked)
@@ -91,7 +91,7 @@ def _between(weights: State, original: State, t: float) -> dict[str, Tensor]:
     }
 
 
-def _trained(
+def trained_on(
     model: nn.Module, examples: Examples, rows: Tensor, learning_rate: float, *, n_epochs: int, seed: int
 ) -> Iterator[nn.Module]:
     """Yield the model after each epoch on these rows."""

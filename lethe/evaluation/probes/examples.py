@@ -1,4 +1,4 @@
-"""What probes ask of a set of examples, of images or of answers: how well a model knows them, and a loss to train on."""
+"""What probes ask of a set of images or answers: how well a model knows them, and a loss to train on."""
 
 from dataclasses import dataclass
 from typing import Protocol

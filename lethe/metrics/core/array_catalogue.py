@@ -75,12 +75,11 @@ class StoredArray:
     @property
     def how(self) -> str:
         """Return what to do when the array is missing."""
-        if self.name.startswith("recipe_"):
-            return f"add `{self.name}` {self.shape}; a split stores it with `[splits.recipes]` in its competition file"
         if self.own:
             return f"no capture stores it: compute `{self.name}` {self.shape} and add it to the arrays of these models"
         if self.shared:
-            return f"add `{self.name}` {self.shape} to the file of any side"
+            stored = "; a split stores it with `[splits.recipes]`" if self.name.startswith("recipe_") else ""
+            return f"add `{self.name}` {self.shape} to the file of any side{stored}"
         add = f"add `{self.name}` {self.shape} to the arrays of these models"
         if self.level == CaptureLevel.CONFIDENCES:
             return f"{add}; a prepared split has all there is"

@@ -38,12 +38,13 @@ def robustness(
     """Return the most by which unlearned models know the forget set better than retrained ones, over all attacks.
 
     unlearned, retrained, original: knowledge of the forget set after each of `ATTACKS`, shape (n_models, n_attacks),
-    in [0, 1]: accuracy, or the mean probability of answers. The numbers of models may differ. Barriers: nats, (n_models,).
+    in [0, 1]: accuracy, or the mean probability of answers. The numbers of models may differ.
+    Barriers: nats, shape (n_models,).
     The value is max over attacks, "none" among them, of mean unlearned - mean retrained: 0 is ideal; above it
     knowledge is there or comes back, below it retrained models know more in every case.
     table: a column per side, the attack with the largest difference, and mean barriers.
     Raises InvalidMetricInput for values outside [0, 1] or another number of attacks.
-    Source: fine-tuning on the retain set and barriers: 2505.22310; relearning and rounding: open-unlearning (2506.12618).
+    Source: retain set and barriers: arXiv:2505.22310; relearning and rounding: open-unlearning (arXiv:2506.12618).
     """
     u, r = _knowledge(unlearned, Side.UNLEARNED), _knowledge(retrained, Side.RETRAINED)
     difference = u.mean(axis=0) - r.mean(axis=0)
@@ -54,15 +55,12 @@ def robustness(
         "unlearned": _cells(u.mean(axis=0)),
         "retrained": _cells(r.mean(axis=0)),
     }
-    note = f"the largest difference is after {ATTACKS[worst]}: {u.mean(axis=0)[worst]:.3g}, retrained models "
-    note += f"{r.mean(axis=0)[worst]:.3g}"
     if original is not None:
         table["original"] = _cells(_knowledge(original, Side.ORIGINAL).mean(axis=0))
-        note += f", the original {table['original'][worst]:.3g}"
     for side, barrier in ((Side.UNLEARNED, unlearned_barrier), (Side.RETRAINED, retrained_barrier)):
         if barrier is not None:
             table[f"{side}_barrier"] = float(per_model(barrier, name="loss barriers", side=side).mean())
-    return MetricResult(float(difference[worst]), table=table, notes=(note,))
+    return MetricResult(float(difference[worst]), table=table)
 
 
 def _knowledge(values: npt.ArrayLike, side: Side) -> Float64:

@@ -22,3 +22,17 @@ def test_page_hides_metrics_that_are_not_opened(server: Instance, visitor: Visit
     visitor.log_in("ada")
     page = plain_text(visitor.get(f"/submissions/{submission}").text)
     assert "Other metrics" not in page
+
+
+def test_page_shows_a_team_no_table(server: Instance, visitor: Visitor) -> None:
+    submission = scored(server)
+    compute(server, submission)
+    visitor.log_in("ada")
+    assert "<li>n: 1</li>" not in visitor.get(f"/submissions/{submission}").text
+
+
+def test_page_shows_organisers_the_table(server: Instance, visitor: Visitor) -> None:
+    submission = scored(server)
+    compute(server, submission)
+    visitor.log_in("of-digits")
+    assert "<li>n: 1</li>" in visitor.get(f"/submissions/{submission}").text
