@@ -44,11 +44,13 @@ COUNTED: Mapping[str, Fields] = {
         "AcceptedSubmission": "refunded",
     },
     "that it ended, and when: bits_of_the_end": {
-        "SubmissionOut": "stage",
-        "AcceptedSubmission": "stage",
+        "SubmissionOut": "stage wait",
+        "AcceptedSubmission": "stage wait",
         "Submission": "stage finished_at",
         "Step": "label state",
-        "page": "steps is_live in_progress ahead",
+        "page": "steps is_live in_progress wait",
+        "Wait": "reason ahead seconds",
+        "WaitOut": "reason ahead seconds",
     },
 }
 

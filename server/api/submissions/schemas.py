@@ -100,6 +100,16 @@ class FailureOut(BaseModel):
         return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
 
 
+class WaitOut(BaseModel):
+    """Why nothing of a submission runs yet."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    reason: str = Field(examples=["other submissions are served first"])
+    ahead: int = Field(description="submissions that are served before it, about")
+    seconds: float | None = Field(description="until it begins, about; null where nothing tells")
+
+
 class SubmissionOut(BaseModel):
     """A submission, as its team sees it."""
 
@@ -120,6 +130,7 @@ class SubmissionOut(BaseModel):
     received_at: datetime
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
     progress: ProgressOut | None
+    wait: WaitOut | None = Field(default=None, description="why nothing of it runs; where one submission is asked for")
     score: ScoreOut | None = Field(description="on the public split, once scored")
     private_score: ScoreOut | None = Field(description="on the private split, once the board is revealed")
     failure: FailureOut | None
