@@ -38,7 +38,7 @@ TOKENS = "/api/v1/tokens"
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument(
-        "--connections", type=int, default=10, help="that the process has when its database goes silent"
+        "--connections", type=int, default=10, help="that the process has before the silence"
     )
     options = parser.parse_args()
     server = PostgresServer()
