@@ -47,7 +47,7 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
     """Prepare the split if nobody else does. Return False if there was nothing to do."""
     settings = context.settings
     with context.database.write() as session:
-        if cordons.reason(session, context.name):
+        if cordons.reason(session, context.facts.name):
             return False
         if preparation_turns.find(session, settings).why_not(preparation_turns.organiser_of(session, split_id)):
             return False

@@ -30,7 +30,7 @@ def make_shard(context: WorkerContext) -> bool:
     """Make the first shard that waits for a worker like this one. Return False if none does."""
     served = context.settings.competitions_served
     with context.database.write() as session:
-        if cordons.reason(session, context.name):
+        if cordons.reason(session, context.facts.name):
             return False
         turns = preparation_turns.find(session, context.settings)
         work = model_shard_leases.claim(
