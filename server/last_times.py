@@ -19,7 +19,7 @@ class Upkeep(StrEnum):
 
 def note(session: Session, what: Upkeep) -> None:
     """Note that something was done now."""
-    session.merge(LastTime(name=what.value)).at = database_time()  # type: ignore[assignment]  # taken at flush
+    session.merge(LastTime(name=what.value)).at = database_time()  # taken at flush
     session.flush()
 
 
