@@ -37,9 +37,7 @@ TOKENS = "/api/v1/tokens"
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--connections", type=int, default=10, help="that the process has before the silence"
-    )
+    parser.add_argument("--connections", type=int, default=10, help="that the process has before the silence")
     options = parser.parse_args()
     server = PostgresServer()
     server.start()
@@ -85,7 +83,7 @@ def measure(stack: ExitStack, server: PostgresServer, url: str, *, connections: 
             ("twin", s3.environment | {"LETHE_DATABASE_URL": url, "LETHE_REDIS_URL": broker.broker_url}),
         )
     )
-    token = victim.post(TOKENS, json={"name": "ada", "password": PASSWORD, "label": "b"}).json()["token"]
+    token = victim.post(TOKENS, json={"name": "ada", "password": PASSWORD}).json()["token"]
     headers = {"Authorization": f"Bearer {token}"}
     busy = [threading.Thread(target=victim.get, args=("/",)) for _ in range(connections)]
     for thread in busy:
