@@ -17,8 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+from sqlalchemy import make_url
 
 from server.accounts import service as accounts
+from server.accounts import tokens
 from server.competitions import service as competitions
 from server.db import Database
 from server.embedded.redis import start_redis
@@ -44,29 +46,33 @@ def main() -> None:
     try:
         url = server.url(server.create_database())
         upgrade(url)
-        fill(url)
+        headers = fill(url)
         with ExitStack() as stack:
-            for name, found in measure(stack, server, url, connections=options.connections).items():
+            for name, found in measure(stack, server, url, headers, connections=options.connections).items():
                 print(json.dumps({name: found}), flush=True)
     finally:
         server.remove()
 
 
-def fill(url: str) -> None:
-    """Make an open competition and a participant."""
+def fill(url: str) -> dict[str, str]:
+    """Make an open competition and a participant. Return the headers of the participant's requests."""
     database = Database(url)
     with database.write() as session:
         owner = accounts.register(session, name="olga", password=PASSWORD, role=Role.ORGANISER)
-        accounts.register(session, name="ada", password=PASSWORD)
+        ada = accounts.register(session, name="ada", password=PASSWORD)
+        headers = {"Authorization": f"Bearer {tokens.issue(session, ada, label='benchmark').token}"}
         competition = competitions.create(session, competition_toml(), organiser=owner)
         for split in competitions.splits(session, competition):
             split.state, split.manifest_sha256, split.n_forget = SplitState.READY.value, "0" * 64, 10
             split.retraining_time_s = 1.0
         competition.state = CompetitionState.OPEN.value
     database.dispose()
+    return headers
 
 
-def measure(stack: ExitStack, server: PostgresServer, url: str, *, connections: int) -> dict[str, dict[str, str]]:
+def measure(
+    stack: ExitStack, server: PostgresServer, url: str, headers: dict[str, str], *, connections: int
+) -> dict[str, dict[str, str]]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     database = stack.enter_context(black_hole(server.folder / ".s.PGSQL.5432"))
     (folder / "redis").mkdir()
@@ -75,7 +81,7 @@ def measure(stack: ExitStack, server: PostgresServer, url: str, *, connections: 
     s3 = stack.enter_context(s3_server())
     storage = stack.enter_context(black_hole(int(httpx.URL(s3.environment["AWS_ENDPOINT_URL"]).port or 80)))
     hung = s3.environment | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{storage.port}"}
-    through = f"postgresql://postgres@127.0.0.1:{database.port}/{url.rpartition('/')[2].partition('?')[0]}"
+    through = f"postgresql://postgres@127.0.0.1:{database.port}/{make_url(url).database}"
     victim, twin = (
         stack.enter_context(client_of(stack, folder / name, environment))
         for name, environment in (
@@ -83,8 +89,6 @@ def measure(stack: ExitStack, server: PostgresServer, url: str, *, connections: 
             ("twin", s3.environment | {"LETHE_DATABASE_URL": url, "LETHE_REDIS_URL": broker.broker_url}),
         )
     )
-    token = victim.post(TOKENS, json={"name": "ada", "password": PASSWORD}).json()["token"]
-    headers = {"Authorization": f"Bearer {token}"}
     busy = [threading.Thread(target=victim.get, args=("/",)) for _ in range(connections)]
     for thread in busy:
         thread.start()
