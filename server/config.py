@@ -68,6 +68,21 @@ class Settings(BaseSettings):
         description="comma-separated slugs of competitions that also have their own wake-up queues",
     )
     worker_prepares: bool = Field(default=True, description="whether this worker also prepares splits")
+    preparation_share: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="share of all workers' processes that preparations may use while submissions wait; one at least",
+    )
+    preparation_hours_per_day: float = Field(
+        default=0.0, ge=0, description="processor hours a day (UTC) of one organiser's preparations; 0: no limit"
+    )
+    preparation_memory_mib: int = Field(
+        default=0, ge=0, description="memory of a process that prepares, MiB; 0: its share of the worker's"
+    )
+    preparation_disk_mib: int = Field(
+        default=102_400, ge=1, description="disk that a split may take while it is prepared, MiB"
+    )
     worker_drain_s: float = Field(
         default=0.0, ge=0, description="how long a stopping worker continues its shard before it returns it"
     )

@@ -10,18 +10,24 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.script.revision import ResolutionError
 from alembic.util import CommandError
-from sqlalchemy import make_url
+from sqlalchemy import func, make_url, select, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 import migrations
-from server.db import make_engine
+from server import last_times
+from server.db import database_time, make_engine
 from server.errors import Conflict
+from server.last_times import Upkeep
+from server.models.worker import Worker, WorkerState
 
 log = structlog.get_logger()
 LOCK_NOT_AVAILABLE = "55P03"
 AGAIN_AFTER_S = 1.0
 NEWER = "The database was made by a newer version of Lethe: install that version, or restore a backup of this one's"
 WITHIN_S = 600.0
+SILENT_S = 120.0  # after which a worker is taken for stopped
+BACKUP_WITHIN_S = 3600.0
 
 
 def alembic_config(url: str) -> Config:
@@ -49,6 +55,44 @@ def current_revision(url: str) -> str | None:
             return MigrationContext.configure(connection).get_current_revision()
     finally:
         engine.dispose()
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Take the database at `url` back to an older revision, with what only newer ones hold removed.
+
+    Raises Conflict unless the revision is older than the database's, nothing else is connected or at work, and a
+    backup of the last hour was verified.
+    """
+    script = ScriptDirectory.from_config(alembic_config(url))
+    present = current_revision(url)
+    if present != script.get_current_head():
+        raise Conflict(f"the database is at revision {present}, not at this program's {script.get_current_head()}")
+    older = [each.revision for each in script.iterate_revisions(present, "base")][1:]
+    if revision not in older:
+        raise Conflict(f"{revision!r} is no revision before the database's {present}; those are {', '.join(older)}")
+    engine = make_engine(url, statement_within_s=None)
+    try:
+        with Session(engine) as session:
+            if reason := _why_not_down(session):
+                raise Conflict(reason)
+    finally:
+        engine.dispose()
+    command.downgrade(alembic_config(url), revision)
+
+
+def _why_not_down(session: Session) -> str:
+    if session.get_bind().dialect.name == "postgresql":
+        others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        if connected := session.scalar(text(others)):
+            return f"{connected} other connections use the database: stop web servers, workers, scheduler and backups"
+    alive = Worker.seen_at > database_time(-SILENT_S), Worker.state != WorkerState.STOPPED.value
+    at_work = session.scalar(select(func.count()).select_from(Worker).where(*alive))
+    if at_work:
+        return f"{at_work} worker processes were heard of within {SILENT_S:g} s: stop them, and wait that long"
+    age_s = last_times.ages_s(session).get(Upkeep.VERIFIED_BACKUP)
+    if age_s is None or age_s > BACKUP_WITHIN_S:
+        return "no backup of the last hour was verified: run lethe backup FOLDER, then lethe verify-backup FOLDER"
+    return ""
 
 
 def upgrade(url: str, *, within_s: float = WITHIN_S) -> None:

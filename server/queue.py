@@ -38,6 +38,7 @@ CONTROL_QUEUE = "lethe.control"  # scores and sweeps: short, and taken before an
 MESSAGES_QUEUE = "lethe.messages"  # to people: mail and webhooks, for workers that reach the internet
 PREPARE_QUEUE = "lethe.prepare"
 METRICS_QUEUE = "lethe.metrics"  # metrics beside the score: after every shard
+RANKS = {CONTROL_QUEUE: 0, PREPARE_QUEUE: 1, METRICS_QUEUE: 3}  # the others: 2
 RESENT_AFTER = timedelta(seconds=10)  # that work waited: its message may have been lost
 MOST_WAKE_UPS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
 MOST_WAITING = 64  # in one queue, of messages about one thing each; the sweeper sends what was held back
@@ -82,11 +83,15 @@ def shard_queues(routing_key: RoutingKey, own_queues: Collection[str]) -> list[s
 
 
 class ControlFirst(priority_cycle):  # type: ignore[type-arg]  # generic for the type checker alone
-    """The order in which a worker looks into its queues: scores before the wake-ups and sweeps that it sends itself."""
+    """The order in which a worker looks into its queues: scores, preparations, then shards and what it sends itself.
+
+    A preparation that is not its turn ends at once (server/competitions/preparation_turns.py), so it keeps no shard
+    waiting; metrics beside the score come after every shard.
+    """
 
     def consume(self, n: int) -> list[str]:  # type: ignore[override]  # kombu walks over it once for each priority
         """Return the first n of the queues' names."""
-        return sorted(self.items or [], key=lambda name: (name != CONTROL_QUEUE, name))[:n]
+        return sorted(self.items or [], key=lambda name: (RANKS.get(name, 2), name))[:n]
 
 
 def configure(app: Celery, *, redis_url: str) -> Celery:

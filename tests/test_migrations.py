@@ -11,8 +11,12 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, event, text
 
+from server import last_times
+from server.db import Database
 from server.errors import Conflict
-from server.migrate import alembic_config, current_revision, upgrade
+from server.last_times import Upkeep
+from server.migrate import alembic_config, current_revision, downgrade, upgrade
+from server.models.worker import Worker
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
 BIG_TABLE = r'"?(?:' + "|".join((*BIG, "audit_events")) + r')"?'
@@ -43,6 +47,7 @@ LANDED = [
     "0021_verified_workers",
     "0022_tokens_addresses_second_factors",
     "0023_verified_workers_online",
+    "0024_order_of_the_queue",
 ]
 
 REFUSED = {
@@ -135,3 +140,27 @@ def test_revision_is_known_before_and_after(database_url: str) -> None:
     assert (
         current_revision(database_url) == ScriptDirectory.from_config(alembic_config(database_url)).get_current_head()
     )
+
+
+def test_downgrade_has_conditions(migrated_url: str) -> None:
+    present = current_revision(migrated_url)
+    with pytest.raises(Conflict, match="no revision before"):
+        downgrade(migrated_url, "9999")
+    with pytest.raises(Conflict, match="no backup of the last hour was verified"):
+        downgrade(migrated_url, "0023")
+    database = Database(migrated_url)
+    with database.write() as session:
+        last_times.note(session, Upkeep.VERIFIED_BACKUP)
+        session.add(Worker(name="h-1", device="cpu", memory_mib=1, versions={}))
+    if migrated_url.startswith("postgresql"):
+        with pytest.raises(Conflict, match="other connections use the database"):
+            downgrade(migrated_url, "0023")
+    database.dispose()
+    with pytest.raises(Conflict, match="1 worker processes were heard of"):
+        downgrade(migrated_url, "0023")
+    with database.write() as session:
+        session.execute(text("DELETE FROM workers"))
+    database.dispose()
+    assert current_revision(migrated_url) == present
+    downgrade(migrated_url, "0023")
+    assert current_revision(migrated_url) == "0023"

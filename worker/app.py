@@ -74,7 +74,9 @@ app.conf.update(
     worker_redirect_stdouts=False,
     task_queues=[Queue(name, Exchange(name), routing_key=name) for name in queues_taken(settings)],
     worker_direct=True,
-    beat_schedule={"sweep": {"task": SWEEP, "schedule": schedule(settings.sweep_interval_s)}},
+    beat_schedule={
+        "sweep": {"task": SWEEP, "schedule": schedule(settings.sweep_interval_s), "kwargs": {"by_beat": True}}
+    },
     beat_scheduler="worker.host.scheduler:Scheduler",
     beat_schedule_filename=str(settings.home.absolute() / "beat-schedule"),
 )

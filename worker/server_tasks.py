@@ -10,14 +10,16 @@ from typing import Any
 import structlog
 from celery.signals import worker_process_init
 
+from server import last_times
 from server.benchmarks import submitting as benchmarks
-from server.competitions import model_shard_leases, split_leases
+from server.competitions import model_shard_leases, preparation_turns, split_leases
 from server.config import get_settings
 from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
 from server.evaluations import lease_reaper
 from server.finals import scheduler
+from server.last_times import Upkeep
 from server.metric_results import service as metric_results
 from server.notifications import email_delivery, webhook_delivery
 from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_MAIL, SWEEP, send
@@ -30,6 +32,7 @@ from worker.host.debounce import Pace
 
 log = structlog.get_logger()
 
+BEAT_NOTED_EVERY_S = 15.0
 MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
 
 
@@ -37,6 +40,12 @@ MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
 def sweeping() -> Pace:
     """Return how often this process looks for what was lost."""
     return Pace(get_settings().sweep_interval_s / 2)
+
+
+@lru_cache
+def beats() -> Pace:
+    """Return how often this process notes that the scheduler's process lives."""
+    return Pace(BEAT_NOTED_EVERY_S)
 
 
 @worker_process_init.connect
@@ -58,9 +67,15 @@ def deliver_webhooks() -> int:
 
 
 @app.task(name=SWEEP)
-def sweep_lost() -> None:
-    """Find what was lost. Of sweeps that have piled up behind a long shard one is enough: scores wait behind them."""
+def sweep_lost(*, by_beat: bool = False) -> None:
+    """Find what was lost. Of sweeps that have piled up behind a long shard one is enough: scores wait behind them.
+
+    by_beat: the scheduler's process asks, and not a worker itself.
+    """
     settings, database, storage = get_settings(), get_database(), get_storage()
+    if by_beat and beats().allows():
+        with database.write() as session:
+            last_times.note(session, Upkeep.BEAT)
     if not sweeping().allows():
         return
     with database.write() as session:
@@ -72,6 +87,7 @@ def sweep_lost() -> None:
         split_leases.sweep(session, at, max_attempts=settings.max_attempts)
         lost_splits = split_leases.forgotten(session, at)
         model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts, resent_after=resent_after)
+        preparation_turns.tell(session, settings)
         lost_metrics = [
             *metric_results.lost(session, lease_s=settings.lease_s),
             *metric_results.recompute_outdated(session),
@@ -89,6 +105,8 @@ def sweep_lost() -> None:
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
     if webhook_delivery.is_due(database, at=now()):
         send(DELIVER_WEBHOOKS, expires_s=settings.sweep_interval_s)
+    with database.write() as session:
+        last_times.note(session, Upkeep.SWEEP)
     sweeping().rest()
     prometheus.LEASES_LOST.inc(swept.leases_lost)
     if swept.leases_lost or swept.scores_asked:

@@ -28,7 +28,6 @@ from worker.evaluation.shard_claimer import Claimant
 from worker.host import graceful_shutdown, prometheus
 from worker.host.worker_info import find_gpu, pool_slot
 from worker.preparation import prepare_split_job, train_shard_job
-from worker.preparation.preparation_slots import preparation_slot
 
 log = structlog.get_logger()
 
@@ -106,16 +105,14 @@ def group_ties(split_id: str) -> int:
 
 @app.task(name=PREPARE_SPLIT)
 def prepare_split(split_id: str) -> bool:
-    """Prepare a split, if a process of this host is free for it."""
-    with preparation_slot(get_context()) as is_free:
-        return is_free and prepare_split_job.prepare(get_context(), split_id)
+    """Prepare a split, if it is its turn."""
+    return prepare_split_job.prepare(get_context(), split_id)
 
 
 @app.task(name=PREPARE_SHARD)
 def prepare_shard() -> bool:
     """Claim the next shard of models and train it. Whoever has made one looks for the next."""
-    with preparation_slot(get_context()) as is_free:
-        made = is_free and not graceful_shutdown.is_asked() and train_shard_job.make_shard(get_context())
+    made = not graceful_shutdown.is_asked() and train_shard_job.make_shard(get_context())
     if made:
         send(PREPARE_SHARD)
     return made

@@ -23,8 +23,8 @@ from sqlalchemy import text
 from benchmarks.platform.soak import Program, known, own_mib, start_programs
 from server.db import Database
 from server.evaluations.scorer_version import SCORER_VERSION
-from server.evaluations.service import SMOKE_PRIORITY
 from server.queue import EVALUATE_SHARD, configure, most_waiting, waiting
+from server.queue_order import Turn
 from server.storage import content_key
 from tests.faults.cluster import Cluster, code, running_cluster
 
@@ -149,7 +149,7 @@ def seed(database: Database, sha256: str, *, submissions: int, teams: int) -> No
         """INSERT INTO shards (evaluation_id, team_id, split_id, competition_id, kind, first_run, n_runs, state, turn,
                                attempt, failed_attempts, runs_done, wall_time_s, queued_at)
            SELECT 'e' || i, 'flood' || (1 + i % :teams), p.id, c.id, 'smoke', 0, 1, 'queued',
-                  CASE WHEN i <= :teams THEN -:priority ELSE 0 END, 0, 0, 0, 0, now()
+                  CASE WHEN i <= :teams THEN :smoke ELSE :new END, 0, 0, 0, 0, now()
            FROM generate_series(1, :submissions) i, competitions c JOIN splits p ON p.competition_id = c.id
            WHERE c.slug = :slug AND p.visibility = 'public'""",
     )
@@ -160,7 +160,8 @@ def seed(database: Database, sha256: str, *, submissions: int, teams: int) -> No
         "sha256": sha256,
         "entry_point": json.dumps(ENTRY_POINT),
         "version": SCORER_VERSION,
-        "priority": SMOKE_PRIORITY,
+        "smoke": Turn.SMOKE.first,
+        "new": Turn.NEW.first,
     }
     with database.engine.begin() as connection:
         for step in steps:

@@ -1,25 +1,35 @@
-"""Claims and closes per second on PostgreSQL, and how they change with the length of the queue.
+"""Claims and closes on PostgreSQL, and how their cost changes with the length of the queue and its number of teams.
 
-    python -m benchmarks.platform.claims [--processes 8] [--seconds 5] [--teams 1000] [--lengths 1000 100000 1000000]
+    python -m benchmarks.platform.claims [--processes 8] [--seconds 5] [--teams 125 1000 10000] [--shards 80000]
 
-Each process claims a shard, reports one heartbeat and closes it, as a worker does that has nothing to compute. The
-server is a real one with its durability switched off, so that what is measured is the work and not the disk.
+Each process claims a shard, reports one heartbeat and closes it, as a worker does that has nothing to compute. After
+that, polls that find nothing: by a worker of another split, by an untrusted one while all that waits is for trusted
+workers, and with an empty queue. The server is a real one with its durability switched off, so that what is measured
+is the work and not the disk.
 """
 
 import argparse
 import json
 import multiprocessing
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from statistics import median
+from typing import Any
+
+from sqlalchemy import text
 
 from benchmarks.platform.seeded import seed
 from lethe.competition.file import CompetitionFile
+from server import queue
 from server.db import Database
 from server.evaluations import leases
 from server.migrate import upgrade
 from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
+
+POLLS = 200
 
 
 def competition_file() -> CompetitionFile:
@@ -41,24 +51,48 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--teams", type=int, default=1000)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[1_000, 100_000, 1_000_000])
+    parser.add_argument("--teams", type=int, nargs="+", default=[125, 1_000, 10_000])
+    parser.add_argument("--shards", type=int, nargs="+", default=[80_000])
     options = parser.parse_args()
     server = PostgresServer()
     server.start()
     try:
-        for length in options.lengths:
+        for teams, shards in product(options.teams, options.shards):
             url = server.url(server.create_database())
             upgrade(url)
             database = Database(url)
-            seed(database, competition_file(), teams=min(options.teams, length // 8), shards=length)
-            database.dispose()
+            seed(database, competition_file(), teams=min(teams, shards // 8), shards=shards)
             before = cpu_s(server.pid)
             found = measure(url, options.processes, options.seconds)
-            found["server_cpu_ms_per_shard"] = round(1000 * (cpu_s(server.pid) - before) / found.pop("shards"), 2)
-            print(json.dumps({"queued": length} | found), flush=True)
+            found["server_cpu_ms_per_shard"] = round(1000 * (cpu_s(server.pid) - before) / found["shards"], 2)
+            found |= {f"poll_{name}_cpu_ms": cost for name, cost in polls(database, server.pid)}
+            database.dispose()
+            print(json.dumps({"teams": teams, "queued": shards} | found), flush=True)
     finally:
         server.remove()
+
+
+def polls(database: Database, pid: int) -> Iterator[tuple[str, float]]:
+    """Yield each kind of poll that finds nothing, and PostgreSQL's processor time for one of them, ms."""
+    yield "other_split", _poll(database, pid, splits=["private"])
+    _run(database, "UPDATE shards SET trusted_only = true WHERE state = 'queued'")
+    yield "untrusted", _poll(database, pid, token_id="untrusted")
+    _run(database, "UPDATE shards SET state = 'cancelled' WHERE state = 'queued'")
+    yield "empty", _poll(database, pid)
+
+
+def _poll(database: Database, pid: int, **asked: Any) -> float:
+    before = cpu_s(pid)
+    for _ in range(POLLS):
+        shard = database.retrying(lambda session: leases.claim(session, worker="w", lease_s=60, **asked))
+        assert shard is None, "a poll that should find nothing found a shard"
+    return round(1000 * (cpu_s(pid) - before) / POLLS, 2)
+
+
+def _run(database: Database, statement: str) -> None:
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(statement))
+        connection.execute(text("VACUUM ANALYZE shards"))
 
 
 def measure(url: str, processes: int, seconds: float) -> dict[str, float]:
@@ -78,6 +112,7 @@ def measure(url: str, processes: int, seconds: float) -> dict[str, float]:
 
 def work(url: str, index: int, seconds: float) -> tuple[list[float], list[float], float]:
     """Claim and close until time is up. Return how long each claim and each close took, and the processor time."""
+    queue.send = lambda *_, **__: True  # no broker is here, and none is measured
     database = Database(url)
     claimed: list[float] = []
     closed: list[float] = []

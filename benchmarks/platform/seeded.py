@@ -43,10 +43,12 @@ def seed(database: Database, file: CompetitionFile, *, teams: int, shards: int) 
            FROM generate_series(1, :evaluations) i""",
         """INSERT INTO shards (evaluation_id, team_id, split_id, competition_id, kind, first_run, n_runs, state,
                                turn, attempt, failed_attempts, runs_done, wall_time_s, queued_at)
-           SELECT e.id, s.team_id, 'public', 'c', 'runs', k * 64, 64, 'queued', 0, 0, 0, 0, 0, now()
+           SELECT e.id, s.team_id, 'public', 'c', 'runs', k * 64, 64, 'queued', 400000000 + r.round,
+                  0, 0, 0, 0, now()
            FROM generate_series(1, :evaluations) i
            JOIN evaluations e ON e.id = md5('evaluation' || i)::char(16)
            JOIN submissions s ON s.id = e.submission_id
+           JOIN (SELECT id, row_number() OVER (PARTITION BY team_id) - 1 AS round FROM submissions) r ON r.id = s.id
            CROSS JOIN generate_series(0, 7) k""",
     )
     values = {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import console, notes
+from lethe.cli.output import console, notes
 
 
 def meta(

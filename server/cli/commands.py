@@ -2,11 +2,18 @@
 
 import typer
 
-from server.cli import archive_commands, create_administrator, instance_commands, maintenance, reset_password
+from server.cli import (
+    archive_commands,
+    create_administrator,
+    instance_commands,
+    maintenance,
+    reset_password,
+    worker_hosts,
+)
 
 
 def register_commands(app: typer.Typer) -> None:
     """Add the operator's commands to `app`."""
     instance_commands.register(app)
-    for module in (create_administrator, reset_password, archive_commands, maintenance):
+    for module in (create_administrator, reset_password, archive_commands, maintenance, worker_hosts):
         module.register_commands(app)

@@ -1,12 +1,15 @@
 """`lethe gc`, `lethe backup`, `lethe restore`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from lethe.cli.output import Terminal
+
+if TYPE_CHECKING:
+    from server.last_times import Upkeep
 
 console = Terminal()
 
@@ -16,6 +19,8 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(gc)
     app.command()(migrate)
     app.command()(backup)
+    app.command("verify-backup")(verify_backup)
+    app.command("scheduled-backup")(scheduled_backup)
     app.command()(restore)
 
 
@@ -52,14 +57,26 @@ def gc(
         console.print("Nothing was removed; `lethe gc --delete` removes what there is.")
 
 
-def migrate() -> None:
+def migrate(
+    down_to: Annotated[
+        str,
+        typer.Option(
+            "--down-to",
+            help="Go back to this older revision instead, and lose what only newer ones hold. Nothing may run, and a "
+            "backup of the last hour must be verified.",
+        ),
+    ] = "",
+) -> None:
     """Migrate the database to this program's schema."""
-    from server.migrate import current_revision, upgrade
+    from server.migrate import current_revision, downgrade, upgrade
     from server.private_files import instance_settings
 
     url = instance_settings().resolved_database_url
     before = current_revision(url)
-    upgrade(url)
+    if down_to:
+        downgrade(url, down_to)
+    else:
+        upgrade(url)
     after = current_revision(url)
     if before == after:
         console.print(f"Nothing to do: the database was at revision {after}, the newest.")
@@ -69,13 +86,77 @@ def migrate() -> None:
 
 def backup(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder, which receives the copy.")],
+    previous: Annotated[
+        Path | None,
+        typer.Option("--previous", help="An earlier backup on the same disk: what did not change is linked to it."),
+    ] = None,
 ) -> None:
     """Copy the database and the storage of a running instance to a folder."""
+    from server.last_times import Upkeep
     from server.maintenance.backup import back_up
     from server.private_files import instance_settings
 
-    made = back_up(instance_settings(), folder)
+    made = back_up(instance_settings(), folder, previous=previous)
+    _note(Upkeep.BACKUP)
     console.print(f"{folder}: the database, {made.files} files, {made.bytes:,} bytes.", highlight=False)
+
+
+def verify_backup(
+    folder: Annotated[Path, typer.Argument(help="A folder that `lethe backup` made.", exists=True, file_okay=False)],
+) -> None:
+    """Restore a backup beside the instance, compare every file, and remove what was restored."""
+    from server.last_times import Upkeep
+    from server.maintenance.backup import verify
+    from server.private_files import instance_settings
+
+    files = verify(instance_settings(), folder)
+    _note(Upkeep.VERIFIED_BACKUP)
+    console.print(f"{folder}: whole. Its rows name {files} files, and all are there.", highlight=False)
+
+
+def scheduled_backup(
+    folder: Annotated[Path, typer.Argument(help="The folder of all backups of the series.")],
+    keep: Annotated[int, typer.Option("--keep", min=1, help="How many of the newest to keep.")] = 14,
+    every_hours: Annotated[
+        float, typer.Option("--every-hours", help="Go on for ever, with this pause. 0: one backup, for cron.")
+    ] = 0.0,
+) -> None:
+    """Back up to the next folder of a series, verify it by a test restore, remove the oldest, and collect garbage."""
+    import time
+
+    from lethe.errors import AppError
+    from server.last_times import Upkeep
+    from server.maintenance.backup import back_up_in_series
+    from server.private_files import instance_settings
+
+    while True:
+        try:
+            new, made = back_up_in_series(instance_settings(), folder, keep=keep)
+            _note(Upkeep.BACKUP, Upkeep.VERIFIED_BACKUP)
+            console.print(f"{new}: the database, {made.files} files, {made.bytes:,} bytes; verified.", highlight=False)
+            gc(delete=True)
+        except AppError as error:
+            if not every_hours:
+                raise
+            console.print(f"No backup: {error.detail}", highlight=False)
+        if not every_hours:
+            return
+        time.sleep(3600 * every_hours)
+
+
+def _note(*done: "Upkeep") -> None:
+    """Note what was done, for the alert on its age."""
+    from server import last_times
+    from server.db import Database
+    from server.private_files import instance_settings
+
+    database = Database(instance_settings().resolved_database_url)
+    try:
+        with database.write() as session:
+            for what in done:
+                last_times.note(session, what)
+    finally:
+        database.dispose()
 
 
 def restore(

@@ -4,7 +4,7 @@ Every step names the shard's attempt, and changes nothing if that attempt is no 
 touches a shard and its split takes the split's row first, so that no two of them wait for each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -57,13 +57,19 @@ def divide(
 
 
 def claim(
-    session: Session, facts: WorkerFacts, *, lease_s: float, competitions: Sequence[str] | None = None
+    session: Session,
+    facts: WorkerFacts,
+    *,
+    lease_s: float,
+    competitions: Sequence[str] | None = None,
+    organisers: Collection[str] | None = None,
 ) -> ShardWork | None:
     """Lease the first queued shard that the worker fits, or return None.
 
-    competitions: the slugs of the only competitions that the worker serves; None for all.
+    competitions: the slugs of the only competitions that the worker serves; None for all. organisers: the accounts
+    whose preparations may go on (preparation_turns.py); None for all.
     """
-    fitting = [split.id for split in _divided(session, competitions) if _fits(facts, split)]
+    fitting = [split.id for split in _divided(session, competitions, organisers) if _fits(facts, split)]
     first = (
         select(ModelShard.id)
         .where(ModelShard.split_id.in_(fitting), ModelShard.state == ModelShardState.QUEUED.value)
@@ -162,13 +168,18 @@ def sweep(session: Session, at: datetime, *, max_attempts: int, resent_after: ti
     return lost
 
 
-def _divided(session: Session, competitions: Sequence[str] | None) -> Sequence[Split]:
+def _divided(
+    session: Session, competitions: Sequence[str] | None, organisers: Collection[str] | None
+) -> Sequence[Split]:
     """Return the splits that have queued shards."""
     queued = select(ModelShard.split_id).where(_in(ModelShardState.QUEUED))
     statement = select(Split).where(Split.id.in_(queued), Split.state == SplitState.PREPARING.value)
     if competitions is not None:
         served = select(Competition.id).where(Competition.slug.in_(competitions))
         statement = statement.where(Split.competition_id.in_(served))
+    if organisers is not None:
+        theirs = select(Competition.id).where(Competition.created_by.in_(organisers))
+        statement = statement.where(Split.competition_id.in_(theirs))
     return session.scalars(statement).all()
 
 

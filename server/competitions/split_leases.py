@@ -59,7 +59,7 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
         update(Split)
         .where(
             Split.id == split_id,
-            _waits(clock(session)),
+            is_in_nobodys_hands(clock(session)),
             or_(Split.device.is_(None), Split.device == device),
         )
         .values(
@@ -157,11 +157,12 @@ def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
 
 def forgotten(session: Session, at: datetime) -> list[str]:
     """Return the splits that should be in preparation but are in nobody's hands."""
-    return list(session.scalars(select(Split.id).where(_waits(at))))
+    return list(session.scalars(select(Split.id).where(is_in_nobodys_hands(at))))
 
 
-def _waits(at: datetime) -> ColumnElement[bool]:
-    """The competition is past its draft, the split is not ready, and nobody holds it or makes shards of it.
+def is_in_nobodys_hands(at: datetime) -> ColumnElement[bool]:
+    """Return the condition that a split waits: its competition is past its draft, it is not ready, and nobody holds it
+    or makes shards of it.
 
     A lease that is over is first taken back by a sweep, which counts it.
     """

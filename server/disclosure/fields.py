@@ -44,11 +44,13 @@ COUNTED: Mapping[str, Fields] = {
         "AcceptedSubmission": "refunded",
     },
     "that it ended, and when: bits_of_the_end": {
-        "SubmissionOut": "stage",
-        "AcceptedSubmission": "stage",
+        "SubmissionOut": "stage wait",
+        "AcceptedSubmission": "stage wait",
         "Submission": "stage finished_at",
         "Step": "label state",
-        "page": "steps is_live in_progress ahead",
+        "page": "steps is_live in_progress wait",
+        "Wait": "reason ahead seconds",
+        "WaitOut": "reason ahead seconds",
     },
 }
 
@@ -102,7 +104,7 @@ HARMLESS: Mapping[str, Fields] = {
     "counts of submissions, teams and days": {
         "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at",
         "Quota": "per_day resets_at total used_today used_total",
-        "LeaderboardPage": "competition board teams total offset scores_verified",
+        "LeaderboardPage": "as_of competition board teams total offset scores_verified",
         "LeaderboardRow": "kind team_id team entries last_entry_at mode",
         "Entry": "kind team_id team entries last_entry_at mode received_at submission_id",
         "Summary": "teams",

@@ -31,9 +31,10 @@ from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import UtcDateTime, database_time, now
-from server.models.competition import Competition, Split, Team
+from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import Stage, Submission
+from server.queue_order import ROUNDS, Turn
 
 T = TypeVar("T")
 
@@ -41,7 +42,6 @@ SHARDS = cast(Table, Shard.__table__)
 ATTEMPTS = cast(Table, ShardAttempt.__table__)
 EVALUATIONS = cast(Table, Evaluation.__table__)
 SUBMISSIONS = cast(Table, Submission.__table__)
-TEAMS = cast(Table, Team.__table__)
 OTHERS = SHARDS.alias("others")
 
 
@@ -71,7 +71,8 @@ def begin(session: Session, shard: Shard, evaluation: Evaluation, submission: Su
     if submission.stage == Stage.QUEUED.value:
         stage = Stage.SMOKE if shard.kind == ShardKind.SMOKE.value else Stage.RUNNING
         _set(session, SUBMISSIONS, submission, {"stage": stage.value})
-    session.execute(_served(), {"team": shard.team_id})  # last: whoever waits for the team must not hold us up
+    if shard.turn == Turn.BEGUN.first:
+        session.execute(_begun(), {"evaluation": evaluation.id})
 
 
 def hold(
@@ -164,20 +165,29 @@ def _made() -> Insert:
 
 
 @lru_cache(maxsize=1)
-def _served() -> Update:
-    """Note that a team was served; left to the others where somebody else has its row, so claims never wait."""
-    free = (
-        select(TEAMS.c.id)
-        .where(TEAMS.c.id == bindparam("team", type_=String()))
+def _begun() -> Update:
+    """Let the evaluation's other runs be served before those of new ones; what another claim holds, that one moves."""
+    open_runs = (
+        select(SHARDS.c.id)
+        .where(
+            SHARDS.c.evaluation_id == bindparam("evaluation", type_=String()),
+            SHARDS.c.kind == ShardKind.RUNS.value,
+            SHARDS.c.state == ShardState.QUEUED.value,
+            SHARDS.c.turn >= Turn.NEW.first,
+            SHARDS.c.turn < Turn.NEW.first + ROUNDS,
+        )
         .with_for_update(skip_locked=True, key_share=True)
     )
-    return update(TEAMS).where(TEAMS.c.id.in_(free)).values(served_at=database_time())
+    return update(SHARDS).where(SHARDS.c.id.in_(open_runs)).values(turn=Turn.BEGUN.first)
 
 
 @lru_cache(maxsize=8)
 def _changed(table: Table, names: tuple[str, ...]) -> Update:
     new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in names}
-    return update(table).where(table.c.id == bindparam("row", type_=String())).values(new)
+    # A claim of another shard of the same evaluation may hold the row: it does the same, and nobody waits for it.
+    chosen = select(table.c.id).where(table.c.id == bindparam("row", type_=String()))
+    free = chosen.with_for_update(skip_locked=True, key_share=True)
+    return update(table).where(table.c.id.in_(free)).values(new)
 
 
 @lru_cache(maxsize=1)

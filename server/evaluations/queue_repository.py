@@ -1,7 +1,6 @@
-"""SQL of the queue: which shard is the fairest one, and how long the others have waited.
+"""SQL of the queue: which shard is next, and how long the others have waited.
 
-The cost of a claim does not grow with the queue. A recursive query descends the queue's index once per team that
-waits, to that team's best shard and from there to the next team, and so never walks along a team's other shards.
+The cost of a claim grows neither with the queue nor with its teams: one descent of the queue's index for each split.
 """
 
 from collections.abc import Sequence
@@ -9,16 +8,16 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from sqlalchemy import (
-    CTE,
     ColumnElement,
     FromClause,
     ScalarSelect,
     Select,
     String,
     bindparam,
-    exists,
+    case,
     func,
     literal_column,
+    not_,
     select,
     true,
     update,
@@ -27,16 +26,18 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import database_time
-from server.models.competition import Competition, Split, SplitState, Team
-from server.models.evaluation import Shard, ShardKind, ShardState
+from server.models.competition import Competition, Split, SplitState
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
+from server.models.submission import Submission
 from server.queue import MOST_WAKE_UPS, RoutingKey
+from server.queue_order import ROUNDS, Turn
 
 
 def take_fairest(
     session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None, token_id: str | None = None
 ) -> Shard | None:
-    """Lease the fairest queued shard to `worker`: of the highest priority, of the team with the least running work,
-    among those the one that was served longest ago, then the oldest.
+    """Lease the next queued shard to `worker`: of the first class, of the competition with the least running work, of
+    the earliest round, then the oldest (queue_order.py).
 
     splits: the ids of those that the worker may serve; None for all. token_id: of an untrusted worker, which gets no
     shard that is for trusted ones. Shards that another claim holds now are passed over, so claims never wait for each
@@ -68,16 +69,51 @@ def _take(
             lease_expires_at=database_time(lease_s),
             runs_done=0,
             wall_time_s=0.0,
+            turn=case((_is_new_run(), Turn.BEGUN.first), else_=Shard.turn),
         )
         .returning(Shard)
     )
 
 
+def _is_new_run() -> ColumnElement[bool]:
+    is_run = Shard.kind == literal_column(f"'{ShardKind.RUNS.value}'")
+    return is_run & (Shard.turn >= Turn.NEW.first) & (Shard.turn < Turn.NEW.first + ROUNDS)
+
+
 def has_open_smoke_run(session: Session, split_id: str, team_id: str) -> bool:
     """Return whether a smoke run of the team on the split waits or runs."""
-    of_team = Shard.split_id == split_id, Shard.team_id == team_id, Shard.kind == ShardKind.SMOKE.value
-    waits, runs = (exists().where(in_state(state), *of_team) for state in (ShardState.QUEUED, ShardState.LEASED))
-    return bool(session.scalar(select(waits | runs)))
+    smoke = (
+        select(Shard.id)
+        .join(Evaluation, Evaluation.id == Shard.evaluation_id)
+        .where(Evaluation.id.in_(_open_evaluations(split_id, team_id)))
+        .where(Shard.kind == ShardKind.SMOKE.value, Shard.state.in_((ShardState.QUEUED, ShardState.LEASED)))
+    )
+    return bool(session.scalar(select(smoke.exists())))
+
+
+def next_round(session: Session, evaluation: Evaluation, team_id: str, turn: Turn) -> int:
+    """Return the round of a class that an evaluation comes in: the present one, or so many later as its team has older
+    evaluations open on the split."""
+    of_class = Shard.turn >= turn.first, Shard.turn < turn.first + ROUNDS
+    of_split = in_state(ShardState.QUEUED), Shard.split_id == evaluation.split_id
+    present = session.scalar(select(func.min(Shard.turn)).where(*of_split, *of_class))
+    older = _open_evaluations(evaluation.split_id, team_id).where(
+        Evaluation.id != evaluation.id, Evaluation.created_at <= evaluation.created_at
+    )
+    n_older = session.scalar(select(func.count()).select_from(older.subquery())) or 0
+    return (turn.first if present is None else present) - turn.first + n_older
+
+
+def _open_evaluations(split_id: str, team_id: str) -> Select[str]:
+    return (
+        select(Evaluation.id)
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .where(
+            Submission.team_id == team_id,
+            Evaluation.split_id == split_id,
+            Evaluation.state.in_((EvaluationState.QUEUED, EvaluationState.RUNNING)),
+        )
+    )
 
 
 def queue_age(session: Session, at: datetime) -> timedelta | None:
@@ -134,65 +170,46 @@ def in_state(state: ShardState, table: type[Shard] = Shard) -> ColumnElement[boo
     return table.state == literal_column(f"'{state.value}'")
 
 
-def _by_fairness(heads: FromClause) -> Select[str, str, int, int]:
-    """Return (split_id, team_id, turn, id) of each waiting team's best shard, the fairest team first."""
+def _in_order(heads: FromClause) -> Select[str]:
+    """Return the splits on which something waits, the one that is served next first."""
     running = (
-        select(Shard.team_id, func.count().label("shards"))
+        select(Shard.competition_id, func.count().label("shards"))
         .where(in_state(ShardState.LEASED))
-        .group_by(Shard.team_id)
+        .group_by(Shard.competition_id)
         .subquery("running")
     )
     return (
-        select(heads.c.split_id, heads.c.team_id, heads.c.turn, heads.c.id)
-        .join_from(heads, Team, Team.id == heads.c.team_id)
-        .outerjoin(running, running.c.team_id == heads.c.team_id)
-        .order_by(heads.c.turn, func.coalesce(running.c.shards, 0), Team.served_at.nulls_first(), heads.c.id)
+        select(heads.c.split_id, heads.c.id)
+        .outerjoin(running, running.c.competition_id == heads.c.competition_id)
+        .order_by(heads.c.turn // ROUNDS, func.coalesce(running.c.shards, 0), heads.c.turn, heads.c.id)
     )
 
 
 def _first(splits: Sequence[str] | None, *, trusted: bool) -> ScalarSelect[int]:
     """SQLite has one writer at a time: nothing is ever locked by another, and no subquery sees its neighbour."""
-    first, following, known, head = (aliased(Shard) for _ in range(4))
-    best = _best_priority(first, first.split_id == Split.id, _is_for(first, trusted))
-    start = select(best.label("id")).where(_is_served(splits))
-    ids = start.cte("ids", recursive=True)
-    after = following.split_id == known.split_id, following.team_id > known.team_id
-    next_team = _best_priority(following, *after, _is_for(following, trusted))
-    ids = ids.union_all(select(next_team).select_from(ids).join(known, known.id == ids.c.id))
-    heads = select(head.split_id, head.team_id, head.turn, head.id).join(ids, ids.c.id == head.id).subquery("heads")
-    fairest = _by_fairness(heads).limit(1).subquery("fairest")
-    return select(fairest.c.id).scalar_subquery()
+    first, head = aliased(Shard), aliased(Shard)
+    best = _claimable(first, first.split_id == Split.id, _is_for(first, trusted)).scalar_subquery()
+    ids = select(best.label("id")).where(_is_served(splits)).subquery("ids")
+    columns = head.split_id, head.competition_id, head.turn, head.id
+    heads = select(*columns).join(ids, ids.c.id == head.id).subquery("heads")
+    chosen = _in_order(heads).limit(1).subquery("chosen")
+    return select(chosen.c.id).scalar_subquery()
 
 
 def _first_unlocked(splits: Sequence[str] | None, *, trusted: bool) -> ScalarSelect[int]:
-    """From the fairest team on, the first shard that no other claim holds. Stops at the first it finds."""
-    team = _by_fairness(_heads(splits, trusted=trusted)).subquery("team")
+    """From the next split on, the first shard that no other claim holds. Stops at the first it finds."""
+    first = aliased(Shard)
+    best = _claimable(first, first.split_id == Split.id, _is_for(first, trusted)).add_columns(first.turn)
+    head = best.lateral("head")
+    columns = Split.id.label("split_id"), Split.competition_id, head.c.turn, head.c.id
+    heads = select(*columns).join(head, true()).where(_is_served(splits)).subquery("heads")
+    split = _in_order(heads).subquery("split")
     free = (
-        select(Shard.id)
-        .where(
-            in_state(ShardState.QUEUED),
-            Shard.split_id == team.c.split_id,
-            Shard.team_id == team.c.team_id,
-            Shard.turn == team.c.turn,
-            _is_for(Shard, trusted),
-        )
-        .order_by(Shard.id)
-        .limit(1)
+        _claimable(Shard, Shard.split_id == split.c.split_id, _is_for(Shard, trusted))
         .with_for_update(skip_locked=True)
         .lateral("free")
     )
-    return select(free.c.id).select_from(team.join(free, true())).limit(1).scalar_subquery()
-
-
-def _heads(splits: Sequence[str] | None, *, trusted: bool) -> CTE:
-    """Return each waiting team's best shard, once per split that it waits on."""
-    first, following = aliased(Shard), aliased(Shard)
-    best = _claimable_row(first, first.split_id == Split.id, _is_for(first, trusted)).lateral("best")
-    start = select(*best.c).select_from(Split).join(best, true()).where(_is_served(splits))
-    heads = start.cte("heads", recursive=True)
-    after = following.split_id == heads.c.split_id, following.team_id > heads.c.team_id
-    next_team = _claimable_row(following, *after, _is_for(following, trusted)).lateral("next_team")
-    return heads.union_all(select(*next_team.c).select_from(heads.join(next_team, true())))
+    return select(free.c.id).select_from(split.join(free, true())).limit(1).scalar_subquery()
 
 
 def _is_served(splits: Sequence[str] | None) -> ColumnElement[bool]:
@@ -201,17 +218,11 @@ def _is_served(splits: Sequence[str] | None) -> ColumnElement[bool]:
 
 
 def _is_for(table: type[Shard], trusted: bool) -> ColumnElement[bool]:
-    return true() if trusted else table.trusted_only.is_(False)
+    return true() if trusted else not_(table.trusted_only)
 
 
-def _claimable_row(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[str, str, int, int]:
+def _claimable(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[int]:
+    """Return the first shard that waits of those that the conditions leave."""
     return (
-        select(table.split_id, table.team_id, table.turn, table.id)
-        .where(in_state(ShardState.QUEUED, table), *conditions)
-        .order_by(table.team_id, table.turn, table.id)
-        .limit(1)
+        select(table.id).where(in_state(ShardState.QUEUED, table), *conditions).order_by(table.turn, table.id).limit(1)
     )
-
-
-def _best_priority(table: type[Shard], *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
-    return _claimable_row(table, *conditions).with_only_columns(table.id).scalar_subquery()

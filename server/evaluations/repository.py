@@ -87,17 +87,18 @@ def cancel_open_shards(session: Session, evaluation_id: str) -> None:
     )
 
 
-def evaluations_queued_before(session: Session, shard: Shard) -> int:
-    """Return how many other evaluations have a shard in the queue of the same split that is older and no less urgent.
-
-    Teams are served in turn, so it is an estimate.
-    """
+def queued_before(session: Session, shard: Shard) -> tuple[int, int, bool]:
+    """Return how many other evaluations have a shard in the queue of the same split that is served before, how many
+    runs those shards have, and whether some are of the same team."""
     queued = in_state(ShardState.QUEUED), Shard.split_id == shard.split_id
     before = or_(Shard.turn < shard.turn, and_(Shard.turn == shard.turn, Shard.id < shard.id))
-    others = select(func.count(Shard.evaluation_id.distinct())).where(
-        *queued, before, Shard.evaluation_id != shard.evaluation_id
-    )
-    return session.scalar(others) or 0
+    counted = select(
+        func.count(Shard.evaluation_id.distinct()),
+        func.coalesce(func.sum(Shard.n_runs), 0),
+        func.count().filter(Shard.team_id == shard.team_id),
+    ).where(*queued, before, Shard.evaluation_id != shard.evaluation_id)
+    evaluations, runs, own = session.execute(counted).one()
+    return evaluations, runs, bool(own)
 
 
 def queue_again(session: Session, evaluation_id: str) -> int:

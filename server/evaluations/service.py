@@ -16,14 +16,15 @@ from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAt
 from server.models.submission import ENDED, Fault, Stage, Submission
 from server.notifications import dispatch
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
+from server.queue_order import Turn
 
-BASELINE_PRIORITY = -2  # nobody waits for a reference line; it takes what others leave
-REJUDGING_PRIORITY = -1  # scoring a set again has no hurry: a team's live submissions go before it
-ORGANISER_PRIORITY = 5  # what an organiser asks for by hand
-CHECK_PRIORITY = 5  # the score of a submission whose runs are done waits for it
-# A smoke run takes a second and tells the participant the most. One of a team at a time goes first: those of a crowd's
-# thousand submissions together would keep every team's scores waiting.
-SMOKE_PRIORITY = 10
+BASELINE_PRIORITY, REJUDGING_PRIORITY, ORGANISER_PRIORITY = -2, -1, 5
+TURNS = {
+    BASELINE_PRIORITY: Turn.BASELINE,
+    REJUDGING_PRIORITY: Turn.REJUDGING,
+    0: Turn.NEW,
+    ORGANISER_PRIORITY: Turn.ORGANISER,
+}
 
 
 def start(session: Session, submission: Submission, split: Split, *, smoke: bool) -> Evaluation:
@@ -49,8 +50,8 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
     session.flush()
     if smoke:
         goes_first = not is_baseline and not queue_repository.has_open_smoke_run(session, split.id, submission.team_id)
-        smoke_priority = SMOKE_PRIORITY if goes_first else priority
-        _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), priority=smoke_priority)
+        turn = Turn.SMOKE if goes_first else TURNS[priority]
+        _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), turn=turn)
     else:
         queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
     return evaluation
@@ -62,7 +63,7 @@ def queue_runs(session: Session, evaluation: Evaluation, submission: Submission,
         shard_runs = evaluation.n_runs
     starts = range(0, evaluation.n_runs, shard_runs)
     pieces = [(ShardKind.RUNS, first, min(shard_runs, evaluation.n_runs - first)) for first in starts]
-    _queue(session, evaluation, submission, pieces, priority=evaluation.priority)
+    _queue(session, evaluation, submission, pieces, turn=TURNS[evaluation.priority])
 
 
 def queue_checks(
@@ -70,7 +71,7 @@ def queue_checks(
 ) -> None:
     """Queue runs that trusted workers make again, each piece as its first run and how many."""
     checks = [(ShardKind.CHECK, first, count) for first, count in pieces]
-    _queue(session, evaluation, submission, checks, priority=max(evaluation.priority, CHECK_PRIORITY))
+    _queue(session, evaluation, submission, checks, turn=Turn.CHECK)
 
 
 def is_notebook(submission: Submission) -> bool:
@@ -90,24 +91,6 @@ def cancel(session: Session, submission: Submission) -> None:
     submission.stage = Stage.CANCELLED.value
     submission.selected = False  # its place among the finals is another's
     submission.finished_at = now()
-
-
-def submissions_ahead(session: Session, submission: Submission) -> int | None:
-    """Return about how many submissions are served before this one's first run; None once it is not in the queue."""
-    if submission.stage in ENDED:
-        return None
-    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
-    current = next((evaluation for evaluation in evaluations if evaluation.is_current), None)
-    if current is None:
-        return None
-    shards = repository.get_shards(session, [current.id])
-    if any(shard.state != ShardState.QUEUED.value for shard in shards if shard.kind == ShardKind.RUNS.value):
-        return None
-    waiting = [shard for shard in shards if shard.state == ShardState.QUEUED.value]
-    if not waiting:
-        return None
-    first = min(waiting, key=lambda shard: (shard.turn, shard.id))
-    return repository.evaluations_queued_before(session, first)
 
 
 def runs_started(session: Session, submission: Submission) -> bool:
@@ -219,8 +202,9 @@ def _queue(
     submission: Submission,
     pieces: Sequence[tuple[ShardKind, int, int]],
     *,
-    priority: int,
+    turn: Turn,
 ) -> None:
+    own_round = queue_repository.next_round(session, evaluation, submission.team_id, turn) if turn.has_rounds else 0
     kept = competition_config(session, session.get_one(Split, evaluation.split_id)).report.keep_weights
     session.add_all(
         Shard(
@@ -231,7 +215,7 @@ def _queue(
             kind=kind.value,
             first_run=first,
             n_runs=count,
-            turn=-priority,
+            turn=turn.first + own_round,
             state=ShardState.QUEUED.value,
             # Weights that are kept are not compared with anything: they come from trusted workers alone.
             trusted_only=kind is ShardKind.CHECK or (kind is ShardKind.RUNS and first < kept),

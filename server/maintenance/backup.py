@@ -8,21 +8,30 @@ hash then differs from the row's, and the split is prepared again.
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sqlite3
 import subprocess
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import make_url
 
 from lethe.errors import HostFault
 from server.config import Settings
+from server.db import Database, make_engine
 from server.errors import Conflict
-from server.storage import Storage
+from server.maintenance import repository
+from server.storage import Storage, StoredFile
 
 SQLITE_COPY, POSTGRES_COPY, FILES, HASHES, LIST = "lethe.db", "lethe.dump", "storage", "SHA256SUMS", "backup.json"
+PREFIXES = ("submissions", "evaluations", "splits", "datasets")
+COPIERS = 16  # files at a time
 SHOWN = 5  # damaged files that a refusal names
 
 
@@ -35,18 +44,81 @@ class Copied:
     bytes: int
 
 
-def back_up(settings: Settings, folder: Path) -> Copied:
-    """Copy database and storage into `folder`. Raises Conflict if it holds anything, HostFault if a step fails."""
+def back_up(settings: Settings, folder: Path, *, previous: Path | None = None) -> Copied:
+    """Copy database and storage into `folder`. Raises Conflict if it holds anything, HostFault if a step fails.
+
+    previous: an earlier backup on the same file system. What it has of the files that never change is linked, not
+    copied: each backup stays a whole one, whichever others are removed.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise Conflict(f"{folder} is not empty; a backup goes into a folder of its own")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kind = _dump(settings.resolved_database_url, folder)
-    copied, hashes = _copy(Storage(settings.resolved_storage_url), Storage((folder / FILES).absolute().as_uri()), kind)
+    target = Storage((folder / FILES).absolute().as_uri())
+    known = _Previous(previous, folder) if previous else None
+    copied, hashes = _copy(Storage(settings.resolved_storage_url), target, kind, known=known)
     database = folder / (SQLITE_COPY if kind == "sqlite" else POSTGRES_COPY)
     hashes[database.name] = _hash_file(database)
     (folder / HASHES).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in hashes.items()))
     (folder / LIST).write_text(json.dumps(asdict(copied)) + "\n")  # last: its presence says that the copy is intact
     return copied
+
+
+def verify(settings: Settings, folder: Path) -> int:
+    """Restore a backup's database beside the instance's, and compare every file with its hash and with the rows.
+
+    Return how many files rows name. PostgreSQL: the instance's account must be allowed to create a database; it is
+    removed afterwards. Raises HostFault naming what is damaged or missing.
+    """
+    _check(folder)
+    with _restored(settings.resolved_database_url, folder) as url:
+        database = Database(url)
+        try:
+            with database.read() as session:
+                named = repository.named_files(session)
+        finally:
+            database.dispose()
+    missing = sorted(key for key in named if not (folder / FILES / key).is_file())
+    if missing:
+        raise HostFault(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")
+    return len(named)
+
+
+@contextmanager
+def _restored(url: str, folder: Path) -> Iterator[str]:
+    """Yield the address of a database that holds the backup's rows, and remove it afterwards."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="lethe-restore-", dir=folder.parent) as scratch:
+            copy = Path(scratch) / SQLITE_COPY
+            shutil.copyfile(folder / SQLITE_COPY, copy)
+            yield f"sqlite:///{copy}"
+        return
+    name = f"lethe_restore_{secrets.token_hex(4)}"
+    engine = make_engine(url, statement_within_s=None).execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
+        try:
+            target = parsed.set(database=name).render_as_string(hide_password=False)
+            _load(target, folder)
+            yield target
+        finally:
+            with engine.connect() as connection:
+                connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        engine.dispose()
+
+
+def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[Path, Copied]:
+    """Make the next backup of a series in `folder`, verify it, and remove all but the newest `keep` whole ones."""
+    whole = sorted(each for each in folder.glob("*Z") if (each / LIST).exists())
+    new = folder / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
+    copied = back_up(settings, new, previous=whole[-1] if whole else None)
+    verify(settings, new)
+    for old in [*whole, new][:-keep]:
+        shutil.rmtree(old)
+    return new, copied
 
 
 def bring_back(settings: Settings, folder: Path) -> Copied:
@@ -109,23 +181,61 @@ def _run(program: str, url: str, *arguments: str) -> None:
         raise HostFault(f"{program} failed: {error.stderr.strip()[-500:]}") from error
 
 
-def _copy(source: Storage, target: Storage, database: str) -> tuple[Copied, dict[str, str]]:
+class _Previous:
+    """An earlier backup whose files may be linked into a new one."""
+
+    def __init__(self, folder: Path, new: Path) -> None:
+        if not (folder / LIST).exists():
+            raise Conflict(f"{folder} holds no whole backup: {LIST} is missing")
+        self._folder, self._new = folder, new
+        self._hashes = _hashes(folder)
+
+    def link(self, file: StoredFile) -> str | None:
+        """Link a file into the new backup. Return its SHA-256, None where it has to be copied.
+
+        A split may be prepared again under the same names, so its files are always copied.
+        """
+        name = f"{FILES}/{file.key}"
+        old = self._folder / name
+        if file.key.startswith("splits/") or name not in self._hashes or not old.is_file():
+            return None
+        if old.stat().st_size != file.size:
+            return None
+        new = self._new / name
+        new.parent.mkdir(parents=True, exist_ok=True)
+        os.link(old, new)
+        return self._hashes[name]
+
+
+def _copy(
+    source: Storage, target: Storage, database: str, *, known: _Previous | None = None
+) -> tuple[Copied, dict[str, str]]:
     """Copy every file that rows may name. Return what was copied, and each file's SHA-256 by its path in a backup."""
-    hashes = {}
-    size = 0
-    for prefix in ("submissions", "evaluations", "splits", "datasets"):
-        for file in source.listed(prefix):
-            data = source.read(file.key)
-            hashes[f"{FILES}/{file.key}"] = target.write(file.key, data)
-            size += len(data)
-    return Copied(database, len(hashes), size), hashes
+
+    def copy(file: StoredFile) -> tuple[str, int]:
+        linked = known.link(file) if known else None
+        if linked is not None:
+            return linked, file.size
+        data = source.read(file.key)
+        return target.write(file.key, data), len(data)
+
+    files = [file for prefix in PREFIXES for file in source.listed(prefix)]
+    with ThreadPoolExecutor(COPIERS) as pool:  # a copy mostly waits: for the network, or for the disk to have it
+        copied = list(pool.map(copy, files))
+    hashes = {f"{FILES}/{file.key}": sha256 for file, (sha256, _) in zip(files, copied, strict=True)}
+    return Copied(database, len(hashes), sum(size for _, size in copied)), hashes
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    listed = (line.partition("  ") for line in (folder / HASHES).read_text().splitlines())
+    return {name: sha256 for sha256, _, name in listed}
 
 
 def _check(folder: Path) -> None:
     """Raise HostFault unless every file of the backup has the hash that it was written with."""
-    listed = (line.partition("  ") for line in (folder / HASHES).read_text().splitlines())
+    listed = _hashes(folder)
     damaged = [
-        name for sha256, _, name in listed if not (folder / name).is_file() or _hash_file(folder / name) != sha256
+        name for name, sha256 in listed.items() if not (folder / name).is_file() or _hash_file(folder / name) != sha256
     ]
     if damaged:
         more = f" and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""

@@ -12,9 +12,9 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from server.evaluations.kept_weights import has_outputs_of, is_weights, weights_key
-from server.models.competition import Competition, Split
+from server.models.competition import Competition, Split, SplitState
 from server.models.dataset import Dataset
-from server.models.evaluation import Shard
+from server.models.evaluation import Shard, ShardState
 from server.models.submission import Stage, Submission
 from server.storage import Storage, StoredFile, content_key, dataset_key, split_key
 
@@ -57,6 +57,23 @@ def is_referred_to(session: Session, key: str) -> bool:
         of_split = Split.competition_id == Competition.id, Split.visibility == visibility
         wanted = exists().where(Competition.slug == slug, *of_split)
     return bool(session.scalar(select(wanted)))
+
+
+def named_files(session: Session) -> set[str]:
+    """Return the files that rows name and that must be there. What an archive brought along is not looked for."""
+    own = Competition.archive_key.is_(None)
+    contents = select(Submission.content_sha256).join(Competition, Competition.id == Submission.competition_id)
+    results = select(Shard.result_key).join(Competition, Competition.id == Shard.competition_id)
+    ready = select(Competition.slug, Split.visibility).join(Split, Split.competition_id == Competition.id)
+    return {
+        *(content_key(sha256) for sha256 in session.scalars(contents.where(own, _RAN))),
+        *session.scalars(results.where(own, Shard.state == ShardState.DONE.value, Shard.result_key.is_not(None))),
+        *_datasets(session),
+        *(
+            f"{split_key(slug, visibility)}/manifest.json"
+            for slug, visibility in session.execute(ready.where(own, Split.state == SplitState.READY.value))
+        ),
+    }
 
 
 class _Below:

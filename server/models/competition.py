@@ -127,7 +127,7 @@ class Team(Base):
     )  # the organiser's own entries, shown but not ranked for prizes
     created_at: Mapped[datetime] = mapped_column(default=now)
     disqualified_at: Mapped[datetime | None]
-    served_at: Mapped[datetime | None]  # when a shard of it was last given to a worker
+    served_at: Mapped[datetime | None]  # by servers of older versions: rounds replace it
     merged_into_id: Mapped[str | None] = mapped_column(ForeignKey("teams.id"))  # it is empty then
 
     leader: Mapped[Account] = relationship(lazy="raise")

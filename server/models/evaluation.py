@@ -83,9 +83,9 @@ class Evaluation(Base):
     shards: Mapped[list["Shard"]] = relationship(lazy="raise", back_populates="evaluation", order_by="Shard.first_run")
 
 
-def _partial(name: str, *columns: Any, state: ShardState) -> Index:
+def _partial(name: str, *columns: Any, state: ShardState, also: str = "") -> Index:
     """Return an index over the shards of one state, which is small whatever the table holds."""
-    where = text(f"state = '{state.value}'")
+    where = text(f"state = '{state.value}'" + (f" AND {also}" if also else ""))
     return Index(name, *columns, postgresql_where=where, sqlite_where=where)
 
 
@@ -98,8 +98,10 @@ class Shard(Base):
         value_in("state", ShardState),
         value_in("kind", ShardKind),
         CheckConstraint("(state = 'leased') = (lease_expires_at IS NOT NULL)", name="leased_has_lease"),
-        # One descent gives a team's best shard, and the next team after it (queue_repository.py in server/evaluations).
-        _partial("ix_shards_queue", "split_id", "team_id", "turn", "id", state=ShardState.QUEUED),
+        # One descent gives the first shard of a split (queue_repository.py in server/evaluations), and of those that
+        # untrusted workers may have.
+        _partial("ix_shards_order", "split_id", "turn", "id", state=ShardState.QUEUED),
+        _partial("ix_shards_open_order", "split_id", "turn", "id", state=ShardState.QUEUED, also="NOT trusted_only"),
         _partial("ix_shards_waiting", "queued_at", state=ShardState.QUEUED),
         # Not on lease_expires_at: a heartbeat must not touch an index. The leased are few, and read together.
         _partial("ix_shards_leased", "team_id", state=ShardState.LEASED),
@@ -128,7 +130,7 @@ class Shard(Base):
     first_run: Mapped[int]
     n_runs: Mapped[int]
     state: Mapped[str] = mapped_column(String(16), default=ShardState.QUEUED.value)
-    turn: Mapped[int] = mapped_column(default=0)  # minus the priority: lower is served first
+    turn: Mapped[int] = mapped_column(default=0)  # class and round (queue_order.py): lower is served first
     attempt: Mapped[int] = mapped_column(default=0)
     failed_attempts: Mapped[int] = mapped_column(
         default=0

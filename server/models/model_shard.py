@@ -1,6 +1,6 @@
 """The preparation of a split, cut into shards of models that any worker may make."""
 
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 from sqlalchemy import CheckConstraint, ForeignKey, String, Text, UniqueConstraint
@@ -16,6 +16,16 @@ class ModelShardState(StrEnum):
     DONE = "done"
     FAILED = "failed"  # a model did not learn, or too many workers were lost: the complete preparation has ended
     CANCELLED = "cancelled"  # another shard failed
+
+
+class PreparationUse(Base):
+    """Processor time that preparations of one account's competitions took on one day (UTC)."""
+
+    __tablename__ = "preparation_use"
+
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    cpu_time_s: Mapped[float] = mapped_column(default=0.0)
 
 
 class ModelShard(Base):

@@ -14,7 +14,9 @@ from server.models.competition import Competition, value_in
 
 class WorkerState(StrEnum):
     ACTIVE = "active"
-    DRAINING = "draining"  # finishes what it holds, takes nothing new
+    COOLING = "cooling"  # after a fault of its host it leaves the work to others for a while
+    QUARANTINED = "quarantined"  # after many faults in a row; it takes work again once a run of its own went well
+    DRAINING = "draining"  # takes nothing new: it was told to stop, or its host was cordoned
     STOPPED = "stopped"
 
 
@@ -30,9 +32,21 @@ class Worker(Base):
     device: Mapped[str] = mapped_column(String(8))
     memory_mib: Mapped[int]
     versions: Mapped[dict[str, Any]] = mapped_column(JSON)
+    detail: Mapped[str] = mapped_column(Text, default="", server_default="")  # why it is in a state that takes nothing
     refusals: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # split id -> why this worker does not fit
     started_at: Mapped[datetime] = mapped_column(default=database_time())
     seen_at: Mapped[datetime] = mapped_column(default=database_time(), index=True)
+
+
+class CordonedHost(Base):
+    """A host whose workers take no new work, by an administrator's word."""
+
+    __tablename__ = "cordoned_hosts"
+
+    host: Mapped[str] = mapped_column(String(120), primary_key=True)  # of workers' names, without the process
+    reason: Mapped[str] = mapped_column(Text)
+    ordered_by: Mapped[str | None] = mapped_column(ForeignKey("accounts.id"))  # empty: by command
+    ordered_at: Mapped[datetime] = mapped_column(default=database_time())
 
 
 class WorkerToken(Base):

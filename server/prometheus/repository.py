@@ -1,17 +1,20 @@
 """SQL of the figures that are read from the database at each scrape. Each query reads a small index."""
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from server import last_times
 from server.db import clock
 from server.evaluations.queue_repository import in_state, queue_age
-from server.models.competition import Split
-from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardState
+from server.models.competition import Split, SplitState
+from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardState
+from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.models.worker import Worker, WorkerState
 
+GIVEN_BACK_WITHIN = timedelta(minutes=15)
 COUNTED_TO = 10_000  # a longer queue is told by its age
 
 
@@ -19,13 +22,17 @@ COUNTED_TO = 10_000  # a longer queue is told by its age
 class Figures:
     """What an instance does now."""
 
-    queue_age_s: float
-    queued: int
-    leased: int
-    waiting_by_device: dict[str, int]
-    unscored: int
-    workers: dict[tuple[str, str], int]  # (device, state)
-    refused_splits: int
+    queue_age_s: float = 0.0
+    queued: int = 0
+    leased: int = 0
+    waiting_by_device: dict[str, int] = field(default_factory=dict)
+    unscored: int = 0
+    workers: dict[tuple[str, str], int] = field(default_factory=dict)  # (device, state)
+    refused_splits: int = 0
+    given_back: int = 0
+    failed_preparations: int = 0
+    overdue_s: dict[str, float] = field(default_factory=dict)  # mail, webhook
+    upkeep_age_s: dict[str, float] = field(default_factory=dict)
 
 
 def figures(session: Session, *, workers_seen_within_s: float) -> Figures:
@@ -50,7 +57,23 @@ def figures(session: Session, *, workers_seen_within_s: float) -> Figures:
         ).one(),
         workers=counts,
         refused_splits=sum(len(worker.refusals) for worker in workers),
+        given_back=session.scalars(
+            select(func.count())
+            .select_from(ShardAttempt)
+            .where(ShardAttempt.outcome == "given-back", ShardAttempt.ended_at > at - GIVEN_BACK_WITHIN)
+        ).one(),
+        failed_preparations=session.scalars(
+            select(func.count()).select_from(Split).where(Split.state == SplitState.FAILED.value)
+        ).one(),
+        overdue_s={"mail": _overdue_s(session, QueuedEmail, at), "webhook": _overdue_s(session, Delivery, at)},
+        upkeep_age_s=last_times.ages_s(session),
     )
+
+
+def _overdue_s(session: Session, table: type[QueuedEmail | Delivery], at: datetime) -> float:
+    """Return how long the oldest message that is still to be sent has waited."""
+    oldest = session.scalar(select(func.min(table.created_at)).where(table.state == DeliveryState.WAITING.value))
+    return max(0.0, (at - oldest).total_seconds()) if oldest else 0.0
 
 
 def _waiting_by_device(session: Session) -> dict[str, int]:

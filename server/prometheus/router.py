@@ -22,4 +22,4 @@ def metrics(request: Request, session: SessionDep, settings: SettingsDep) -> Res
     given = request.headers.get("Authorization", "").removeprefix("Bearer ")
     if expected and not hmac.compare_digest(given.encode(), expected.encode()):
         raise NotAuthenticated("Metrics need the token of LETHE_METRICS_TOKEN")
-    return Response(service.exposition(session), media_type=CONTENT_TYPE_LATEST)
+    return Response(service.exposition(session, settings), media_type=CONTENT_TYPE_LATEST)

@@ -1,22 +1,29 @@
 """The figures of the complete instance, as Prometheus reads them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
+from sqlalchemy import QueuePool
 from sqlalchemy.orm import Session
 
+from server.config import Settings
+from server.dashboard.host import measure_host
+from server.db import CONNECTIONS
 from server.prometheus import repository
 from server.prometheus.repository import Figures
 
 SEEN_WITHIN_S = 60.0
 
 
-def exposition(session: Session) -> bytes:
+def exposition(session: Session, settings: Settings) -> bytes:
     """Return this process's counters and the instance's figures in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Instance(repository.figures(session, workers_seen_within_s=SEEN_WITHIN_S)))
+    registry.register(_Process(_pool_share(session), _disk_shares(settings)))
     return generate_latest(REGISTRY) + generate_latest(registry)
 
 
@@ -33,14 +40,48 @@ class _Instance:
         yield _gauge("lethe_shards_leased", "Shards that workers hold", found.leased)
         yield _gauge("lethe_evaluations_unscored", "Evaluations whose runs are done, without a score", found.unscored)
         yield _gauge("lethe_worker_refusals", "Splits that refuse a living worker", found.refused_splits)
-        waiting = GaugeMetricFamily("lethe_shards_waiting", "Shards that wait, by device", labels=["device"])
-        for device, count in found.waiting_by_device.items():
-            waiting.add_metric([device], count)
-        yield waiting
+        yield _gauge("lethe_shards_given_back", "Shards that workers gave back in 15 minutes", found.given_back)
+        yield _gauge("lethe_preparations_failed", "Splits whose preparation failed", found.failed_preparations)
+        yield _labelled("lethe_messages_waiting_seconds", "Age of the oldest message to send", "kind", found.overdue_s)
+        yield _labelled("lethe_upkeep_age_seconds", "Since upkeep was last done", "what", found.upkeep_age_s)
+        yield _labelled("lethe_shards_waiting", "Shards that wait, by device", "device", found.waiting_by_device)
         workers = GaugeMetricFamily("lethe_workers", "Worker processes heard of lately", labels=["device", "state"])
         for labels, count in found.workers.items():
             workers.add_metric(list(labels), count)
         yield workers
+
+
+class _Process:
+    """What this process uses of what it has."""
+
+    def __init__(self, pool: float, disks: dict[str, float]) -> None:
+        self._pool, self._disks = pool, disks
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield _gauge("lethe_database_pool_used_ratio", "Share of the process's connections in use", self._pool)
+        yield _labelled("lethe_disk_free_ratio", "Share of the disk that is free", "folder", self._disks)
+
+
+def _pool_share(session: Session) -> float:
+    """Return which share of this process's connections is in use; the one of this answer does not count."""
+    pool = session.get_bind().engine.pool
+    return (pool.checkedout() - 1) / CONNECTIONS if isinstance(pool, QueuePool) else 0.0
+
+
+def _disk_shares(settings: Settings) -> dict[str, float]:
+    """Return the free share of the file systems of the home folder, and of the storage where it is a folder here."""
+    folders = {"home": settings.home}
+    if settings.resolved_storage_url.startswith("file://"):
+        folders["storage"] = Path(unquote(urlsplit(settings.resolved_storage_url).path))
+    hosts = {name: measure_host(folder) for name, folder in folders.items()}
+    return {name: host.disk_free / host.disk_total for name, host in hosts.items()}
+
+
+def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
 
 
 def _gauge(name: str, text: str, value: float) -> Any:

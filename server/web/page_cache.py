@@ -3,11 +3,14 @@
 A page that took t seconds to make is shown for 20 t seconds, at most ten. One request makes it again, the others
 meanwhile get the old one. Nothing that was made for somebody, or that sets a cookie, is kept.
 
-While the database does not answer, the last page that was made is shown to everybody, with a line that says so.
+While the database does not answer, the last page that was made is shown to everybody, with a line that says so; so is
+the last answer of the API that holds a board, with `as_of` and the header `Warning: 110`.
 """
 
 import gzip
 import hashlib
+import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +27,11 @@ from server.web.cookies import FLASH_COOKIE, SESSION_COOKIE, theme
 
 MOST_KEPT = 8 << 20  # bytes, compressed: every query makes a page of its own
 LONGEST_QUERY = 200
+JSON = "application/json"
 HEADERS = {"Cache-Control": "private, no-cache", "Vary": "Cookie, Accept-Encoding"}
 
+BOARDS = re.compile(r"/api/v1/competitions/[^/]+/leaderboard")
+STALE = '110 - "the database does not answer: as everybody saw it at {at}"'
 MAIN = b'<main id="main" class="wrap" tabindex="-1">'
 AS_IT_WAS = (
     '<div class="notice notice-warn" role="status">The database does not answer at this moment. '
@@ -58,6 +64,8 @@ class AnonymousPages:
         """Return what the page is kept under, or None if it is not the same for everybody."""
         if request.method != "GET" or SESSION_COOKIE in request.cookies or FLASH_COOKIE in request.cookies:
             return None
+        if "authorization" in request.headers:
+            return None
         query = request.url.query
         return (request.url.path, query, theme(request)) if len(query) <= LONGEST_QUERY else None
 
@@ -86,6 +94,11 @@ class AnonymousPages:
         if kept is None:
             return None
         request.scope.update(endpoint=self.get, path_params=kept.path_params)
+        if kept.media_type == JSON:
+            at = kept.made_at.isoformat()
+            body = json.dumps(json.loads(gzip.decompress(kept.compressed)) | {"as_of": at}).encode()
+            headers = {"Cache-Control": "no-store", "Warning": STALE.format(at=at)}
+            return Response(body, media_type=JSON, headers=headers)
         mark = AS_IT_WAS.format(at=kept.made_at).encode()
         body = gzip.decompress(kept.compressed).replace(MAIN, MAIN + mark, 1)
         return Response(body, media_type=kept.media_type, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
@@ -137,13 +150,18 @@ anonymous_pages = AnonymousPages()
 
 
 class _Held:
-    """Sends an answer on, but holds back one that says 503."""
+    """Sends an answer on, but holds back one that says 503. body: of one that says 200."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.messages: list[Message] = []
+        self.body: bytes | None = None
 
     async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            self.body = b""
+        elif self.body is not None:
+            self.body += message.get("body", b"")
         if self.messages or (message["type"] == "http.response.start" and message["status"] == 503):
             self.messages.append(message)
         else:
@@ -157,12 +175,13 @@ class KeptPages:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not anonymous_pages.holds(scope["path"]):
+        is_board = scope["type"] == "http" and BOARDS.fullmatch(scope["path"]) is not None
+        if scope["type"] != "http" or not (is_board or anonymous_pages.holds(scope["path"])):
             await self.app(scope, receive, send)
             return
         request = Request(scope)
         key = anonymous_pages.key(request)
-        if answer := anonymous_pages.get(key, request) if key else None:
+        if answer := anonymous_pages.get(key, request) if key and not is_board else None:
             await answer(scope, receive, send)
             return
         held = _Held(send)
@@ -170,5 +189,7 @@ class KeptPages:
         if held.messages and (last := anonymous_pages.get_last(request)):
             await last(scope, receive, send)
             return
+        if is_board and key and held.body:
+            anonymous_pages.keep(key, Response(held.body, media_type=JSON), path_params={}, cost_s=0.0)
         for message in held.messages:
             await send(message)

@@ -16,7 +16,7 @@ from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.disclosure import gate
-from server.evaluations import service as evaluations
+from server.evaluations.waiting import find_wait
 from server.finals import service as finals
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
@@ -262,7 +262,7 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
         "steps": timeline_steps(view),
         "events": timeline_events(view),
         "failure": failure,
-        "ahead": evaluations.submissions_ahead(session, submission),
+        "wait": find_wait(session, submission),
         "state_in_words": _state_in_words(view),
         "traceback": traceback,
         "raised": raised_line(traceback, failure.exception_type) if failure else "",

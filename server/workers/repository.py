@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
-from server.models.worker import Worker, WorkerToken
+from server.models.worker import CordonedHost, Worker, WorkerToken
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,15 @@ def n_forget_of_shard(session: Session, shard_id: int) -> int:
 
 def worker(session: Session, name: str) -> Worker | None:
     return session.get(Worker, name)
+
+
+def own_workers(session: Session) -> Sequence[Worker]:
+    """Return the processes of the instance's own workers, by name."""
+    return session.scalars(select(Worker).where(Worker.token_id.is_(None)).order_by(Worker.name)).all()
+
+
+def cordoned_hosts(session: Session) -> Sequence[CordonedHost]:
+    return session.scalars(select(CordonedHost).order_by(CordonedHost.host)).all()
 
 
 def forget_silent(session: Session, *, after_s: float) -> None:

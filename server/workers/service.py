@@ -20,15 +20,19 @@ def report(
     fit: Fitting,
     *,
     state: WorkerState = WorkerState.ACTIVE,
+    detail: str = "",
     token_id: str | None = None,
 ) -> None:
-    """Store what a worker says of itself and which splits refuse it. token_id: what it came with, if it is remote."""
+    """Store what a worker says of itself and which splits refuse it.
+
+    detail: why it is in a state that takes nothing. token_id: what it came with, if it is remote.
+    """
     row = repository.worker(session, facts.name)
     if row is None:
         repository.forget_silent(session, after_s=REMOVED_AFTER_S)
         row = Worker(name=facts.name, token_id=token_id)
         session.add(row)
-    row.state = state.value
+    row.state, row.detail = state.value, detail
     row.device = facts.device
     row.memory_mib = facts.memory_mib
     row.versions = facts.versions

@@ -12,8 +12,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from server import cost_cache, db
+from server.accounts import service as accounts
+from server.competitions import service as competitions
 from server.db import Database
+from server.models.account import Role
+from server.models.competition import CompetitionState
 from tests.support.black_hole import BlackHole, black_hole
+from tests.support.instance import competition_toml
 from tests.support.postgres import PostgresServer
 from tests.support.web_process import web_process
 
@@ -71,10 +76,19 @@ def test_statement_that_takes_too_long_is_ended_by_the_server(migrated_postgres_
     engine.dispose()
 
 
+def add_competition(url: str) -> None:
+    database = Database(url)
+    with database.write() as session:
+        owner = accounts.register(session, name="olga", password="a long password", role=Role.ORGANISER)
+        competitions.create(session, competition_toml(), organiser=owner).state = CompetitionState.OPEN.value
+    database.dispose()
+
+
 def test_web_process_before_a_silent_database(
     proxy: BlackHole, migrated_postgres_url: str, redis_url: str, tmp_path: Path
 ) -> None:
     """Its boards are shown as they were, writes are refused with a sentence, and it is not ready."""
+    add_competition(migrated_postgres_url)
     environment = {
         "LETHE_DATABASE_URL": through(proxy, migrated_postgres_url),
         "LETHE_REDIS_URL": redis_url,
@@ -86,6 +100,8 @@ def test_web_process_before_a_silent_database(
     ):
         assert client.get("/readyz").status_code == 200
         assert client.get("/", headers={"Accept": "text/html"}).status_code == 200
+        board = "/api/v1/competitions/digits/leaderboard"
+        assert client.get(board).json()["as_of"] is None
         with proxy.silent():
             with taking_less_than(15):
                 refused = client.post("/api/v1/tokens", json={"name": "ada", "password": "long enough"})
@@ -97,5 +113,9 @@ def test_web_process_before_a_silent_database(
             assert [page.status_code for page in shown] == [200, 200]
             assert ["as everybody saw it on" in page.text for page in shown] == [True, True]
             with taking_less_than(5):
+                kept, other = client.get(board), client.get(board, params={"q": "x"})
+                assert kept.status_code == 200
+                assert kept.json()["as_of"] in kept.headers["Warning"]
+                assert other.status_code == 503, "what nobody asked for is not known"
                 assert client.get("/readyz").status_code == 503
                 assert client.get("/healthz").status_code == 200

@@ -49,7 +49,7 @@ class _Popen(popen_forkserver.Popen):
 
     def _launch(self, process_obj: BaseProcess) -> None:
         with mock.patch.object(forkserver, "connect_to_new_process", _forks().connect_to_new_process):
-            super()._launch(process_obj)
+            super()._launch(process_obj)  # type: ignore[misc]  # the types do not know it
 
 
 class _Process(ForkServerProcess):

@@ -1,4 +1,4 @@
-"""Asking for a shard: of the splits that this worker fits, if it is neither stopping nor cooling down."""
+"""Asking for a shard: of the splits that this worker fits, if nothing takes it out of service."""
 
 import time
 
@@ -8,10 +8,11 @@ from sqlalchemy.orm import Session
 from server.evaluations import leases
 from server.evaluations.leases import ClaimedShard
 from server.models.worker import WorkerState
+from server.workers import cordons
 from server.workers import service as workers
 from server.workers.compatibility import Fitting, fitting
 from worker.context import WorkerContext
-from worker.host import graceful_shutdown
+from worker.host import canary, graceful_shutdown
 from worker.host.sandbox_requirements import missing_here
 
 log = structlog.get_logger()
@@ -25,13 +26,32 @@ class Claimant:
         self._context = context
         self._competitions = context.settings.competitions_served
         self._told: Fitting | None = None
+        self._said = (WorkerState.STOPPED, "")
         self._told_at = 0.0
 
     def claim(self) -> ClaimedShard | None:
         """Return the fairest shard that this worker fits, or None."""
-        if graceful_shutdown.is_asked() or self._context.cooling.is_on:
+        if graceful_shutdown.is_asked():
+            return None
+        if state := self._out_of_service():
+            self._context.database.retrying(
+                lambda session: self._tell(session, Fitting(()), state=state, detail=self._context.cooling.reason)
+            )
             return None
         return self._context.database.retrying(self._claim)
+
+    def _out_of_service(self) -> WorkerState | None:
+        """Return the state in which this process takes no shard. A quarantined one first makes a run of its own."""
+        cooling = self._context.cooling
+        if cooling.is_quarantined and not cooling.is_on:
+            if problem := canary.problem(self._context.settings):
+                log.error("canary failed", reason=problem, pause_s=cooling.fault(problem))
+            else:
+                log.info("canary went well")
+                cooling.canary_went_well()
+        if not cooling.is_on:
+            return None
+        return WorkerState.QUARANTINED if cooling.is_quarantined else WorkerState.COOLING
 
     def stop(self) -> None:
         """Say that this process takes nothing more."""
@@ -40,17 +60,23 @@ class Claimant:
 
     def _claim(self, session: Session) -> ClaimedShard | None:
         context = self._context
+        if cordoned := cordons.reason(session, context.name):
+            self._tell(session, Fitting(()), state=WorkerState.DRAINING, detail=cordoned)
+            return None
         fit = fitting(session, context.facts, competitions=self._competitions)
         if missing := missing_here(context.settings):
             fit = Fitting((), dict.fromkeys((*fit.splits, *fit.refusals), " ".join(missing)))
         self._tell(session, fit)
         return leases.claim(session, worker=context.name, lease_s=context.settings.lease_s, splits=fit.splits)
 
-    def _tell(self, session: Session, fit: Fitting) -> None:
-        if self._told == fit and time.monotonic() < self._told_at + REPORT_EVERY_S:
+    def _tell(
+        self, session: Session, fit: Fitting, *, state: WorkerState = WorkerState.ACTIVE, detail: str = ""
+    ) -> None:
+        said = (state, detail)
+        if self._said == said and self._told == fit and time.monotonic() < self._told_at + REPORT_EVERY_S:
             return
         for reason in fit.refusals.values():
             if self._told is None or reason not in self._told.refusals.values():
                 log.warning("this worker does not fit a split", reason=reason)
-        workers.report(session, self._context.facts, fit)
-        self._told, self._told_at = fit, time.monotonic()
+        workers.report(session, self._context.facts, fit, state=state, detail=detail)
+        self._told, self._said, self._told_at = fit, said, time.monotonic()

@@ -389,6 +389,6 @@ def _own_name(shard: ClaimedShard, file: str) -> str | None:
 
 
 def _give_back(context: RunningContext, shard: ClaimedShard, done: Done, *, reason: str) -> str:
-    log.error("host fault", reason=reason, pause_s=context.cooling.fault())
+    log.error("host fault", reason=reason, pause_s=context.cooling.fault(reason))
     kept = context.leases.give_back(shard, reason=reason, runs_done=done.runs)
     return "given-back" if kept else "lost"

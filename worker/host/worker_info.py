@@ -43,8 +43,13 @@ def installed_sets(settings: Settings) -> dict[str, str]:
 
 def run_memory_mib(settings: Settings) -> int:
     """Return the most that a competition may allow a run here: a run on a GPU is given more, for CUDA's own part."""
-    share = (settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency
+    share = memory_share_mib(settings)
     return max(0, share - CUDA_HOST_MIB) if settings.worker_device == "cuda" else share
+
+
+def memory_share_mib(settings: Settings) -> int:
+    """Return the memory that one process of this worker may use."""
+    return (settings.worker_memory_mib or host_memory_mib()) // settings.worker_concurrency
 
 
 def host_memory_mib() -> int:

@@ -25,10 +25,11 @@ from lethe.preparation.fingerprint import library_versions, maker
 from lethe.preparation.prepare import begin_split, finish_split, make_split
 from lethe.preparation.sample_models import SampleModels, retrain_on_sample
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
-from server.competitions import model_shard_leases, split_leases
+from server.competitions import model_shard_leases, preparation_turns, split_leases
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.config import Settings
 from server.storage import split_key
+from server.workers import cordons
 from worker import source_networks
 from worker.context import WorkerContext
 from worker.evaluation.scoring_job import oracle_as_data, require_ranking
@@ -47,6 +48,10 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
     """Prepare the split if nobody else does. Return False if there was nothing to do."""
     settings = context.settings
     with context.database.write() as session:
+        if cordons.reason(session, context.facts.name):
+            return False
+        if preparation_turns.find(session, settings).why_not(preparation_turns.organiser_of(session, split_id)):
+            return False
         work = split_leases.claim(session, split_id, lease_s=settings.lease_s, device=settings.worker_device)
     if work is None:
         return False
@@ -89,16 +94,17 @@ class _Made:
 def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> _Made | list[ShardToMake]:
     """Make the complete split, or what comes before its models and a list of shards for others to make."""
 
-    def beat(progress: PreparationProgress) -> bool:
+    def beat(progress: PreparationProgress, cpu_time_s: float) -> bool:
         share = progress.done / max(progress.total, 1)
         with context.database.write() as session:
+            preparation_turns.note_use(session, work.split_id, cpu_time_s)
             return split_leases.heartbeat(
                 session, work, lease_s=context.settings.lease_s, stage=progress.stage, progress=share
             )
 
     roots = context.settings.dataset_folders
     with (
-        watched(context.settings, beat) as tell,
+        watched(context.settings, beat, folder=exchange.folder) as tell,
         uploaded_datasets(context, work.competition) as uploads,
         datasets_below(roots, uploads=uploads),
     ):

@@ -11,8 +11,9 @@ from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind
 from lethe.preparation.model_shards import STAGES
 from lethe.preparation.prepare import prepare_shard
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
-from server.competitions import model_shard_leases
+from server.competitions import model_shard_leases, preparation_turns
 from server.competitions.model_shard_leases import ShardWork
+from server.workers import cordons
 from worker.context import WorkerContext
 from worker.preparation.failure_reason import get_reason
 from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
@@ -29,7 +30,16 @@ def make_shard(context: WorkerContext) -> bool:
     """Make the first shard that waits for a worker like this one. Return False if none does."""
     served = context.settings.competitions_served
     with context.database.write() as session:
-        work = model_shard_leases.claim(session, context.facts, lease_s=context.settings.lease_s, competitions=served)
+        if cordons.reason(session, context.facts.name):
+            return False
+        turns = preparation_turns.find(session, context.settings)
+        work = model_shard_leases.claim(
+            session,
+            context.facts,
+            lease_s=context.settings.lease_s,
+            competitions=served,
+            organisers=turns.admitted,
+        )
     if work is None:
         return False
     with structlog.contextvars.bound_contextvars(split=work.split_id, models=_named(work), attempt=work.attempt):
@@ -42,14 +52,16 @@ def _run(context: WorkerContext, work: ShardWork) -> str:
     """Make the shard and store how that ended. Return its name for the log."""
     limit = context.settings.max_attempts
 
-    def beat(progress: PreparationProgress) -> bool:
+    def beat(progress: PreparationProgress, cpu_time_s: float) -> bool:
         training = progress.stage == STAGES[KINDS[work.shard.kind]]
         done = max(progress.done - work.shard.first_model, 0.0) if training else 0.0
         with context.database.write() as session:
+            preparation_turns.note_use(session, work.split_id, cpu_time_s)
             return model_shard_leases.heartbeat(session, work, lease_s=context.settings.lease_s, models_done=done)
 
     try:
-        with watched(context.settings, beat) as tell:
+        folder = open_split_exchange(context, work.competition, work.visibility).folder
+        with watched(context.settings, beat, folder=folder) as tell:
             _make(context, work, tell)
     except LeaseLost:
         return "lost"

@@ -46,7 +46,8 @@ class WorkerOut(Out):
     """A worker that was seen within the last day."""
 
     name: str
-    state: str = Field(examples=["active"])
+    state: str = Field(description="active, cooling, quarantined, draining, stopped", examples=["active"])
+    detail: str = Field(description="why it takes nothing", examples=["cordoned: a new disk"])
     device: str = Field(examples=["cpu"])
     seen_at: datetime
 

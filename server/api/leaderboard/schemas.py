@@ -104,6 +104,10 @@ class LeaderboardPage(BaseModel):
         }
     )
 
+    as_of: datetime | None = Field(
+        default=None,
+        description="while the database does not answer: when this was shown last; what came later is missing",
+    )
     competition: str
     board: Visibility
     scores_verified: bool = Field(

@@ -14,12 +14,14 @@ from server.api.submissions.schemas import (
     SampleAnswersOut,
     SubmissionForm,
     SubmissionOut,
+    WaitOut,
 )
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.errors import NotAuthenticated
+from server.evaluations.waiting import find_wait
 from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition
@@ -110,7 +112,9 @@ def list_submissions(
 @router.get("/submissions/{submission_id}", responses=problems(401, 404))
 def show_submission(session: SessionDep, submission: OwnSubmission) -> SubmissionOut:
     """Show a submission of your team: its stage, its progress, its score or why it failed."""
-    return SubmissionOut.of(service.view(session, [submission])[0])
+    shown = SubmissionOut.of(service.view(session, [submission])[0])
+    wait = find_wait(session, submission)
+    return shown.model_copy(update={"wait": WaitOut.model_validate(wait) if wait else None})
 
 
 @router.post("/submissions/{submission_id}/cancel", responses=problems(401, 404, 409))

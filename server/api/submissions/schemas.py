@@ -80,6 +80,14 @@ class FailureOut(BaseModel):
         return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
 
 
+class WaitOut(Out):
+    """Why nothing of a submission runs yet."""
+
+    reason: str = Field(examples=["other submissions are served first"])
+    ahead: int = Field(description="submissions that are served before it, about")
+    seconds: float | None = Field(description="until it begins, about; null where nothing tells")
+
+
 class SubmissionOut(Out):
     """A submission, as its team sees it."""
 
@@ -100,6 +108,7 @@ class SubmissionOut(Out):
     received_at: datetime
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
     progress: ProgressOut | None
+    wait: WaitOut | None = Field(default=None, description="why nothing of it runs; where one submission is asked for")
     score: ScoreOut | None = Field(description="on the public split, once scored")
     private_score: ScoreOut | None = Field(description="on the private split, once the board is revealed")
     failure: FailureOut | None

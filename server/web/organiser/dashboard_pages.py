@@ -1,26 +1,56 @@
 """The organisers' dashboard, and its figures."""
 
 from dataclasses import asdict
+from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import Depends, Form, Request, Response
 from sqlalchemy.orm import Session
 
+from lethe.errors import InvalidInput
 from server.competitions import service as competitions
 from server.dashboard import service
 from server.dashboard.service import Dashboard
 from server.deps import DatabaseDep, SessionDep
 from server.models.account import Account
 from server.web import sse, vega_charts
-from server.web.deps import StaffDep
+from server.web.cookies import Flash
+from server.web.deps import MemberDep, StaffDep, require_administrator
 from server.web.page_router import page_router
-from server.web.rendering import figure, page, part, render
+from server.web.rendering import figure, page, part, redirect, render
+from server.workers import cordons
 
 router = page_router()
+Short = Annotated[str, Form(max_length=500)]
 
 
 @router.get("/organise")
 def dashboard_page(request: Request, session: SessionDep, viewer: StaffDep) -> Response:
-    return page(request, "organise/dashboard.html", board=_dashboard(session, viewer))
+    board, cordoned = _dashboard(session, viewer), cordons.hosts(session)
+    known = sorted({cordons.host_of(row.name) for row in board.workers if row.token_id is None})
+    hosts = [(host, host) for host in dict.fromkeys([*known, *(row.host for row in cordoned)])]
+    return page(request, "organise/dashboard.html", board=board, hosts=hosts, cordoned=cordoned)
+
+
+@router.post("/organise/hosts", dependencies=[Depends(require_administrator)])
+def act_on_host(
+    request: Request,
+    session: SessionDep,
+    viewer: MemberDep,
+    *,
+    host: Short = "",
+    act: Short = "",
+    reason: Short = "",
+) -> Response:
+    """Take a host's workers out of service, or let them take work again."""
+    if act == "uncordon":
+        cordons.uncordon(session, host, actor=viewer)
+        done = f"{host} takes work again."
+    elif act in ("cordon", "drain"):
+        taken = cordons.cordon(session, host, why=reason, actor=viewer, drain=act == "drain")
+        done = f"{host} takes no new work." + (f" Shards returned to the queue: {taken}." if taken else "")
+    else:
+        raise InvalidInput(f"{act!r} is no act; allowed are cordon, drain, uncordon")
+    return redirect(request, "/organise", flash=Flash("good", done))
 
 
 @router.get("/organise/live")

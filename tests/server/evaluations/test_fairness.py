@@ -1,4 +1,4 @@
-"""Who is served next: priority, then the team with the least running work, then the oldest; at a flat cost."""
+"""Who is served next: the class, then rounds of the teams, then the oldest; at a flat cost."""
 
 import json
 import threading
@@ -45,7 +45,7 @@ def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> 
     busy: deque[ClaimedShard] = deque()
     served: list[str] = []
     first_served: dict[str, int] = {}
-    for turn in range(3 * TEAMS):
+    for turn in range(3 * TEAMS):  # three shards of each
         shard = claim(database)
         name = get_team(database, shard)
         first_served.setdefault(name, turn)
@@ -55,8 +55,9 @@ def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> 
             close(database, busy.popleft())
     others = [turn for name, turn in first_served.items() if name != "flood"]
     assert len(first_served) == TEAMS
-    assert max(others) < TEAMS  # in the first round, whatever the flood has queued
-    assert Counter(served)["flood"] == Counter(served)["team-01"] == 3
+    assert len(others) == TEAMS - 1
+    assert set(Counter(served).values()) == {3}  # one evaluation of each in the first round, whatever the flood queued
+    assert all(served[at : at + 3] == [served[at]] * 3 for at in range(0, 3 * TEAMS, 3)), "what has begun ends first"
 
 
 def test_priority_goes_before_fairness(database: Database, submit: Submit) -> None:
@@ -195,7 +196,7 @@ def test_claim_reads_as_much_of_a_long_queue_as_of_a_short_one(
         url = postgres_server.url(postgres_server.create_database())
         upgrade(url)
         found[shards], plan = blocks_of_a_claim(url, shards=shards, teams=50)
-    assert "ix_shards_queue" in plan
+    assert "ix_shards_order" in plan
     assert found[40_000] <= 1.5 * found[2_000], found
 
 
@@ -264,8 +265,45 @@ def test_claim_does_not_wait_for_whoever_holds_the_teams_row(migrated_postgres_u
         with database.write() as session:
             session.execute(text("SET LOCAL lock_timeout = '5s'"))
             assert leases.claim(session, worker="w", lease_s=60) is not None
+    database.dispose()
+
+
+def test_new_evaluation_of_a_team_comes_in_the_present_round(
+    database: Database, competition: Competition, submit: Submit
+) -> None:
+    """Who was served often before and has nothing left waits no longer than the others; who has much left, does."""
+    first, second, third = (submit("flood") for _ in range(3))
+    for _ in range(3):
+        close(database, claim(database))
+    new = submit("new")
+    fourth = submit("flood")
+    order = [claim(database).submission_id for _ in range(12)]
+    assert list(dict.fromkeys(order)) == [second.id, new.id, third.id, fourth.id]
+    assert first.id not in order
+
+
+def test_evaluation_that_has_begun_ends_before_the_next_begins(database: Database, submit: Submit) -> None:
+    begun, other = submit("a"), submit("b")
+    lost = claim(database)
     with database.write() as session:
-        assert session.query(Team).one().served_at is None
-        assert leases.claim(session, worker="w", lease_s=60) is not None
-        assert session.query(Team).populate_existing().one().served_at is not None
+        assert leases.hand_over(session, lost, runs_done=0)
+    assert [claim(database).submission_id for _ in range(4)] == [begun.id] * 3 + [other.id]
+
+
+def test_competitions_share_the_workers(migrated_postgres_url: str) -> None:
+    """One of 200 teams, another of one: the other's shard is the second that is claimed."""
+    database = Database(migrated_postgres_url)
+    seed(database, big_competition_file(), teams=200, shards=1600)
+    with database.engine.begin() as connection:
+        for statement in (
+            """INSERT INTO competitions SELECT (jsonb_populate_record(c, '{"id": "d", "slug": "other"}')).*
+               FROM competitions c""",
+            """INSERT INTO splits SELECT (jsonb_populate_record(s, '{"id": "e", "competition_id": "d"}')).*
+               FROM splits s WHERE visibility = 'public'""",
+            "UPDATE shards SET split_id = 'e', competition_id = 'd' WHERE id = (SELECT max(id) FROM shards)",
+        ):
+            connection.execute(text(statement.replace(":", "\\:")))
+    with database.write() as session:
+        taken = [queue_repository.take_fairest(session, worker="w", lease_s=60, splits=None) for _ in range(3)]
+        assert [shard and shard.competition_id for shard in taken] == ["c", "d", "c"]
     database.dispose()

@@ -1,17 +1,21 @@
 """A backup brings back rows and files, on both databases."""
 
 import os
+import shutil
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url, text
 
 from lethe.errors import HostFault
-from server.config import Settings
+from server.config import Settings, get_settings
 from server.db import Database
 from server.errors import Conflict
-from server.maintenance.backup import back_up, bring_back
+from server.maintenance import backup
+from server.maintenance.backup import back_up, back_up_in_series, bring_back, verify
 from server.storage import Storage
+from tests.support.instance import instance as running
 from tests.support.postgres import PostgresServer
 
 
@@ -94,3 +98,81 @@ def test_damaged_backup_is_not_restored(tmp_path: Path, migrated_sqlite_url: str
         bring_back(target, tmp_path / "copy")
     assert not (tmp_path / "other.db").exists()
     assert list(Storage(target.resolved_storage_url).keys("evaluations")) == []
+
+
+def test_next_backup_links_what_never_changes_and_copies_splits(tmp_path: Path, migrated_sqlite_url: str) -> None:
+    source = instance(tmp_path, "source", migrated_sqlite_url)
+    storage = Storage(source.resolved_storage_url)
+    for key in ("submissions/ab/abc", "splits/s/public/manifest.json"):
+        storage.write(key, b"first")
+    back_up(source, tmp_path / "one")
+    storage.write("submissions/cd/cde", b"new")
+    storage.write("splits/s/public/manifest.json", b"again")
+    made = back_up(source, tmp_path / "two", previous=tmp_path / "one")
+    assert (made.files, made.bytes) == (3, 13)
+    files = [tmp_path / name / "storage" for name in ("one", "two")]
+    assert files[0].joinpath("submissions/ab/abc").samefile(files[1] / "submissions/ab/abc")
+    assert (files[1] / "splits/s/public/manifest.json").read_bytes() == b"again"
+    shutil.rmtree(tmp_path / "one")
+    verify(source, tmp_path / "two")
+
+
+@pytest.mark.usefixtures("_client_programs")
+def test_verify_restores_and_leaves_nothing(migrated_url: str, tmp_path: Path) -> None:
+    source = instance(tmp_path, "source", migrated_url)
+    back_up(source, tmp_path / "copy")
+    databases = names_of_databases(migrated_url)
+    assert verify(source, tmp_path / "copy") == 0
+    assert names_of_databases(migrated_url) == databases
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("lethe-restore")] == []
+
+
+def names_of_databases(url: str) -> list[str]:
+    if url.startswith("sqlite"):
+        return []
+    database = Database(url)
+    with database.read() as session:
+        names = session.execute(text("SELECT datname FROM pg_database ORDER BY 1")).scalars().all()
+    database.dispose()
+    return list(names)
+
+
+def test_verify_names_a_file_that_rows_name_and_the_backup_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, migrated_sqlite_url: str
+) -> None:
+    with running(monkeypatch, database_url=migrated_sqlite_url, redis_url=redis_url, folder=tmp_path) as one:
+        one.competition()
+        sent = one.submit(one.participant()).json()
+    settings = get_settings()
+    lost = tmp_path / "gone"
+    with pytest.raises(HostFault, match=r"lacks \d files that its rows name, among them splits/digits"):
+        verify(settings, made_backup(settings, lost))
+    assert sent["id"]
+
+
+def made_backup(settings: Settings, folder: Path) -> Path:
+    back_up(settings, folder)
+    return folder
+
+
+def test_series_keeps_the_newest_and_each_is_whole(
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = instance(tmp_path, "source", migrated_sqlite_url)
+    Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
+    series = tmp_path / "series"
+    for hour in range(4):
+        monkeypatch.setattr(backup, "datetime", at_hour(hour))
+        back_up_in_series(source, series, keep=2)
+    assert sorted(path.name for path in series.iterdir()) == ["2026-01-01T020000Z", "2026-01-01T030000Z"]
+    for each in series.iterdir():
+        verify(source, each)
+
+
+def at_hour(hour: int) -> type[datetime]:
+    class Fixed(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime(2026, 1, 1, hour, tzinfo=tz)
+
+    return Fixed

@@ -187,7 +187,7 @@ def test_preparer_that_comes_back_changes_nothing(
     watched, manifests = prepare_split_job.watched, []
 
     @contextmanager
-    def frozen(*_: Any) -> Iterator[Callable[[PreparationProgress], None]]:
+    def frozen(*_: Any, **__: Any) -> Iterator[Callable[[PreparationProgress], None]]:
         def tell(progress: PreparationProgress) -> None:
             if progress.stage == "oracle" and not manifests:
                 monkeypatch.setattr(prepare_split_job, "watched", watched)

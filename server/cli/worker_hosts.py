@@ -1,0 +1,73 @@
+"""`lethe workers`, `lethe cordon`, `lethe uncordon`: which hosts take work, on the server's own machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from lethe.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+console = Terminal()
+Host = Annotated[str, typer.Argument(help="The host, as `lethe workers` names it.")]
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command()(workers)
+    app.command()(cordon)
+    app.command()(uncordon)
+
+
+@contextmanager
+def _session() -> "Iterator[Session]":
+    from server.db import Database
+    from server.private_files import instance_settings
+
+    database = Database(instance_settings().resolved_database_url)
+    try:
+        with database.write() as session:
+            yield session
+    finally:
+        database.dispose()
+
+
+def workers() -> None:
+    """List the instance's own workers: host, state, why, and when each was last heard of."""
+    from server.workers import cordons, repository
+
+    with _session() as session:
+        cordoned = {row.host: row.reason for row in cordons.hosts(session)}
+        table = Table("worker", "host", "state", "why", "seen (UTC)", box=None)
+        for row in repository.own_workers(session):
+            host = cordons.host_of(row.name)
+            why = f"cordoned: {cordoned[host]}" if host in cordoned else row.detail
+            table.add_row(row.name, host, row.state, why, f"{row.seen_at:%Y-%m-%d %H:%M:%S}")
+    console.print(table)
+
+
+def cordon(
+    host: Host,
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown with its workers and in the audit log.")],
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Also return the shards that its workers hold to the queue, at once.")
+    ] = False,
+) -> None:
+    """Let a host's workers take nothing new."""
+    from server.workers import cordons
+
+    with _session() as session:
+        taken = cordons.cordon(session, host, why=reason, actor=None, drain=drain)
+    console.print(f"{host} takes no new work." + (f" Shards returned to the queue: {taken}." if drain else ""))
+
+
+def uncordon(host: Host) -> None:
+    """Let a host's workers take work again."""
+    from server.workers import cordons
+
+    with _session() as session:
+        cordons.uncordon(session, host, actor=None)
+    console.print(f"{host} takes work again.")

@@ -1,0 +1,29 @@
+"""When the instance's upkeep was last done: what is due without anybody noticing is seen by its age alone."""
+
+from enum import StrEnum
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.db import clock, database_time
+from server.models.last_time import LastTime
+
+
+class Upkeep(StrEnum):
+    SWEEP = "sweep"  # the search for lost work, by any worker
+    BEAT = "beat"  # the same, woken by the scheduler's process
+    BACKUP = "backup"
+    VERIFIED_BACKUP = "verified_backup"  # a backup that was restored to an empty database, and found whole
+    GARBAGE = "garbage"  # `lethe gc --delete`
+
+
+def note(session: Session, what: Upkeep) -> None:
+    """Note that something was done now."""
+    session.merge(LastTime(name=what.value)).at = database_time()  # taken at flush
+    session.flush()
+
+
+def ages_s(session: Session) -> dict[str, float]:
+    """Return how long ago each was done, seconds; what never was is left out."""
+    at = clock(session)
+    return {row.name: (at - row.at).total_seconds() for row in session.scalars(select(LastTime))}
