@@ -14,6 +14,7 @@ from lethe.cli.context import (
     connected,
     console,
     local_time,
+    notes,
     print_facts,
     print_json,
     print_table,
@@ -86,7 +87,10 @@ def leaderboard(
     rows = (_board_row(row, extra) for row in board["rows"])
     numbers = ("score#", "of exact\nretraining#", *(f"{name}#" for name in extra), "entries#")
     columns = ("rank#", "team", *numbers, "last", "")
-    print_table(f"{board['competition']}, {board['board']}", columns, rows, empty="Nobody has a score yet.")
+    title = f"{board['competition']}, {board['board']}, N = {board['n_models']}"
+    print_table(title, columns, rows, empty="Nobody has a score yet.")
+    for warning in board["warnings"]:
+        notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _board_row(row: JsonObject, extra: Sequence[str]) -> tuple[object, ...]:

@@ -102,7 +102,9 @@ HARMLESS: Mapping[str, Fields] = {
     "counts of submissions, teams and days": {
         "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at",
         "Quota": "per_day resets_at total used_today used_total",
-        "LeaderboardPage": "competition board teams total offset scores_verified",
+        "LeaderboardPage": (
+            "competition board teams total offset scores_verified n_models smallest_detectable_shift warnings"
+        ),
         "LeaderboardRow": "kind team_id team entries last_entry_at mode",
         "Entry": "kind team_id team entries last_entry_at mode received_at submission_id",
         "Summary": "teams",
@@ -116,7 +118,7 @@ HARMLESS: Mapping[str, Fields] = {
     "of the catalogue of metrics, of the scorer or of the program": {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
         "MetricValue": "id title unit direction parameters waiting",
-        "SubmissionMetrics": "split",
+        "SubmissionMetrics": "split n_models",
         "ColumnOut": "id title unit direction",
         "ComparisonOut": "visibility",
         "Comparison": "visibility",
