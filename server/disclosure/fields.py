@@ -135,7 +135,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Readiness": "ready database storage queue",
         "Asked": "number show",
         "Separation": "epsilon points shift threshold_x",
-        "page": "better most separations separations_json shown_first curve code",
+        "page": "few_models detectable_shift better most separations separations_json shown_first curve code",
     },
     "of the competition, as its organisers wrote it": {
         "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
