@@ -43,6 +43,7 @@ LANDED = [
     "0021_verified_workers",
     "0022_tokens_addresses_second_factors",
     "0023_verified_workers_online",
+    "0025_retraining_processor_time",
 ]
 
 REFUSED = {

@@ -43,7 +43,7 @@ def compare(
     a, b = replicates
     if a is None or b is None:
         raise Conflict(
-            "One of the scores has no replicates: it is older, there are no resamples, or more than the score ranks here"
+            "One of the scores has no replicates: it is older, none were asked for, or more than the score ranks here"
         )
     headlines = np.asarray(a["headline"], np.float64), np.asarray(b["headline"], np.float64)
     if _drawn(a) != _drawn(b):
