@@ -48,6 +48,7 @@ LANDED = [
     "0022_tokens_addresses_second_factors",
     "0023_verified_workers_online",
     "0024_order_of_the_queue",
+    "0025_retraining_processor_time",
 ]
 
 REFUSED = {

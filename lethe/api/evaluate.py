@@ -8,6 +8,7 @@ from typing import Any
 from lethe.api.evaluation import Evaluation
 from lethe.api.given_models import Models, arrays_of
 from lethe.api.split import Split, as_array, as_split
+from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.input_warnings import InputWarning, input_warnings, require_consistent
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -55,7 +56,8 @@ def evaluate(
     for text in said:
         warnings.warn(text, InputWarning, stacklevel=2)
     requests = computable(found) if metrics is None else _listed(metrics)
-    return Evaluation(evaluate_metrics(found, requests, seed=seed), warnings=tuple(said))
+    computed = evaluate_metrics(found, requests, seed=seed)
+    return Evaluation(computed, n_models=found.n_models(Side.UNLEARNED), warnings=tuple(said))
 
 
 def computable(inputs: Inputs) -> list[Request]:

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 class Evaluation(Mapping[str, MetricEvaluation]):
     """Metrics by id, in the order asked; `evaluation["klom"].result.value` is one number.
 
-    warnings: what was said of the arrays.
+    n_models: N, unlearned models: metrics of different N are not compared. warnings: what was said of the arrays.
     """
 
-    def __init__(self, evaluations: Mapping[str, MetricEvaluation], *, warnings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, evaluations: Mapping[str, MetricEvaluation], *, n_models: int | None, warnings: tuple[str, ...] = ()
+    ) -> None:
         self._evaluations = dict(evaluations)
+        self.n_models = n_models
         self.warnings = warnings
 
     def __getitem__(self, metric_id: str) -> MetricEvaluation:
@@ -38,7 +41,9 @@ class Evaluation(Mapping[str, MetricEvaluation]):
 
     def as_json(self, *, examples: bool = False) -> dict[str, Any]:
         """Return what `lethe evaluate --json` prints. examples: with values per example and histograms."""
-        return evaluations_as_json(self._evaluations, examples=examples) | {"warnings": list(self.warnings)}
+        return evaluations_as_json(self._evaluations, n_models=self.n_models, examples=examples) | {
+            "warnings": list(self.warnings)
+        }
 
     def to_json(self, path: str | Path | None = None, *, examples: bool = False) -> str:
         """Return the results as JSON, and write them to a file if one is named. Schema: docs/schemas/metrics.json."""

@@ -175,6 +175,7 @@ def cell_settings(given: Mapping[str, Any], cell: Cell, file: BenchmarkFile) -> 
         "wall_time_s": file.run_wall_time_s * file.n_models,
         "run_fraction_of_retraining": None,
     }
+    settings.pop("ranking", None)  # a benchmark shows every metric by itself
     settings["report"] = _report(file, settings.get("task", {}).get("kind"))
     return settings
 

@@ -7,7 +7,7 @@ import typer
 
 from lethe.cli import client_config
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
-from lethe.cli.output import console, local_time, print_facts, print_json, print_table, score_text
+from lethe.cli.output import console, local_time, notes, print_facts, print_json, print_table, score_text
 from lethe.client.api import JsonObject
 from lethe.submission.archive import size_limits
 
@@ -75,7 +75,10 @@ def leaderboard(
     rows = (_board_row(row, extra) for row in board["rows"])
     numbers = ("score#", "of exact\nretraining#", *(f"{name}#" for name in extra), "entries#")
     columns = ("rank#", "team", *numbers, "last", "")
-    print_table(f"{board['competition']}, {board['board']}", columns, rows, empty="Nobody has a score yet.")
+    title = f"{board['competition']}, {board['board']}, N = {board['n_models']}"
+    print_table(title, columns, rows, empty="Nobody has a score yet.")
+    for warning in board["warnings"]:
+        notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _board_row(row: JsonObject, extra: Sequence[str]) -> tuple[object, ...]:

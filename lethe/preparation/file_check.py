@@ -9,6 +9,7 @@ from lethe.preparation.cost_estimate import training_seconds
 from lethe.preparation.public_sample import sample_parts
 from lethe.preparation.task_kinds import task_preparation
 
+STEP_S = 2e-4  # that a step takes beyond its arithmetic: what small networks mostly do
 SetSizes = dict[str, int]  # examples in retain, forget, validation and test
 
 
@@ -49,4 +50,6 @@ def estimated_retraining_s(competition: CompetitionFile, *, n_retain: int, devic
         return 0.0  # the number of tokens is known only when the data is cut
     task = task_preparation(competition.task.kind)
     network = task.describe_network(competition, task.open_dataset(competition))
-    return training_seconds(network, competition.training, n_images=n_retain, device=device)
+    recipe = competition.training
+    steps = recipe.epochs * -(-n_retain // recipe.batch_size)
+    return steps * STEP_S + training_seconds(network, recipe, n_images=n_retain, device=device)

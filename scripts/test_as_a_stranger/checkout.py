@@ -72,7 +72,7 @@ def _copy_program(source: Path, target: Path, *, python: Path) -> None:
 
 def make_demo_small(checkout: Path) -> None:
     """Let the copy's demo take seconds: few models, no reference lines."""
-    file = checkout / "examples" / "competitions" / "digits.toml"
+    file = checkout / "examples" / "demo" / "digits.toml"
     text = file.read_text()
     for key, value in {"n_models": "8", "shard_runs": "8", "baselines": "[]"}.items():
         text, found = re.subn(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)

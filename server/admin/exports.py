@@ -11,6 +11,7 @@ from typing import IO, Any
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from lethe.reports.csv_lines import csv_lines
 from server.admin import exports_repository as repository
 from server.leaderboard import service as boards
@@ -95,6 +96,9 @@ def _board(session: Session, competition: Competition, visibility: Visibility) -
             "team": row.entry.team,
             "kind": row.entry.kind.value,
             "score": row.entry.score,
+            "share_of_oracle": row.share_of_oracle,
+            "n_models": board.n_models,
+            "smallest_detectable_shift": smallest_detectable_shift(board.n_models),
             "interval_low": row.entry.interval_low,
             "interval_high": row.entry.interval_high,
             "tied_group": row.tied_group,

@@ -44,6 +44,7 @@ class Entrant:
 
 
 ENTRANTS = (
+    Entrant("redrawn", "Redraw, then fine-tune", EXAMPLES / "submissions" / "redraw_finetune.py"),
     Entrant(PARTICIPANT, "Noise, then fine-tune", EXAMPLES / "submissions" / "noise_finetune.py"),
     Entrant("baseline", "Fine-tune (the host's baseline)", EXAMPLES / "submissions" / "finetune.py"),
     Entrant("unchanged", "Return the original", EXAMPLES / "submissions" / "return_original.py"),
@@ -222,7 +223,7 @@ def _bars(*columns: MofNCompleteColumn) -> Progress:
 
 def competition_file() -> str:
     """Return the example's text with dates that are open now."""
-    text = (EXAMPLES / "competitions" / f"{SLUG}.toml").read_text()
+    text = (EXAMPLES / "demo" / f"{SLUG}.toml").read_text()
     moment = datetime.now(UTC).replace(microsecond=0)
     for key, value in (("opens_at", moment - timedelta(minutes=1)), ("closes_at", moment + OPEN_FOR)):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value.isoformat()}", text, flags=re.MULTILINE)

@@ -104,7 +104,9 @@ HARMLESS: Mapping[str, Fields] = {
     "counts of submissions, teams and days": {
         "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at",
         "Quota": "per_day resets_at total used_today used_total",
-        "LeaderboardPage": "as_of competition board teams total offset scores_verified",
+        "LeaderboardPage": (
+            "as_of competition board teams total offset scores_verified n_models smallest_detectable_shift warnings"
+        ),
         "LeaderboardRow": "kind team_id team entries last_entry_at mode",
         "Entry": "kind team_id team entries last_entry_at mode received_at submission_id",
         "Summary": "teams",
@@ -118,7 +120,7 @@ HARMLESS: Mapping[str, Fields] = {
     "of the catalogue of metrics, of the scorer or of the program": {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
         "MetricValue": "id title unit direction parameters waiting",
-        "SubmissionMetrics": "split",
+        "SubmissionMetrics": "split n_models",
         "ColumnOut": "id title unit direction",
         "ComparisonOut": "visibility",
         "Comparison": "visibility",
@@ -135,7 +137,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Readiness": "ready database storage queue",
         "Asked": "number show",
         "Separation": "epsilon points shift threshold_x",
-        "page": "better most separations separations_json shown_first curve code",
+        "page": "few_models detectable_shift better most separations separations_json shown_first curve code",
     },
     "of the competition, as its organisers wrote it": {
         "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
@@ -156,7 +158,8 @@ HARMLESS: Mapping[str, Fields] = {
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",
         "page": (
-            "timeline announcements n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed closed limits at"
+            "timeline announcements n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed closed "
+            "limits at"
         ),
     },
     "of accounts, whose tables no evaluation writes": {

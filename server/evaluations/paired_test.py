@@ -42,7 +42,9 @@ def compare(
     """Compare two final scores by the replicates stored with them. Raises Conflict if these are not paired."""
     a, b = replicates
     if a is None or b is None:
-        raise Conflict("One of the scores has no replicates: the competition's metric has no resamples, or it is older")
+        raise Conflict(
+            "One of the scores has no replicates: it is older, none were asked for, or more than the score ranks here"
+        )
     headlines = np.asarray(a["headline"], np.float64), np.asarray(b["headline"], np.float64)
     if _drawn(a) != _drawn(b):
         raise Conflict("The scores were resampled in different ways, and so cannot be paired")

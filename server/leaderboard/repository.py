@@ -21,12 +21,15 @@ DISQUALIFIED, BASELINE, TEAM = RowKind.DISQUALIFIED, RowKind.BASELINE, RowKind.T
 PORTION = 500  # rows that are read while other threads wait
 
 
-def entries(session: Session, competition_id: str, visibility: Visibility, *, with_intervals: bool) -> list[Entry]:
+def entries(
+    session: Session, competition_id: str, visibility: Visibility, *, n_models: int, with_intervals: bool
+) -> list[Entry]:
     """Return each team that has a score: its best one of the evaluations that count now, and how often it entered.
 
     On the private split only finals count; what is disqualified is left out on both. What was refunded is not an entry.
+    n_models: N of the board; a score of another number of runs is not compared with its scores.
     """
-    statement = _standings(TABLES[visibility], competition_id, with_intervals=with_intervals)
+    statement = _standings(TABLES[visibility], competition_id, n_models=n_models, with_intervals=with_intervals)
     return [
         Entry(
             team_id,
@@ -60,7 +63,9 @@ def entries(session: Session, competition_id: str, visibility: Visibility, *, wi
     ]
 
 
-def tries(session: Session, competition_id: str, *, team_ids: Sequence[str] | None = None) -> dict[str, list[Try]]:
+def tries(
+    session: Session, competition_id: str, *, n_models: int, team_ids: Sequence[str] | None = None
+) -> dict[str, list[Try]]:
     """Return the publicly scored submissions of each team in the order of receipt, by team id."""
     statement = (
         select(
@@ -72,7 +77,7 @@ def tries(session: Session, competition_id: str, *, team_ids: Sequence[str] | No
         )
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
-        .where(_counts(competition_id))
+        .where(_counts(competition_id, n_models))
         .order_by(Submission.received_at, Submission.id)
     )
     if team_ids is not None:
@@ -84,14 +89,14 @@ def tries(session: Session, competition_id: str, *, team_ids: Sequence[str] | No
 
 
 def best_over_time(
-    session: Session, competition_id: str, team_ids: Sequence[str]
+    session: Session, competition_id: str, team_ids: Sequence[str], *, n_models: int
 ) -> Sequence[tuple[str, datetime, float]]:
     """Return team id, moment, public score of every scored submission of these teams, oldest first."""
     rows = session.execute(
         select(Submission.team_id, Submission.received_at, PublicScore.final_score)
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
-        .where(_counts(competition_id), Submission.team_id.in_(team_ids))
+        .where(_counts(competition_id, n_models), Submission.team_id.in_(team_ids))
         .order_by(Submission.received_at, Submission.id)
     )
     return rows.all()
@@ -112,9 +117,9 @@ def _moment(written: str) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _standings(table: ScoreTable, competition_id: str, *, with_intervals: bool) -> Executable:
+def _standings(table: ScoreTable, competition_id: str, *, n_models: int, with_intervals: bool) -> Executable:
     """Select each team with its best score and its activity; moments as they are written."""
-    best, active = _placed_scores(table, competition_id).subquery(), _activity(competition_id).subquery()
+    best, active = _placed_scores(table, competition_id, n_models).subquery(), _activity(competition_id).subquery()
     interval = (best.c.interval_low, best.c.interval_high) if with_intervals else (null(), null())
     return (
         select(
@@ -151,7 +156,7 @@ def _activity(competition_id: str) -> Select[str, int, datetime]:
     )
 
 
-def _placed_scores(table: ScoreTable, competition_id: str) -> Select[tuple[str, str, datetime, float]]:
+def _placed_scores(table: ScoreTable, competition_id: str, n_models: int) -> Select[tuple[str, str, datetime, float]]:
     """Select every score with its place within its team: better first, then earlier."""
     order = score_order(table.final_score) if table is PublicScore else table.final_score
     place = func.row_number().over(
@@ -172,7 +177,7 @@ def _placed_scores(table: ScoreTable, competition_id: str) -> Select[tuple[str, 
         )
         .join(table, table.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
-        .where(_counts(competition_id), *_finals_only(table))
+        .where(_counts(competition_id, n_models), *_finals_only(table))
     )
 
 
@@ -187,9 +192,10 @@ def _finals_only(table: ScoreTable) -> tuple[ColumnElement[bool], ...]:
     return (Submission.selected.is_(True), Submission.excluded_at.is_(None))
 
 
-def _counts(competition_id: str) -> ColumnElement[bool]:
+def _counts(competition_id: str, n_models: int) -> ColumnElement[bool]:
     return and_(
         Submission.competition_id == competition_id,
         Submission.disqualified_at.is_(None),
         Evaluation.is_current.is_(True),
+        Evaluation.n_runs == n_models,
     )

@@ -32,6 +32,7 @@ class Board:
     visibility: Visibility
     oracle: ShownNumber | None
     rows: tuple[Row, ...]
+    n_models: int  # N: runs behind each score; scores of another N are not on the board
     columns: tuple[BoardColumn, ...] = ()
     version: int = field(default_factory=count().__next__, compare=False)  # tells boards of one process apart
 
@@ -70,7 +71,7 @@ class Board:
         rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
         if len(rows) == len(self.rows) and columns == self.columns:
             return self
-        return Board(self.visibility, self.oracle, rows, columns)
+        return Board(self.visibility, self.oracle, rows, self.n_models, columns)
 
     def get_row(self, team_id: str) -> Row | None:
         place = self.places.get(team_id)
@@ -117,7 +118,8 @@ def whole_board(session: Session, competition: Competition, visibility: Visibili
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
     rows = tuple(rank(entries, oracle=oracle, show_ties=show_ties))
     submissions = [row.entry.submission_id for row in rows if row.entry.submission_id]
-    return Board(visibility, oracle, rows, board_columns(session, competition, visibility, submissions))
+    n_models = stored_file(competition).n_models
+    return Board(visibility, oracle, rows, n_models, board_columns(session, competition, visibility, submissions))
 
 
 def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:
@@ -138,11 +140,12 @@ def scores_over_time(
 
     On a ladder, what each submission made of the team's score: that is all that anybody is shown.
     """
+    n_models = stored_file(competition).n_models
     if not gate.shows_ladder(competition):
-        found = repository.best_over_time(session, competition.id, team_ids)
+        found = repository.best_over_time(session, competition.id, team_ids, n_models=n_models)
         return [(team_id, at, gate.show_score(score)) for team_id, at, score in found]
     step = stored_file(competition).board.step
-    tries = repository.tries(session, competition.id, team_ids=team_ids)
+    tries = repository.tries(session, competition.id, n_models=n_models, team_ids=team_ids)
     climbed = [
         (team_id, attempt.received_at, gate.show_score(rung.score))
         for team_id, own in tries.items()
@@ -159,13 +162,16 @@ def _both_views(session: Session, competition: Competition, visibility: Visibili
 
 def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
+    file = stored_file(competition)
     if not gate.shows_ladder(competition, visibility):
-        intervals = stored_file(competition).scoring.show_intervals
-        entries = repository.entries(session, competition.id, visibility, with_intervals=intervals)
+        intervals = file.scoring.show_intervals
+        entries = repository.entries(
+            session, competition.id, visibility, n_models=file.n_models, with_intervals=intervals
+        )
         return [_as_shown(entry, visibility) for entry in entries]
-    entries = repository.entries(session, competition.id, visibility, with_intervals=False)
-    tries = repository.tries(session, competition.id)
-    step = stored_file(competition).board.step
+    entries = repository.entries(session, competition.id, visibility, n_models=file.n_models, with_intervals=False)
+    tries = repository.tries(session, competition.id, n_models=file.n_models)
+    step = file.board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
 
@@ -191,8 +197,9 @@ def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
 
 def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:
     """Return what a team is shown as its score after each submission, by submission id."""
-    step = stored_file(competition).board.step
-    tries = repository.tries(session, competition.id, team_ids=team_ids)
+    file = stored_file(competition)
+    step = file.board.step
+    tries = repository.tries(session, competition.id, n_models=file.n_models, team_ids=team_ids)
     return {
         submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()
     }

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
+from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
@@ -64,6 +65,8 @@ def leaderboard_page(
         place=place,
         tab="leaderboard",
         board=shown,
+        detectable_shift=smallest_detectable_shift(shown.n_models),
+        few_models=few_models_warnings(shown.n_models),
         rows_html=html,
         query=q,
         is_private=board is Visibility.PRIVATE,

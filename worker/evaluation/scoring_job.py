@@ -104,9 +104,11 @@ def require_ranking(file: CompetitionFile, split_dir: Path, manifest: Manifest, 
         manifest.write(whole)
         inputs = split_inputs(whole, read_outputs(whole, "oracle").arrays(), scored_by=file.scoring)
         try:
-            rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs)
+            found = rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs)
         except InvalidMetricInput as error:
             raise InvalidSplit(str(error)) from error
+    if without := [name for name, position in found.positions.items() if position == 0.0]:
+        raise InvalidSplit(f"ranking.by: {without[0]} has no value for exact retraining, so it cannot rank")
 
 
 def compared_with(split_dir: Path, kind: Kind) -> ModelOutputs:

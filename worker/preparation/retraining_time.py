@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.file import CompetitionFile, Limits, Training
 from lethe.competition.run_limits import RetrainingCost
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.launcher import Launcher, RunPolicy, RunRequest, Sandbox, SandboxSpec
@@ -122,12 +122,17 @@ def _policy(limits: Limits, *, threads: int, time_s: float) -> RunPolicy:
 def _measured(measurement: _Measurement, competition: CompetitionFile, *, time_s: float) -> RetrainingCost:
     recipe = competition.training
     epochs = max(1, min(recipe.epochs, round(recipe.epochs * LONGEST_S / max(time_s, 1e-9))))
+    start_s = measurement.cpu_s("nothing", {"submission.py": NOTHING}, repeats=REPEATS)
+    files = {"submission.py": RETRAINING, "recipe.json": recipe_as_json(recipe, epochs=epochs)}
+    whole_s = measurement.cpu_s("retraining", files, repeats=REPEATS if time_s < LONGEST_S / 10 else 1)
+    cpu_s = max(whole_s - start_s, 1e-3) * recipe.epochs / epochs
+    return RetrainingCost(time_s, round(cpu_s, 4), round(start_s, 4))
+
+
+def recipe_as_json(recipe: Training, *, epochs: int) -> str:
+    """Return what `RETRAINING` reads beside itself."""
     options = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay}
     if recipe.optimizer == "sgd":
         options["momentum"] = recipe.momentum
     wanted = {"epochs": epochs, "batch_size": recipe.batch_size, "optimizer": recipe.optimizer, "options": options}
-    start_s = measurement.cpu_s("nothing", {"submission.py": NOTHING}, repeats=REPEATS)
-    files = {"submission.py": RETRAINING, "recipe.json": json.dumps(wanted)}
-    whole_s = measurement.cpu_s("retraining", files, repeats=REPEATS if time_s < LONGEST_S / 10 else 1)
-    cpu_s = max(whole_s - start_s, 1e-3) * recipe.epochs / epochs
-    return RetrainingCost(time_s, round(cpu_s, 4), round(start_s, 4))
+    return json.dumps(wanted)

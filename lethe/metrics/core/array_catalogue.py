@@ -1,7 +1,7 @@
 """The stored arrays that metrics may ask for: name, shape, capture level, and how to get one that is missing.
 
-N models a side; S forget, T test, R retain, V validation examples; C classes; m models of each of P variations; X inputs of
-the network.
+N models a side; S forget, T test, R retain, V validation examples; C classes; m models of each of P variations; X
+inputs of the network.
 """
 
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from lethe.competition.visibility import Visibility
+from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.api.leaderboard.schemas import ColumnOut, LeaderboardPage, LeaderboardRow, OracleScore
 from server.deps import SessionDep
@@ -36,6 +37,9 @@ def show_leaderboard(
         board=board,
         scores_verified=competition.scores_verified,
         oracle=OracleScore(score=shown.oracle) if shown.oracle is not None else None,
+        n_models=shown.n_models,
+        smallest_detectable_shift=smallest_detectable_shift(shown.n_models),
+        warnings=few_models_warnings(shown.n_models),
         teams=shown.teams,
         total=len(rows),
         offset=offset,

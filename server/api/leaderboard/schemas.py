@@ -75,6 +75,9 @@ class LeaderboardPage(BaseModel):
                 "competition": "digits",
                 "board": "public",
                 "oracle": {"score": 0.1902},
+                "n_models": 512,
+                "smallest_detectable_shift": 0.175,
+                "warnings": [],
                 "teams": 1,
                 "total": 2,
                 "offset": 0,
@@ -114,6 +117,11 @@ class LeaderboardPage(BaseModel):
         default=True, description="false: they came with an archive whose key nobody vouched for"
     )
     oracle: "OracleScore | None"
+    n_models: int = Field(description="N: runs behind every score; scores of another N are not on the board")
+    smallest_detectable_shift: float = Field(
+        description="of one example's confidences, in standard deviations of one model, that N models a side detect"
+    )
+    warnings: list[str] = Field(description="where N is so small that shares of the oracle are flattering")
     teams: int = Field(description="ranked teams on the whole board")
     total: int = Field(description="lines that match, references included")
     offset: int

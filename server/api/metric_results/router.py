@@ -45,7 +45,11 @@ def show_metrics_of_submission(
     """Show the metrics of a submission that the competition's report names. What a team sees is rounded."""
     is_organiser = competitions.is_organiser(session, submission.competition, account)
     rows = service.of_submission(session, submission, split, is_organiser=is_organiser)
-    return SubmissionMetrics(split=split, metrics=[MetricValue.of(row, is_organiser=is_organiser) for row in rows])
+    return SubmissionMetrics(
+        split=split,
+        n_models=stored_file(submission.competition).n_models,
+        metrics=[MetricValue.of(row, is_organiser=is_organiser) for row in rows],
+    )
 
 
 @router.get("/competitions/{slug}/metrics", responses=problems(401, 403, 404))

@@ -62,6 +62,7 @@ class SubmissionMetrics(BaseModel):
     """The metrics of one submission on one split."""
 
     split: Visibility
+    n_models: int = Field(description="N: metrics of different N are not compared")
     metrics: list[MetricValue]
 
 

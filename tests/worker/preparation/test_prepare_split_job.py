@@ -17,6 +17,7 @@ import torch
 from sqlalchemy import select
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import UntrainedModel
 from lethe.evaluation.manifest import verify_split
@@ -52,6 +53,8 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 2)
     monkeypatch.setattr(prepare_split_job, "begin_split", partial(begin_split, share_from_s=0))
     monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: None)
+    cost = RetrainingCost(2.0, cpu_s=1.5, start_cpu_s=0.02)  # what it is, test_retraining_time.py asks
+    monkeypatch.setattr(prepare_split_job, "measure_retraining_cost", lambda *_, **__: cost)
     monkeypatch.setattr(queue, "send", lambda *_, **__: True)
 
 
@@ -128,6 +131,7 @@ def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Ho
     assert prepare_split_job.prepare(context, split_id)
     split = get_split(database)
     assert (split.state, split.progress, split.device) == (SplitState.READY, 1.0, "cpu")
+    assert split.retraining == RetrainingCost(2.0, cpu_s=1.5, start_cpu_s=0.02)
     folder = tmp_path / "storage/splits/small/public"
     assert verify_split(folder) == []
     assert content(folder) == alone(competition(), tmp_path / "alone")
@@ -174,7 +178,7 @@ def test_a_starter_kits_models_leave_nothing_on_the_device(
     monkeypatch.setattr(prepare_split_job, "store_kit", kit)
     monkeypatch.setattr(prepare_split_job, "memory_given_back", given_back)
     work = SimpleNamespace(competition=competition(), visibility="public")
-    prepare_split_job._store_kit(host(), work, SimpleNamespace(retraining_time_s=1.0))  # type: ignore[arg-type]
+    prepare_split_job._store_kit(host(), work, SimpleNamespace(retraining=RetrainingCost(1.0)))  # type: ignore[arg-type]
     assert said == ["kit", "cpu given back"]
 
 

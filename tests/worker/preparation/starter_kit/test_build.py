@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.task import Kind
 from server.starter_kit.service import kit_key
 from server.storage import Storage
@@ -39,6 +40,6 @@ def test_only_images_have_pictures_beside_the_kit(
     monkeypatch.setattr(build, "store_pictures", lambda _storage, _folder, slug: drawn.append(slug))
     competition: Any = SimpleNamespace(slug="digits", task=SimpleNamespace(kind=kind))
     storage = Storage(tmp_path.as_uri())
-    build.store_kit(storage, tmp_path, competition, url="", retraining_time_s=1.0, retrain=lambda: None)  # type: ignore[arg-type,return-value]
+    build.store_kit(storage, tmp_path, competition, url="", retraining=RetrainingCost(1.0), retrain=lambda: None)  # type: ignore[arg-type,return-value]
     assert storage.read(kit_key("digits")) == b"kit"
     assert drawn == pictured
