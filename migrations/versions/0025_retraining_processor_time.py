@@ -1,6 +1,6 @@
 """what one retraining and an empty run take of the processor, in the sandbox that runs submissions
 
-Revision: 0025, after 0023. Splits prepared before have neither: their runs are limited by the clock, as they were.
+Revision: 0025, after 0024. Splits prepared before have neither: their runs are limited by the clock, as they were.
 """
 
 import sqlalchemy as sa

@@ -15,7 +15,7 @@ from typing import IO
 from scripts.test_as_a_stranger.checkout import ROOT, copy_checkout, make_demo_small, make_environment
 from scripts.test_as_a_stranger.machine import all_cores_busy, memory_taken
 from scripts.test_as_a_stranger.namespaces import STRANGER_ID, files_left, inside
-from scripts.test_as_a_stranger.situations import CHOSEN, Situation, allowed
+from scripts.test_as_a_stranger.situations import BEFORE, Situation, allowed
 
 LOGS = ROOT / "build" / "stranger"
 
@@ -52,7 +52,7 @@ def outcome_of(wanted: Situation, tests: tuple[str, ...], *, starts: int) -> Out
         path.write_bytes(b"")
         log = stack.enter_context(path.open("ab"))
         if situation.after_root:
-            _run(["make", "test", _asked(situation, CHOSEN)], checkout, situation, log, as_user=False)
+            _run(["make", "test", _asked(situation, BEFORE)], checkout, situation, log, as_user=False)
             shutil.rmtree(checkout / ".pytest_cache", ignore_errors=True)
             log.truncate(0)
         stack.enter_context(all_cores_busy() if situation.busy else ExitStack())

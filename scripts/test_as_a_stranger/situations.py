@@ -22,6 +22,13 @@ CHOSEN = (
     "tests/test_find_python.py",
     "tests/test_fixtures.py",
 )
+# What root runs first, so that it has left what servers and notebooks leave.
+BEFORE = (
+    "tests/lethe/runtime/test_notebook_shell.py",
+    "tests/sandbox/test_visibility.py",
+    "tests/server/embedded/test_redis.py",
+    "tests/server/test_storage.py",
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +36,8 @@ class Situation:
     """How the tests are run.
 
     user: as an ordinary user. closed_home: below a folder of mode 0700. place: the checkout's folder. files: the soft
-    limit of open files. after_root: root has run the chosen tests before, and left what that leaves. python: another
-    version. demo: a small one, again and again, not the tests.
+    limit of open files. after_root: root has run some tests before, and left what they leave. python: another version.
+    demo: a small one, again and again, not the tests.
     """
 
     name: str

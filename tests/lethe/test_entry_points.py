@@ -1,11 +1,12 @@
 """What an installed package adds by entry points: a metric, methods, a dataset, a network."""
 
 import json
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
+
+from tests.support.forked_children import run_code
 
 METRIC = """
 from lethe.metrics import Direction, Metric, MetricResult
@@ -80,15 +81,12 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(site: Path, program: str) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; sys.path.insert(0, {str(site)!r})\n{program}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def run(site: Path, program: str) -> str:
+    return run_code(f"import sys; sys.path.insert(0, {str(site)!r})\n{program}")
 
 
 def answer(site: Path, program: str) -> object:
-    ran = run(site, f"import json\n{program}")
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    return json.loads(run(site, f"import json\n{program}"))
 
 
 def test_metric_of_an_installed_package_is_the_last(site: Path) -> None:
@@ -121,8 +119,8 @@ def test_network_of_an_installed_package_is_built_with_its_options(site: Path) -
         "print(json.dumps(net[1].out_features))"
     )
     assert answer(site, program) == 5
-    ran = run(site, program.replace("width=5", "wide=5"))
-    assert "network 'thin' has no option 'wide': allowed are width" in ran.stderr
+    with pytest.raises(RuntimeError, match="network 'thin' has no option 'wide': allowed are width"):
+        run(site, program.replace("width=5", "wide=5"))
 
 
 LIST_METRICS = "from lethe.metrics import metrics; metrics()"
@@ -142,6 +140,5 @@ LIST_DATASETS = "from lethe.data.datasets.registry import adapters; adapters()"
 def test_entry_point_that_does_not_fit_is_named(site: Path, old: str, new: str, program: str, said: str) -> None:
     (points,) = site.glob("*.dist-info/entry_points.txt")
     points.write_text(ENTRY_POINTS.replace(old, new))
-    ran = run(site, program)
-    assert ran.returncode == 1
-    assert said in ran.stderr
+    with pytest.raises(RuntimeError, match=re.escape(said)):
+        run(site, program)

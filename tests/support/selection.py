@@ -10,13 +10,16 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 # What one machine always has, and does soon: no PostgreSQL, browser, GPU or sandbox, no fault, no competition played,
-# no model trained, no program written literally, no wheel built.
+# no model trained, no program written literally, no wheel built, no crowd, no text that is read until its limit.
 ELSEWHERE = (
     *("tests/browser/", "tests/end_to_end/", "tests/faults/", "tests/sandbox/", "tests/test_", "tests/worker/"),
     *(f"tests/lethe/{part}/" for part in ("benchmark", "evaluation", "huggingface", "methods", "preparation")),
     *("tests/lethe/training/", "tests/lethe/tuning/", "tests/golden/trajectories/", "tests/golden/test_check.py"),
     *("tests/lethe/metrics/scoring/test_reference.py", "tests/lethe/metrics/scoring/test_exact.py"),
     *("tests/lethe/test_wheel.py", "tests/lethe/test_entry_points.py", "tests/lethe/test_plugin_example.py"),
+    *("tests/lethe/runtime/test_randomness.py", "tests/server/embedded/", "tests/server/parsing/test_client.py"),
+    *("tests/server/test_crowd.py", "tests/server/test_schemathesis.py", "tests/server/cli/test_demo.py"),
+    *("tests/server/disclosure/test_hidden_values.py", "tests/server/evaluations/test_fairness.py"),
 )
 NEEDS = frozenset({"slow", "gpu", "browser"})
 SERVERS = frozenset({"postgres_server", "private_redis"})
