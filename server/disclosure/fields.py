@@ -158,8 +158,8 @@ HARMLESS: Mapping[str, Fields] = {
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",
         "page": (
-            "timeline announcements n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed closed "
-            "limits at"
+            "timeline announcements n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed "
+            "closed limits at"
         ),
     },
     "of accounts, whose tables no evaluation writes": {
