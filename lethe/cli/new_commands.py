@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import lethe
-from lethe.cli.context import console
+from lethe.cli.output import console
 from lethe.cli.scaffold import KINDS, Kind, checked_name, files_in_checkout, files_of_package, write_new
 from lethe.errors import InvalidInput
 

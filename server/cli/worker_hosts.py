@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from lethe.cli.terminal import Terminal
+from lethe.cli.output import Terminal
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
