@@ -16,7 +16,7 @@ SETS = ROOT / "sandbox" / "locks"
 LIST = ROOT / "lethe" / "submission" / "libraries.py"
 PAGE = ROOT / "docs" / "participants" / "libraries.md"
 PINNED = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", re.MULTILINE)
-DRIVERS = ("nvidia-", "cuda-")  # parts of torch
+DRIVERS = ("nvidia-", "cuda-", "jupyterlab-", "widgetsnbextension")  # parts of torch and ipywidgets
 TEXT = """\
 # Libraries
 

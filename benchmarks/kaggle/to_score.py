@@ -68,7 +68,7 @@ def write_pictures(folder: Path) -> None:
     faces = open_faces({"persons": PERSONS, "images_per_person": MEAN})
     kept = np.sort(np.random.default_rng(0).permutation(len(faces.labels))[:PICTURES])
     for name, values in {"images": faces.images, "labels": faces.labels, "persons": faces.persons}.items():
-        np.save(folder / f"{name}.npy", values[kept])
+        np.save(folder / f"{name}.npy", np.asarray(values)[kept])
 
 
 def notebooks(paths: Iterable[Path]) -> Iterator[Path]:
