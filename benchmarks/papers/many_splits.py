@@ -49,7 +49,7 @@ def measure(splits: int = 24, forget_sets: int = 4) -> Result:
             for name, state in states.items():
                 h[name][split, number] = _confidences(digits, state)
                 accuracy[name].append(_accuracy(digits, state, held))
-    rows = {}
+    rows: Result = {}
     for name in names:
         found = ulira(h[name], seen)
         without = [
