@@ -78,15 +78,21 @@ class DigitModels:
 
     def guest_data(self, original: State, *, retain: Rows, forget: Rows, validation: Rows) -> GuestData:
         """Return what an unlearning method is given."""
-        sets = {"retain": retain, "forget": forget, "validation": validation}
-        datasets = {name: InMemoryDataset(self._set(rows), self.network) for name, rows in sets.items()}
         trained = self.labels[np.concatenate([retain, forget])]
         counts = {str(label): int((trained == label).sum()) for label in range(self.network["n_classes"])}
-        return GuestData(network=self.network, original_state=original, class_counts=counts, **datasets)
+        return GuestData(
+            network=self.network,
+            original_state=original,
+            retain=self._dataset(retain),
+            forget=self._dataset(forget),
+            validation=self._dataset(validation),
+            class_counts=counts,
+        )
 
-    def _set(self, rows: Rows) -> ImageSet:
+    def _dataset(self, rows: Rows) -> InMemoryDataset:
         numbers = torch.from_numpy(rows)
-        return ImageSet(self.images[rows], self.labels[rows], ids=numbers, persons=numbers)
+        images = ImageSet(self.images[rows], self.labels[rows], ids=numbers, persons=numbers)
+        return InMemoryDataset(images, self.network)
 
     @torch.inference_mode()
     def logits(self, state: State, rows: Rows) -> NDArray[np.float32]:

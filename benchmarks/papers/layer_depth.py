@@ -10,6 +10,7 @@ import time
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.papers.digit_models import DigitModels, Rows, State, catalogue_method, mean_and_error, unlearned
 from benchmarks.papers.paper_page import Result, conditions, decided, reached, run, table
@@ -135,7 +136,7 @@ Paired over seeds, 95 % by Student's t, without correction for their number; "un
 """
 
 
-def _difference(values: np.ndarray) -> tuple[str, str]:
+def _difference(values: NDArray[np.float64]) -> tuple[str, str]:
     mean, half = mean_and_error(values)
     return reached((mean, half)), decided((mean - half, mean + half))
 

@@ -1,6 +1,6 @@
 """U-LiRA over many splits of the data: figure 3 of Cadet et al. 2024.
 
-    python -m benchmarks.papers.many_splits [--splits 24] [--forget-sets 4]
+    python -m benchmarks.papers.many_splits [--splits 16] [--forget-sets 3]
 
 Each split trains an original on a half of the digits; each of its forget sets is then unlearned by every method. What
 the attack tells apart, for each digit, are models that forgot it from models that never saw it.
@@ -23,6 +23,7 @@ RATES = (0.001, 0.01, 0.05)
 EPOCHS = 5
 SWEEP = 1_000_000  # seed of the split on which learning rates are chosen
 Z_95 = 1.96
+LEAST_UTILITY = 0.8  # of the retrained models' test accuracy: below it no order is judged
 ORDERS = (  # what the paper reads from its figure
     ("finetune", "original", "unlearning by FT lowers the attack's accuracy"),
     ("msg", "finetune", "MSG resists the attack, FT less"),
@@ -31,7 +32,7 @@ ORDERS = (  # what the paper reads from its figure
 )
 
 
-def measure(splits: int = 24, forget_sets: int = 4) -> Result:
+def measure(splits: int = 16, forget_sets: int = 3) -> Result:
     """Return per row the attack's accuracy, its spread over digits, its AUC, and the estimate without each split."""
     digits = DigitModels.of("small_cnn", {"widths": [32, 64]}, noise=NOISE, recipe=RECIPE)
     rates = {method: _best_rate(digits, method) for method in METHODS}
@@ -49,7 +50,7 @@ def measure(splits: int = 24, forget_sets: int = 4) -> Result:
             for name, state in states.items():
                 h[name][split, number] = _confidences(digits, state)
                 accuracy[name].append(_accuracy(digits, state, held))
-    rows = {}
+    rows: Result = {}
     for name in names:
         found = ulira(h[name], seen)
         without = [
@@ -136,6 +137,8 @@ def page(result: Result) -> str:
     for low, high, words in ORDERS:
         difference, half = rows[high]["accuracy"] - rows[low]["accuracy"], half_width(without[high] - without[low])
         holds = "undecided" if abs(difference) <= half else ("yes" if difference > 0 else "no")
+        if rows[low]["test_accuracy"] < LEAST_UTILITY * rows["retrained"]["test_accuracy"]:
+            holds = "not judged: the model is useless"
         orders.append([f"{low} below {high}", words, f"{difference:+.3f} ± {half:.3f}", holds])
     rates = ", ".join(f"{method} {rate:g}" for method, rate in result["rates"].items())
     return f"""# U-LiRA over many splits: figure 3 of Cadet et al. 2024
@@ -152,7 +155,9 @@ apart: {rates}; {EPOCHS} epochs.
 {table(["row", "attack accuracy", "sd over digits", "AUC", "test accuracy"], shown)}
 
 ± is the half width of the 95 % interval over splits (jackknife without one split).
-"retrained" are models trained without the forget set: what no attack should tell from models that never saw it.
+"retrained" are models trained without the forget set: what no attack should tell from models that never saw it. Values
+below 0.5 are a bias of few models a digit: a held-out model lies away from the mean of the others. Compare rows, not
+a row with 0.5.
 
 ## The paper's order
 

@@ -8,6 +8,7 @@ Unlearned models are trained on the forget set alone until its loss is back near
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.papers.digit_models import DigitModels, State, catalogue_method, mean_and_error, unlearned
 from benchmarks.papers.paper_page import Result, conditions, decided, reached, run, table
@@ -112,12 +113,12 @@ A row is lower or higher where the 95 % interval of the mean difference does not
 """
 
 
-def _epochs(column: np.ndarray) -> str:
+def _epochs(column: NDArray[np.float64]) -> str:
     stopped = int((column >= MOST_EPOCHS).sum())
     return reached(mean_and_error(column)) + (f" ({stopped})" if stopped else "")
 
 
-def _decided(difference: np.ndarray) -> str:
+def _decided(difference: NDArray[np.float64]) -> str:
     mean, half = mean_and_error(difference)
     return decided((mean - half, mean + half))
 

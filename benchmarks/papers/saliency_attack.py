@@ -7,8 +7,10 @@ Every seed draws training, forget and test digits and trains models of its own: 
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.papers.digit_models import DigitModels, Rows, State, mean_and_error
 from benchmarks.papers.paper_page import Result, conditions, decided, reached, run, table
@@ -16,6 +18,7 @@ from lethe.competition.file import Training
 from lethe.evaluation.probes.saliency import saliency_arrays
 from lethe.metrics import Inputs, evaluate
 from lethe.metrics.benchmark.paired_t import holm, paired_t
+from lethe.metrics.core.metric_evaluation import MetricEvaluation
 
 N_TRAIN, N_FORGET, HIDDEN, NOISE = 1200, 240, 64, 1.0
 SHARES = (25, 50, 75, 100)
@@ -74,16 +77,15 @@ def _one_seed(models: DigitModels, seed: int) -> dict[str, dict[str, dict[str, f
     return found
 
 
-def _value(evaluation: object) -> float:
-    result = evaluation.result  # type: ignore[attr-defined]
-    if result is None:
-        raise RuntimeError(evaluation.not_computed)  # type: ignore[attr-defined]
-    return float(result.value)
+def _value(evaluation: MetricEvaluation) -> float:
+    if evaluation.result is None:
+        raise RuntimeError(evaluation.not_computed)
+    return evaluation.result.value
 
 
-def _arrays(models: DigitModels, state: State, sets: Mapping[str, Rows]) -> dict[str, np.ndarray]:
+def _arrays(models: DigitModels, state: State, sets: Mapping[str, Rows]) -> dict[str, NDArray[Any]]:
     inputs = {name: models.inputs(rows) for name, rows in sets.items()}
-    arrays = dict(saliency_arrays(models.network_of(state), [state], inputs))
+    arrays: dict[str, NDArray[Any]] = dict(saliency_arrays(models.network_of(state), [state], inputs))
     return arrays | {f"{name}_logits": models.logits(state, rows)[None] for name, rows in sets.items()}
 
 
