@@ -155,6 +155,7 @@ HARMLESS: Mapping[str, Fields] = {
             "archive_key cell_key closed_at closes_at config created_at created_by frozen_at id opens_at revealed_at "
             "scores_verified slug source state summary title"
         ),
+        "Board": "n_models",
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",
         "page": (
