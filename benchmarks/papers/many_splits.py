@@ -56,7 +56,8 @@ def measure(splits: int = 16, forget_sets: int = 3) -> Result:
         without = [
             ulira(np.delete(h[name], split, axis=0), np.delete(seen, split, axis=0)).value for split in range(splits)
         ]
-        known = np.asarray(found.per_example)[~np.isnan(found.per_example)]
+        values = np.asarray(found.per_example, np.float64)
+        known = values[~np.isnan(values)]
         rows[name] = {
             "accuracy": found.value,
             "spread": float(known.std(ddof=1)),
@@ -106,7 +107,7 @@ def _validation(digits: DigitModels) -> Rows:
 
 def _confidences(digits: DigitModels, state: State) -> NDArray[np.float64]:
     rows = np.arange(N_DIGITS)
-    return log_margin(digits.logits(state, rows)[None], digits.labels[rows].numpy())[0]
+    return np.asarray(log_margin(digits.logits(state, rows)[None], digits.labels[rows].numpy())[0], np.float64)
 
 
 def _accuracy(digits: DigitModels, state: State, rows: Rows) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lethe.competition.file import CompetitionFile, Training
 from lethe.competition.recipes_section import Variation
 from lethe.competition.report_section import Report
+from lethe.competition.visibility import Visibility
 from lethe.data.files import read_json
 from lethe.data.seeds import derive_seeds
 from lethe.data.stored_sets import SET_PATHS, StoredSet
@@ -69,7 +70,7 @@ def make_model_sets(
         raise InvalidInput(f"metrics are judged on tasks of images, not {file.task.kind}")
     competition = _with_originals(file, n_models)
     progress("preparing the split")
-    prepare_split(competition, "public", out)
+    prepare_split(competition, Visibility.PUBLIC, out)
     evaluator = SplitEvaluator.load(out)
     making = _Making(out, competition, n_models)
     states: dict[str, Callable[[], Sequence[State]]] = {
@@ -81,8 +82,9 @@ def make_model_sets(
         "unlearned_relearned": lambda: [making.relearned(state) for state in making.unlearned(method)],
     }
     sets = {
-        name: _kept(dict(read_outputs(out, kind).arrays()))
-        for name, kind in (("retrained", "retrained"), ("unknown", "oracle"), ("known", "originals"))
+        "retrained": _kept(dict(read_outputs(out, "retrained").arrays())),
+        "unknown": _kept(dict(read_outputs(out, "oracle").arrays())),
+        "known": _kept(dict(read_outputs(out, "originals").arrays())),
     }
     for name, make in states.items():
         progress(f"models: {name}")

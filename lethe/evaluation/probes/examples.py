@@ -57,7 +57,8 @@ class ImageExamples:
         model.eval()
         chosen = rows.to(self.labels.device)
         right = [
-            model(self.images[part]).argmax(dim=1) == self.labels[part] for part in chosen.split(EVALUATED_AT_ONCE)
+            model(self.images[part]).argmax(dim=1) == self.labels[part]
+            for part in torch.split(chosen, EVALUATED_AT_ONCE)
         ]
         return float(torch.cat(right).double().mean())
 

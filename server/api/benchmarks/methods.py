@@ -1,5 +1,6 @@
 """A benchmark's methods: their files, checked without being run."""
 
+from lethe.competition.file import Submissions
 from lethe.errors import InvalidSubmission
 from server.api.benchmarks.schemas import MethodIn
 from server.benchmarks.units import MethodRecord
@@ -12,7 +13,7 @@ async def checked(storage: Storage, method: MethodIn, *, account_id: str) -> Met
     """Return a method that can be run. Raises InvalidSubmission naming it, its line and what is wrong there."""
     upload = Upload("unlearning.py", method.source.encode(), method.name, received_at=now())
     try:
-        found = await check_and_store(storage, upload, account_id=account_id)
+        found = await check_and_store(storage, upload, account_id=account_id, rules=Submissions())
     except InvalidSubmission as error:
         raise InvalidSubmission(f"method {method.name!r}: {error.detail}", violations=error.violations) from error
     return MethodRecord(
