@@ -56,8 +56,8 @@ def measure(splits: int = 16, forget_sets: int = 3) -> Result:
         without = [
             ulira(np.delete(h[name], split, axis=0), np.delete(seen, split, axis=0)).value for split in range(splits)
         ]
-        values = np.asarray(found.per_example, np.float64)
-        known = values[~np.isnan(values)]
+        per_digit = np.array(found.per_example, np.float64)
+        known = per_digit[~np.isnan(per_digit)]
         rows[name] = {
             "accuracy": found.value,
             "spread": float(known.std(ddof=1)),
@@ -107,7 +107,7 @@ def _validation(digits: DigitModels) -> Rows:
 
 def _confidences(digits: DigitModels, state: State) -> NDArray[np.float64]:
     rows = np.arange(N_DIGITS)
-    return np.asarray(log_margin(digits.logits(state, rows)[None], digits.labels[rows].numpy())[0], np.float64)
+    return np.asarray(log_margin(digits.logits(state, rows), digits.labels[rows].numpy()), np.float64)
 
 
 def _accuracy(digits: DigitModels, state: State, rows: Rows) -> float:
