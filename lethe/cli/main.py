@@ -56,17 +56,19 @@ EXTRAS = {
 
 # Headings of `lethe --help`, and the commands below each.
 PANELS = {
-    "Try it, and host on this machine": ("demo", "up", "close", "doctor"),
+    "Try it, and host on this machine": ("demo", "up", "close", "doctor", "libraries"),
     "Take part": (
         "login", "logout", "register", "whoami", "tokens", "team", "competitions", "show", "leaderboard", "quota",
         "use", "init", "check", "submit", "submissions", "status", "logs", "answers", "cancel", "select", "download",
         "receipt", "verify",
     ),
     "Organise a competition": ("competition", "dataset", "data", "prepare", "rejudge", "accounts", "worker-token"),
-    "Measure, without a server": ("score", "confidences", "evaluate", "compare", "metrics", "methods", "benchmark"),
+    "Measure, without a server": (
+        "score", "confidences", "evaluate", "compare", "metrics", "methods", "benchmark", "new",
+    ),
     "Operate an instance": (
-        "worker", "migrate", "backup", "restore", "export", "import", "gc", "replay", "create-admin", "reset-password",
-        "reset-second-factor",
+        "worker", "workers", "cordon", "uncordon", "migrate", "backup", "verify-backup", "scheduled-backup", "restore",
+        "export", "import", "gc", "replay", "create-admin", "reset-password", "reset-second-factor",
     ),
 }  # fmt: skip
 
@@ -152,7 +154,7 @@ def _group(app: typer.Typer) -> None:
     for command in commands:
         command.rich_help_panel = headings.get(_name(command))
     order = list(PANELS)
-    app.registered_commands.sort(key=lambda command: order.index(str(command.rich_help_panel)))  # headings in order
+    app.registered_commands.sort(key=lambda command: order.index(str(headings.get(_name(command), order[0]))))
 
 
 def _name(command: CommandInfo | TyperInfo) -> str:
