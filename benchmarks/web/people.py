@@ -75,7 +75,7 @@ class People:
                 "state": "ready",
                 "manifest_sha256": "0" * 64,
                 "n_forget": N_FORGET,
-                "retraining_time_s": 0.4,
+                "retraining_time_s": 40.0,
                 "oracle": {"final_score": oracle},
                 "prepared_at": self.opens_at,
             }
