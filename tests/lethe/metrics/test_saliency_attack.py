@@ -138,4 +138,4 @@ def test_miau_of_retrained_and_of_original_maps(unlearned, value, n_models):
 
 def test_missing_maps_are_named_with_what_makes_them():
     found = evaluate(Inputs({}, {}, {}, {}), ["miau_saliency"])["miau_saliency"]
-    assert "no capture stores it: compute `forget_saliency` [N, S, P]" in found.not_computed
+    assert "no capture stores it: compute `forget_saliency` [N, S, X]" in found.not_computed
