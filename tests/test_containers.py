@@ -60,7 +60,7 @@ def pins(lock: str) -> set[str]:
 def test_services_are_those_of_an_instance_and_a_backup() -> None:
     always = {"migrate", "web", "worker", "messages", "beat", "db", "redis"}
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == always
-    assert set(SERVICES) - always == {"worker-gpu", "backup"}
+    assert set(SERVICES) - always == {"worker-gpu", "backup", "backup-daily"}
 
 
 @pytest.mark.parametrize("name", OURS)

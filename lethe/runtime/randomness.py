@@ -14,7 +14,7 @@ from typing import Any, Self
 
 SEED_BITS = 32  # what every generator takes
 PINNED = 20_231_130  # any number
-VARIABLE = "LETHE_RANDOMNESS"  # the run, its seed, and "pinned" once it is, for the processes that a program starts
+VARIABLE = "RANDOMNESS_OF_RUN"  # the run, its seed, and "pinned" once it is, for the processes that a program starts
 
 
 class Randomness:

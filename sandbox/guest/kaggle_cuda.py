@@ -14,7 +14,7 @@ from typing import Any, Self
 import torch
 from torch.overrides import TorchFunctionMode
 
-VARIABLE = "LETHE_CUDA_ON_CPU"  # set where it is installed, for the processes that a program starts
+VARIABLE = "CUDA_ON_CPU"  # set where it is installed, for the processes that a program starts
 _CPU = torch.device("cpu")
 
 

@@ -65,6 +65,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Standing": "rank teams best_id",
         "BreakdownView": "factors ticks end",
         "Spread": "name css low lower middle upper high label",
+        "MetricLine": "table",
         "ScoreHistory": "best oracle top first_at last_at label",
         "Point": "x y low high label",
         "Strip": "top teams is_histogram baselines oracle own label",

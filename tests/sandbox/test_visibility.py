@@ -110,6 +110,7 @@ def test_environment_is_exactly_this(seen: dict[str, Any]) -> None:
         "LETHE_TRUST_NETWORK_SOURCE": "1",
         "LOGNAME": "lethe",
         "MKL_NUM_THREADS": "1",
+        "NO_ALBUMENTATIONS_UPDATE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "PATH": "/opt/python/bin",
@@ -121,6 +122,7 @@ def test_environment_is_exactly_this(seen: dict[str, Any]) -> None:
         "TORCHDYNAMO_DISABLE": "1",
         "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
         "USER": "lethe",
+        "WANDB_MODE": "offline",
         **{name: value for name, value in seen["environment"].items() if name.startswith(("TORCHINDUCTOR", "KMP"))},
     }
 

@@ -29,7 +29,7 @@ def queues(**environment: str) -> list[tuple[str, str, str]]:
 )
 def test_what_does_not_compute_loads_no_torch(arguments: list[str], takes: str, tasks: list[str]) -> None:
     program = (
-        "import sys; from worker import __main__ as program; app = program.app; app.start = lambda words: None\n"
+        "import sys; from worker import __main__ as program; from worker.app import app; app.start = lambda words: None\n"
         f"program.main({arguments}); app.loader.import_default_modules(); assert 'torch' not in sys.modules\n"
         "print(*sorted(name for name in app.tasks if name.startswith('lethe.')))"
     )
@@ -87,7 +87,7 @@ def test_no_message_reaches_two_queues() -> None:
 def test_scores_are_taken_before_what_a_worker_tells_itself() -> None:
     """A sweep that took longer than its interval was once followed by the next, and no score was ever computed."""
     names = ["a-host@test.dq2", "lethe.cpu", CONTROL_QUEUE, "lethe.prepare"]
-    assert ControlFirst(names).consume(4) == [CONTROL_QUEUE, "a-host@test.dq2", "lethe.cpu", "lethe.prepare"]
+    assert ControlFirst(names).consume(4) == [CONTROL_QUEUE, "lethe.prepare", "a-host@test.dq2", "lethe.cpu"]
     assert ControlFirst(names).consume(1) == [CONTROL_QUEUE]
 
 

@@ -13,9 +13,9 @@ group = typer.Typer(no_args_is_help=True, help="Sets of older libraries for sand
 def list_sets() -> None:
     """List the sets, and which of them are installed here."""
     from sandbox.environments import find_environment, known_sets, missing_set
-    from server.config import get_settings
+    from server.private_files import instance_settings
 
-    folder = get_settings().library_sets
+    folder = instance_settings().library_sets
     for name in known_sets():
         problem = missing_set(name, folder)
         typer.echo(f"{name}: {problem or find_environment(name, folder).in_words}")
@@ -29,9 +29,9 @@ def install_set(
     """Install a set for the sandboxes of this host: about 6 GB, from where pip gets packages. Restart workers then."""
     from sandbox.environments import install
     from sandbox.errors import BackendUnavailable
-    from server.config import get_settings
+    from server.private_files import instance_settings
 
-    folder = get_settings().library_sets
+    folder = instance_settings().library_sets
     typer.echo(f"Installing {name} into {folder / name}: about 6 GB, a few minutes.")
     try:
         installed = install(name, folder, python=python)

@@ -165,7 +165,11 @@ def _interval(
     if entry.resampling != Resampling.MODELS:
         return None
     # the subject and its references are drawn apart even if they are one side, as models of two sides are
-    rows = {name: _is_subject(entry.needs[name]) for name, need in needs.items() if _has_model_rows(need)}
+    rows = {
+        name: _is_subject(entry.needs[name])
+        for name, need in needs.items()
+        if arrays[name] is not None and _has_model_rows(need)  # one that is not needed may be None
+    }
     groups = sorted(set(rows.values()), reverse=True)
     sizes = tuple(min(arrays[name].shape[0] for name in rows if rows[name] == group) for group in groups)
 

@@ -46,4 +46,5 @@ def test_every_metric_of_images_is_computed_from_what_is_stored(split: Path) -> 
     without = {name: each.not_computed for name, each in found.items() if each.result is None}
     own = {name for name in OF_IMAGES if any(ARRAYS[array].own for array in stored_arrays(name))}
     assert own == {"gaussian_score", *SALIENCY}
+    assert "[splits.recipes]" in without.pop("recipe_spread"), "this split has none"
     assert without.keys() == own, "their arrays are their user's: poisoned training, or maps of large sets"

@@ -10,17 +10,11 @@ from hypothesis import strategies as st
 from lethe.errors import InvalidSubmission
 from lethe.submission.notebook import code_cells
 from lethe.submission.package import Package, load_package
+from tests.support.notebook_file import notebook
 
 BOTH = ("function", "notebook")
 FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
 LOOP = "import torch\nfor i in range(512):\n    torch.save({}, f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')\n"
-
-
-def notebook(*cells: str, **metadata: object) -> bytes:
-    code = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
-    return json.dumps(
-        {"nbformat": 4, "metadata": metadata, "cells": [{"cell_type": "markdown", "source": "# text"}, *code]}
-    ).encode()
 
 
 def package(*cells: str, modes: tuple[str, ...] = BOTH) -> Package:

@@ -9,7 +9,7 @@ from lethe.submission.libraries import LIBRARIES, OLDER_SETS
 from lethe.submission.package import load_package
 from lethe.submission.requirements import unmet_requirements
 from scripts import library_pages
-from tests.lethe.submission.test_notebook import notebook
+from tests.support.notebook_file import notebook
 
 
 def test_the_list_and_its_page_are_those_of_the_lock() -> None:

@@ -10,7 +10,7 @@ from sandbox.environments import missing_set
 from sandbox.launcher import Launcher, SandboxSpec
 from server.config import get_settings
 from tests.sandbox.notebook.conftest import FOLDER, POLICY, Notebooks
-from tests.sandbox.notebook.test_programs import FUNCTION, LOOP, SCRIPT, SEEDS
+from tests.support.programs import FUNCTION, LOOP, SCRIPT, SEEDS
 from worker.evaluation.kaggle_layout import notebook_mounts
 
 SETS = get_settings().library_sets

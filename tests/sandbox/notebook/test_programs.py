@@ -9,21 +9,7 @@ import torch
 from safetensors.torch import load, load_file
 
 from tests.sandbox.notebook.conftest import Notebooks
-
-LOOP = """
-def change(state, i=0):
-    state['3.bias'] += torch.randn(10)
-    return state
-
-for i in range(512):
-    print('model', i)
-    torch.save(change(original(), i), f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')
-"""
-FUNCTION = """
-def unlearning(net, retain, forget, validation):
-    with torch.no_grad():
-        net[3].bias.add_(1)
-"""
+from tests.support.programs import FUNCTION, LOOP, SCRIPT, SEEDS
 
 
 def bias(weights: bytes | None, split: Path) -> list[float]:
@@ -57,17 +43,7 @@ def test_without_a_seed_of_its_own_a_program_draws_by_the_runs(notebooks: Notebo
     assert first == again != second
 
 
-SCRIPT = """
-%%writefile script.py
-import sys
-import numpy as np, random, torch
-{seeds}
-state = torch.load('/kaggle/input/neurips-2023-machine-unlearning/original_model.pth')
-state['3.bias'] += torch.randn(10) + random.random() + np.random.rand()
-torch.save(state, f'/kaggle/tmp/unlearned_checkpoint_{{sys.argv[1]}}.pth')
-"""
 CHILD_LOOP = "for i in range(3):\n    !python script.py $i"
-SEEDS = "torch.manual_seed(1), random.seed(2), np.random.seed(3)"
 
 
 def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebooks, split: Path) -> None:

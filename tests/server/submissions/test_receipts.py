@@ -111,7 +111,7 @@ def test_what_is_no_receipt_does_not_hold(value: dict[str, str]) -> None:
 def test_receipt_tells_neither_seed_nor_parts_of_the_score(server: Instance) -> None:
     _olga, ada, submission = scored(server)
     text = get_receipt(server, ada, submission).text
-    for sealed in ("424242", "forgetting", "epsilon", "ratio"):
+    for sealed in ("424242", "forgetting", "epsilon", '"retain_ratio"', '"test_ratio"'):
         assert sealed not in text
 
 

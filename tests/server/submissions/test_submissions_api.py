@@ -56,7 +56,8 @@ def test_submission_is_taken_whole(both: Instance) -> None:
     assert answer.headers["X-Quota-Remaining"] == "4"
     assert answer.headers["Location"] == f"/api/v1/submissions/{body['id']}"
     shown = both.client.get(answer.headers["Location"], headers=headers).json()
-    assert shown == {name: value for name, value in body.items() if name != "quota"}
+    assert shown.pop("wait")["ahead"] == 0
+    assert shown == {name: value for name, value in body.items() if name not in {"quota", "wait"}}
     with both.database.read() as session:
         actions = session.scalars(select(AuditEvent.action).where(AuditEvent.subject == body["id"])).all()
         smoke = session.scalars(select(Shard)).one()

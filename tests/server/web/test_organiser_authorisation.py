@@ -74,7 +74,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {C}/cancel-preparation",
         f"POST {C}/delete",
     ),
-    ADMINISTRATOR: ("GET /people", "POST /people/{name}", "POST /people/{name}/reset-link"),
+    ADMINISTRATOR: ("GET /people", "POST /people/{name}", "POST /people/{name}/reset-link", "POST /organise/hosts"),
 }
 LET_IN = {
     STAFF: {"organiser elsewhere", "organiser", "administrator"},
