@@ -4,7 +4,6 @@ Messages only save time. Each worker also looks for work and for what was lost b
 neither Redis' memory nor a single scheduler process is needed for anything to go on.
 """
 
-import os
 import signal
 from logging import WARNING, getLogger
 from typing import Any
@@ -31,14 +30,14 @@ from server.queue import (
     shard_queue,
     waiting,
 )
-from worker.host import drain_watch, graceful_shutdown
+from worker.host import drain_watch, graceful_shutdown, metrics_folder
 
 log = structlog.get_logger()
 settings = get_settings()
 UNREAD_FOR_S = 3600  # after which what a worker told itself is forgotten: it is gone, and its name with it
 METRICS_FOLDER = settings.scratch / "metrics"
 if settings.worker_metrics_port:
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(METRICS_FOLDER)  # read when prometheus_client is imported
+    metrics_folder.share(METRICS_FOLDER)
 
 from worker.host import prometheus  # noqa: E402
 
@@ -140,7 +139,7 @@ def _end_with_the_worker(**_: Any) -> None:
 @celeryd_init.connect
 def _count(**_: Any) -> None:
     if settings.worker_metrics_port:
-        prometheus.fresh_folder(METRICS_FOLDER)
+        metrics_folder.forget_others(METRICS_FOLDER)
         prometheus.serve(settings.worker_metrics_port, METRICS_FOLDER)
 
 

@@ -29,7 +29,8 @@ def queues(**environment: str) -> list[tuple[str, str, str]]:
 )
 def test_what_does_not_compute_loads_no_torch(arguments: list[str], takes: str, tasks: list[str]) -> None:
     program = (
-        "import sys; from worker import __main__ as program; from worker.app import app; app.start = lambda words: None\n"
+        "import sys; from worker import __main__ as program; from worker.app import app\n"
+        "app.start = lambda words: None\n"
         f"program.main({arguments}); app.loader.import_default_modules(); assert 'torch' not in sys.modules\n"
         "print(*sorted(name for name in app.tasks if name.startswith('lethe.')))"
     )

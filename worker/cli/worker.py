@@ -1,6 +1,5 @@
 """`lethe worker`: run shards for a server that this host reaches over HTTPS alone."""
 
-import os
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -35,10 +34,12 @@ def run_worker(
         raise HostFault(" ".join(missing))
     logging.configure(as_json=settings.log_json)
     if settings.worker_metrics_port:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.scratch / "metrics")  # read at prometheus' import
+        from worker.host import metrics_folder
+
+        metrics_folder.share(settings.scratch / "metrics")
+        metrics_folder.forget_others(settings.scratch / "metrics")
         from worker.host import prometheus
 
-        prometheus.fresh_folder(settings.scratch / "metrics")
         prometheus.serve(settings.worker_metrics_port, settings.scratch / "metrics")
     from worker.remote.pool import Pool
 

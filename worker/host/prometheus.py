@@ -1,9 +1,8 @@
 """What workers count. The processes of a pool keep their counts in shared files; the worker's main process shows them.
 
-prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported, so `prepare` comes before this module's use.
+prometheus_client opens its files when this module is imported: `metrics_folder.share` comes before.
 """
 
-import shutil
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
@@ -30,9 +29,3 @@ def serve(port: int, folder: Path) -> None:
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
     start_http_server(port, registry=registry)
-
-
-def fresh_folder(folder: Path) -> None:
-    """Empty the shared folder: counts begin with the worker."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
