@@ -13,7 +13,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-WHOLE = frozenset({"id", "action", "subject", "received"})  # to copy from: where there is no room, others are narrowed
+WHOLE = frozenset(
+    {"id", "action", "subject", "received"}
+)  # to copy from: where space is short, other columns are narrowed
 
 
 class Terminal(Console):

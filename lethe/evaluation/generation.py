@@ -33,8 +33,8 @@ def generate_greedily(
     found: list[list[int]] = [[] for _ in prompts]
     for rows in batches_by_length([len(prompt) for prompt in prompts], batch_size):
         batch = [prompts[row] for row in rows]
-        room = network.context - max(len(prompt) for prompt in batch)
-        generated = _generate(network, batch, end_id=end_id, n_tokens=min(max_new_tokens, room))
+        left = network.context - max(len(prompt) for prompt in batch)
+        generated = _generate(network, batch, end_id=end_id, n_tokens=min(max_new_tokens, left))
         for row, tokens in zip(rows, generated, strict=True):
             found[row] = tokens[: tokens.index(end_id)] if end_id in tokens else tokens
     return found

@@ -294,7 +294,7 @@ def _language(competition: CompetitionFile, dataset: QuestionDataset) -> tuple[P
 def _read_language(dataset: QuestionDataset, network: str, name: object) -> tuple[Pretrained | None, Tokenizer]:
     if name is None:
         return None, dataset.tokenizer
-    if not isinstance(name, str) or Path(name).name != name:
+    if not isinstance(name, str) or Path(name).name != name or name in (".", ".."):
         raise InvalidSplit(f"network.options.pretrained must name what lies in dataset.options.root, was {name!r}")
     try:
         pretrained = load_pretrained(network, dataset.root / name)

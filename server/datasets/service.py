@@ -33,7 +33,7 @@ class CheckedArchive:
 
 
 def check_may_upload(session: Session, settings: Settings, account: Account) -> None:
-    """Raise NotAllowed for who is not an organiser, or TooLarge where an account's room is used up."""
+    """Raise NotAllowed for who is not an organiser, or TooLarge where an account's quota of storage is used up."""
     if account.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed("Only organisers upload datasets")
     if not settings.dataset_upload_mib:

@@ -16,7 +16,7 @@ class WorkerState(StrEnum):
     ACTIVE = "active"
     COOLING = "cooling"  # after a fault of its host it leaves the work to others for a while
     QUARANTINED = "quarantined"  # after many faults in a row; it takes work again once a run of its own went well
-    DRAINING = "draining"  # takes nothing new: it was told to stop, or its host was cordoned
+    DRAINING = "draining"  # takes nothing new: it was asked to stop, or its host was cordoned
     STOPPED = "stopped"
 
 

@@ -72,7 +72,7 @@ class SplitProbes:
         Of images also `relearn_epochs` [k] and `perturbed_accuracy` [k, D, S].
         models: k state dicts, or one that stands for as many as there are retrained ones (the original model), whose
         arrays but the last two are then of one model. retrained: state dicts, model i to compare model i with.
-        on_model: told of each model that is probed.
+        on_model: called for each model that is probed.
         Raises InvalidMetricInput for other numbers of models, and for weights that are not finite.
         """
         with _repeatable(next(self.network.parameters()).device):
@@ -128,7 +128,7 @@ def probed_references(
     original: State,
     on_model: Callable[[], None] = lambda: None,
 ) -> dict[str, Arrays]:
-    """Return the arrays of level 4 of the references by side, and of the split. on_model: told of each model."""
+    """Return the arrays of level 4 of the references by side, and of the split. on_model: called for each model."""
     sides = {"retrained": (retrained, retrained), "original": ([original], retrained)}
     if oracle:
         sides["oracle"] = oracle, retrained[: len(oracle)]

@@ -15,10 +15,11 @@ from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_json
 from lethe.data.split_questions import SplitQuestions
 from lethe.data.stored_sets import SET_PATHS
+from lethe.data.text_errors import InvalidLanguageModel
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.evaluators import load_evaluator
 from lethe.evaluation.generation import generate_greedily
-from lethe.networks.builders import build
+from lethe.networks.builders import build, limit_parameters
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.training.pretrained import load_pretrained
@@ -126,3 +127,31 @@ def test_losses_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     together = answer_losses(network, answers, padding_id=0)
     alone = [answer_losses(network, [answer], padding_id=0)[0] for answer in answers]
     np.testing.assert_allclose(together, alone, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b"])
+def test_nothing_outside_the_root_is_read(tmp_path: Path, name: str) -> None:
+    root = write_towns(tmp_path / "towns")
+    toml = folder_toml(root).replace('pretrained = "model.v1"', f'pretrained = "{name}"')
+    with pytest.raises(InvalidSplit, match="must name what lies in"):
+        prepare_split(parse_competition(toml), "public", tmp_path / "split")
+
+
+def test_the_base_of_an_adapter_lies_beside_it(tmp_path: Path) -> None:
+    write_model(tmp_path / "elsewhere" / "m", "llama")
+    (tmp_path / "root" / "adapter").mkdir(parents=True)
+    config = {"base_model_name_or_path": str(tmp_path / "elsewhere" / "m")}
+    (tmp_path / "root" / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidLanguageModel, match=r"allowed is \.\./FOLDER"):
+        load_pretrained("transformers", tmp_path / "root" / "adapter")
+
+
+def test_a_network_that_is_too_large_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m", "llama")
+    (folder / "model.safetensors").write_bytes(b"never read")
+    limit_parameters(1000)
+    try:
+        with pytest.raises(InvalidLanguageModel, match="more than"):
+            load_pretrained("transformers", folder)
+    finally:
+        limit_parameters(None)
