@@ -28,6 +28,7 @@ from lethe.runtime.notebook_cells import Cells
 from lethe.runtime.randomness import Randomness
 from sandbox.guest.harness import flush_output, report_fault, write_all
 from sandbox.guest.notebook.entry import FOLDERS, end_with_fault, report_plainly, run_cells
+from sandbox.guest.notebook.file_watch import Watch
 from sandbox.guest.notebook.files import archive_members, choose, listed_files, model_files, natural
 from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names, names_of_series
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
@@ -67,7 +68,6 @@ class Program:
 
     def run(self, chance: Randomness, entered: "Entered", take: Callable[[Path, Pieces], None]) -> None:
         """Run it to its end. take: what is told of each model."""
-        setattr(builtins, HOOK, entered.enter)
         taker = FirstModel(
             layout=self.preloaded.layout,
             folders=FOLDERS,
@@ -76,8 +76,14 @@ class Program:
             on_fault=self.fail,
             tell=report_plainly,
         )
-        change = Hooks().change
-        run_cells(self.task, self.preloaded, taker, Cells({}), chance, map_cuda=self.map_cuda, change=change)
+        change, watch = Hooks().change, Watch(taker)
+
+        def enter(number: int) -> None:
+            watch.catch_up()
+            entered.enter(number)
+
+        setattr(builtins, HOOK, enter)
+        run_cells(self.task, self.preloaded, watch, Cells({}), chance, map_cuda=self.map_cuda, change=change)
 
     def chance(self) -> Randomness:
         """Return the randomness of the run, which can be pinned."""

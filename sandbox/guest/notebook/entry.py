@@ -23,7 +23,7 @@ from lethe.runtime.randomness import Randomness
 from sandbox.guest import kaggle_cuda
 from sandbox.guest.frame_format import WEIGHTS_TAG
 from sandbox.guest.harness import flush_output, report_fault, write_all
-from sandbox.guest.notebook.file_watch import Taker, Watch, hook_torch
+from sandbox.guest.notebook.file_watch import Watch, hook_torch
 from sandbox.guest.notebook.files import CheckpointTaker, free_room
 from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names
 from sandbox.guest.notebook.inputs import scale_in
@@ -48,7 +48,7 @@ def run_notebook(task: Task, preloaded: Preloaded, frame_fd: int, *, checkpoints
     )
     try:
         os.environ["LETHE_RUNS"] = str(checkpoints)
-        with prepared(task, preloaded, taker, map_cuda=map_cuda):
+        with prepared(task, preloaded, Watch(taker), map_cuda=map_cuda):
             Cells(notebook_namespace(task)).run(cell_files(task))
         flush_output()
         taker.finish()
@@ -84,7 +84,7 @@ def run_program(
     )
     try:
         chance = Randomness(run=task.run, seed=task.seed)
-        run_cells(task, preloaded, taker, cells, chance, map_cuda=map_cuda, has_own_original=has_own_original)
+        run_cells(task, preloaded, Watch(taker), cells, chance, map_cuda=map_cuda, has_own_original=has_own_original)
         function = cells.namespace.get(task.function)
         taker.at_the_end(has_function=callable(function) or task.function in cells.missing)
         pieces = weights_of_call(cells.function(task.function, RunFault("no-model")), task, preloaded, cells)
@@ -99,7 +99,7 @@ def run_program(
 def run_cells(
     task: Task,
     preloaded: Preloaded,
-    taker: Taker,
+    watch: Watch,
     cells: Cells,
     chance: Randomness,
     *,
@@ -111,7 +111,7 @@ def run_cells(
     texts = [path.read_bytes() for path in cell_files(task)]
     folders = INPUT.glob("*") if has_own_original else ()
     served = {folder / "original_model.pth": preloaded.data.original_state for folder in folders}
-    with prepared(task, preloaded, taker, map_cuda=map_cuda, chance=chance, served=served):
+    with prepared(task, preloaded, watch, map_cuda=map_cuda, chance=chance, served=served):
         offer_starting_kit(texts, preloaded.data, tell=report_plainly)
         cells.namespace, cells.change = notebook_namespace(task), change
         cells.run(cell_files(task))
@@ -124,15 +124,15 @@ class prepared:  # noqa: N801 - used as a context
         self,
         task: Task,
         preloaded: Preloaded,
-        taker: Taker,
+        watch: Watch,
         *,
         map_cuda: bool,
         chance: Randomness | None = None,
         served: dict[Path, dict[str, torch.Tensor]] | None = None,
     ) -> None:
         self._task, self._preloaded, self._map_cuda, self._chance = task, preloaded, map_cuda, chance
-        self._watch = Watch(taker)
-        self._hook: Callable[[], None] = lambda: hook_torch(taker, self._watch, served=served or {})
+        self._watch = watch
+        self._hook: Callable[[], None] = lambda: hook_torch(watch, served=served or {})
 
     def __enter__(self) -> None:
         os.chdir(FOLDERS[1])
@@ -149,6 +149,7 @@ class prepared:  # noqa: N801 - used as a context
             kaggle_cuda.install()
         earlier_torch.install()
         install_programs()
+        self._watch.install()
         self._watch.start()
 
     def __exit__(self, *_error: Any) -> None:

@@ -1,16 +1,19 @@
 """Notices the models that a program writes and those that it reads back."""
 
 import os
+import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from sandbox.guest.notebook.files import stamp_of
+from sandbox.guest.notebook.files import SUFFIXES, stamp_of
+
+WRITING = os.O_WRONLY | os.O_RDWR
 
 
 class Taker(Protocol):
@@ -32,15 +35,21 @@ class Taker(Protocol):
 
 
 class Watch(threading.Thread):
-    """Looks for models that were not written by torch.save in this process: by a child, a copy, an open file."""
+    """Looks for models that were not written by torch.save in this process: by a child, a copy, an open file.
+
+    What a child has written is noticed when the child ends, if the process waits for it. Whoever needs to know of the
+    rest at a point of the program calls `catch_up`. Else a file counts once it is the same at two looks.
+    """
 
     def __init__(self, taker: Taker, *, every_s: float = 0.5) -> None:
         super().__init__(name="lethe-checkpoints", daemon=True)
-        self._taker = taker
+        self.taker = taker
         self._every_s = every_s
         self._seen: dict[Path, tuple[int, int]] = {}
         self.writing: set[Path] = set()  # what torch.save is at in this process
         self._leave = threading.Event()
+        self._owner = os.getpid()
+        self._opened = False  # this process has opened or renamed what may be a model since the last look
 
     def run(self) -> None:
         while not self._leave.wait(self._every_s):
@@ -52,22 +61,89 @@ class Watch(threading.Thread):
     def end(self) -> None:
         self._leave.set()
 
+    def catch_up(self) -> None:
+        """Take what this process itself has written and closed."""
+        if self._opened:
+            self._opened = False
+            self._opened = not self.take_closed()
+
+    def take_closed(self) -> bool:
+        """Take every new file that no process holds open. Returns whether that was all."""
+        if os.getpid() != self._owner:
+            return True
+        with self.taker.lock:
+            changed = [path for path in self.taker.changed_files() if path not in self.writing]
+            held = open_files() if changed else set()
+            for path in changed:
+                if path not in held:
+                    self.taker.written(path)
+            return held.isdisjoint(changed)
+
+    def install(self) -> None:
+        """Let this process tell of the children that it has waited for and of the files that it writes."""
+        sys.addaudithook(self._audit)
+        waited, ended = subprocess.Popen.wait, os.waitpid
+
+        def wait(process: Any, *arguments: Any, **options: Any) -> int:
+            status = waited(process, *arguments, **options)
+            self.take_closed()
+            return status
+
+        def waitpid(pid: int, options: int, /) -> tuple[int, int]:
+            found = ended(pid, options)
+            if found[0]:
+                self.take_closed()
+            return found
+
+        subprocess.Popen.wait = wait  # type: ignore[method-assign,assignment]
+        os.waitpid, os.system = waitpid, self._then_take(os.system)
+
+    def _then_take(self, call: Callable[..., int]) -> Callable[..., int]:
+        def calling(*arguments: Any, **options: Any) -> int:
+            status = call(*arguments, **options)
+            self.take_closed()
+            return status
+
+        return calling
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _mode, flags = arguments
+            changes = isinstance(flags, int) and flags & WRITING
+        elif event == "os.rename":
+            path, changes = arguments[1], True
+        else:
+            return
+        if changes and isinstance(path, str | bytes) and Path(os.fsdecode(path)).suffix in SUFFIXES:
+            self._opened = True
+
     def _look(self) -> None:
-        with self._taker.lock:
-            for path in list(self._taker.changed_files()):
+        with self.taker.lock:
+            for path in list(self.taker.changed_files()):
                 stamp = stamp_of(path)
                 settled = self._seen.get(path) == stamp and path not in self.writing
                 self._seen[path] = stamp
                 if settled:
-                    self._taker.written(path)
+                    self.taker.written(path)
 
 
-def hook_torch(taker: Taker, watch: Watch, *, served: Mapping[Path, Mapping[str, Tensor]]) -> None:
-    """Let torch.save and torch.load of this process (not of its children) tell the taker what they do.
+def open_files() -> set[Path]:
+    """Return the files that the processes of this run hold open, as far as they can be seen."""
+    found = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            found.add(Path(os.readlink(descriptor)))  # noqa: PTH115 - the link may name no file
+        except OSError:
+            continue  # closed meanwhile, or another user's
+    return found
+
+
+def hook_torch(watch: Watch, *, served: Mapping[Path, Mapping[str, Tensor]]) -> None:
+    """Let torch.save and torch.load of this process (not of its children) tell the watch's taker what they do.
 
     served: files with other weights than those that lie there.
     """
-    owner = os.getpid()
+    owner, taker = os.getpid(), watch.taker
     save, load = torch.save, torch.load
 
     def saving(obj: object, f: object, *arguments: object, **options: object) -> None:

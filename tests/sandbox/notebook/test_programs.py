@@ -282,7 +282,8 @@ def test_usual_libraries_need_no_network(notebooks: Notebooks) -> None:
     assert ended.result.weights is not None, ended.log
 
 
-SAME = "net = network()\n" + LOOP
+PATH = "f'/kaggle/tmp/unlearned_checkpoint_{i}.pth'"
+PARTS = LOOP.replace(PATH, "'/kaggle/tmp/part'")
 
 
 @pytest.mark.parametrize(
@@ -299,6 +300,10 @@ SAME = "net = network()\n" + LOOP
         + "\n!zip -q /kaggle/working/submission.zip /kaggle/tmp/*.pth",
         "w = torch.randn(7)\nfor k in range(3): torch.randn(k)" + LOOP,
         LOOP.replace("for i in range(512):", "def one(i):") + "\nlist(map(one, range(512)))",
+        LOOP.replace("torch.save(", f"with open({PATH}, 'wb') as file: torch.save(").replace(f"{PATH})", "file)"),
+        PARTS + f"    os.rename('/kaggle/tmp/part', {PATH})",
+        PARTS + f"    os.system('cp /kaggle/tmp/part ' + {PATH})",
+        PARTS + f"    subprocess.run(['cp', '/kaggle/tmp/part', {PATH}])",
     ],
 )
 def test_models_made_alike_are_found_equal(notebooks: Notebooks, program: str) -> None:
