@@ -1,8 +1,9 @@
-"""Figures of a benchmark: Pareto scatter, F against the accuracy gap, bars of F, hardest examples, trajectories."""
+"""Figures of a benchmark: Pareto scatter, F against the accuracy gap, bars of F, ranks, tuning, trajectories."""
 
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,14 @@ import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import benchmark_results, higher_is_better
+from lethe.benchmark.split_ranking import same_task_cells
+from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.pareto import pareto_frontier
 from lethe.reports.benchmark_tables import epsilon_by_method
 from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
+from lethe.reports.comparable_methods import left_out
+from lethe.reports.split_figures import ranks, tuned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,17 +32,24 @@ Content = Mapping[str, Any]
 
 
 def draw(content: Content, kind: str) -> "Figure":
-    """Return a figure with a picture per cell. Raises InvalidInput for an unknown kind, naming those there are."""
+    """Return a figure with a picture per cell, or per task for `ranks` and `tuned`.
+
+    Raises InvalidInput for an unknown kind, naming those there are.
+    """
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
 
     if kind not in KINDS:
         raise InvalidInput(f"there is no plot {kind!r}; there are {', '.join(KINDS)}")
     results = benchmark_results(dict(content))
-    n_cells = len(results.cells)
-    figure = Figure(figsize=(CELL_INCHES[0], CELL_INCHES[1] * n_cells), layout="constrained")
-    for axes, cell in zip(figure.subplots(n_cells, 1, squeeze=False)[:, 0], results.cells, strict=True):
-        axes.set_title(cell, fontsize=9)
-        KINDS[kind](axes, content, results, cell)
+    compared = replace(results, references=(*left_out(content), *results.references))
+    panels = same_task_cells(content) if kind in OF_TASKS else [[cell] for cell in results.cells]
+    figure = Figure(figsize=(CELL_INCHES[0], CELL_INCHES[1] * len(panels)), layout="constrained")
+    for axes, cells in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
+        axes.set_title(", ".join(cells), fontsize=9)
+        if kind in OF_TASKS:
+            OF_TASKS[kind](axes, content, compared, cells)
+        else:
+            OF_CELLS[kind](axes, content, results, cells[0])
     return figure
 
 
@@ -147,16 +159,27 @@ def _trajectory(axes: "Axes", view: CellView, names: Sequence[str], *, label: st
         axes.scatter(x, y, s=sizes, marker=sign, color=colour, label=label)
 
 
-KINDS: dict[str, Callable[["Axes", Content, BenchmarkResults, str], None]] = {
+OF_CELLS: dict[str, Callable[["Axes", Content, BenchmarkResults, str], None]] = {
     "pareto": _pareto,
     "scatter": _scores,
     "forgetting": _forgetting,
     "hardness": _hardness,
     "utility": _utility,
 }
+OF_TASKS: dict[str, Callable[["Axes", Content, BenchmarkResults, Sequence[str]], None]] = {
+    "ranks": ranks,
+    "tuned": tuned,
+}
+KINDS = (*OF_CELLS, *OF_TASKS)
 
 
 def fitting_kinds(content: Content) -> list[str]:
-    """Return the figures of which a benchmark has the metrics; `utility` is of language models."""
+    """Return the figures of which a benchmark has the metrics, splits and searches; `utility` is of language models."""
     asked = {request["id"] for request in content["metrics"]}
-    return [kind for kind in KINDS if kind != "utility" or "forget_quality" in asked]
+    rows = [row for cell in content["cells"].values() for row in cell["rows"].values()]
+    unfit = {
+        "utility": "forget_quality" not in asked,
+        "ranks": max(map(len, same_task_cells(content))) < 2 or "f" not in asked,
+        "tuned": not any(row.get("tuning", {}).get("state") == TUNED for row in rows),
+    }
+    return [kind for kind in KINDS if not unfit.get(kind)]

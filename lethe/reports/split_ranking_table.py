@@ -1,16 +1,45 @@
-"""The table of ranks over splits of one task."""
+"""Ranks over splits of one task, as a table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import higher_is_better
-from lethe.benchmark.split_ranking import rank_over_splits, same_task_cells
+from lethe.benchmark.split_ranking import SplitRanking, rank_over_splits, same_task_cells
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.reports.table import Column, Table, Value
 
 FEWEST_SPLITS = 5  # with fewer, a ranking is no result
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The ranked methods of one task; `order` holds their numbers, the best first."""
+
+    methods: list[str]
+    found: SplitRanking
+    order: Int64
+
+
+def ranked_over_splits(results: BenchmarkResults, cells: Sequence[str], metric: str) -> Ranked | None:
+    """Return the ranking of the methods that have a value in each of these cells; None of fewer than 2 of either."""
+    values = results.metric(metric)[[results.cells.index(name) for name in cells]][:, results.ranked].T
+    known = np.asarray(~np.isnan(values).any(axis=1))
+    if len(cells) < 2 or known.sum() < 2:
+        return None
+    methods = [results.methods[i] for i, there in zip(results.ranked, known, strict=True) if there]
+    found = rank_over_splits(values[known], higher_is_better=higher_is_better(metric))
+    return Ranked(methods, found, np.lexsort((-found.rank_probability[:, 0], found.group)))
+
+
+def probable_ranks(probability: Float64) -> tuple[int, int]:
+    """Return the first and the last of the ranks that hold 90 % of the probability. Shape: (n_ranks,)."""
+    total = np.cumsum(probability)
+    low, high = (int(np.searchsorted(total, share - 1e-9)) + 1 for share in (0.05, 0.95))
+    return low, high
 
 
 def split_ranking_tables(
@@ -22,15 +51,10 @@ def split_ranking_tables(
     method without a value in some split is left out.
     """
     for names in same_task_cells(content):
-        rows_of_cells = [results.cells.index(name) for name in names]
-        values = results.metric(metric)[rows_of_cells][:, results.ranked].T
-        known = np.asarray(~np.isnan(values).any(axis=1))
-        if len(names) < 2 or known.sum() < 2:
+        ranked = ranked_over_splits(results, names, metric)
+        if ranked is None:
             continue
-        methods = [results.methods[i] for i, there in zip(results.ranked, known, strict=True) if there]
-        found = rank_over_splits(values[known], higher_is_better=higher_is_better(metric))
-        order = np.lexsort((-found.rank_probability[:, 0], found.group))
-        rows = tuple(_row(methods[i], found.mean[i], found.rank_probability[i], int(found.group[i])) for i in order)
+        rows = tuple(_row(ranked, i) for i in ranked.order)
         few = "" if len(names) >= FEWEST_SPLITS else f", fewer than {FEWEST_SPLITS} splits: not for citing"
         columns = (
             Column("Method"), Column(f"{metric}, mean", 3), Column("P(first)"), Column("mean rank"),
@@ -39,8 +63,10 @@ def split_ranking_tables(
         yield Table(f"Ranks by {metric} over {len(names)} splits ({', '.join(names)}){few}{note}", columns, rows)
 
 
-def _row(method: str, mean: float, probability: Any, group: int) -> tuple[Value, ...]:
-    ranks = np.arange(1, len(probability) + 1)
-    total = np.cumsum(probability)
-    low, high = (int(ranks[np.searchsorted(total, share - 1e-9)]) for share in (0.05, 0.95))
-    return (method, float(mean), float(probability[0]), float(probability @ ranks), f"{low} to {high}", group)
+def _row(ranked: Ranked, i: int) -> tuple[Value, ...]:
+    found = ranked.found
+    probability = found.rank_probability[i]
+    low, high = probable_ranks(probability)
+    mean_rank = float(probability @ np.arange(1, len(probability) + 1))
+    first = float(probability[0])
+    return (ranked.methods[i], float(found.mean[i]), first, mean_rank, f"{low} to {high}", int(found.group[i]))

@@ -1,7 +1,9 @@
 """Tables, figures, report and orderings of a benchmark that was run."""
 
 import json
+from copy import deepcopy
 
+import numpy as np
 import pytest
 
 from benchmarks.papers.orderings import check_orderings
@@ -9,7 +11,7 @@ from lethe.benchmark.plan import read_plan
 from lethe.benchmark.results import benchmark_results, collect, read_results
 from lethe.benchmark.store import BenchmarkFolder
 from lethe.errors import InvalidInput
-from lethe.reports.benchmark_figures import KINDS, as_svg, draw
+from lethe.reports.benchmark_figures import KINDS, as_svg, draw, fitting_kinds
 from lethe.reports.benchmark_page import report_page
 from lethe.reports.benchmark_tables import benchmark_tables
 from tests.lethe.benchmark.conftest import finished  # noqa: F401  a fixture of another folder
@@ -62,6 +64,46 @@ def test_a_report_loads_nothing(content):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_figure_names_the_cell(content, kind):
     assert as_svg(draw(content, kind)).startswith("<svg")
+
+
+@pytest.fixture
+def two_splits(content):
+    """The same cell on a second split, with every method tuned there: from 0.1 to 0.2 and so on."""
+    found = deepcopy(content)
+    name, cell = next(iter(found["cells"].items()))
+    rows = cell["rows"]
+    for number, row in enumerate(rows.values()):
+        fresh = {"own_fresh": 0.1 * number, "fresh": 0.1 * number + 0.1, "objective": "f"}
+        row["tuning"] = {"state": "tuned", **fresh}
+    other = deepcopy(cell)
+    other["settings"]["splits"]["seed"] = 99
+    found["cells"] = {name: cell, "other split": other}
+    return found
+
+
+def labels(axes):
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def test_ranks_over_splits_are_drawn_once_a_task_best_first(two_splits):
+    (axes,) = draw(two_splits, "ranks").axes
+    results = benchmark_results(two_splits)
+    of_f = dict(zip(results.methods, results.metric("f")[0], strict=True))
+    assert set(labels(axes)) == {name for name, value in of_f.items() if value == value} - set(results.references)
+    assert [of_f[name] for name in labels(axes)] == sorted((of_f[name] for name in labels(axes)), reverse=True)
+    assert axes.get_title() == ", ".join(two_splits["cells"])
+
+
+def test_tuned_methods_are_drawn_with_both_of_their_scores(two_splits):
+    (axes,) = draw(two_splits, "tuned").axes
+    own, chosen = (list(line.get_xdata()) for line in axes.lines)
+    assert chosen == sorted(chosen, reverse=True)
+    assert np.subtract(chosen, own) == pytest.approx([0.1] * len(chosen))
+    assert {"ranks", "tuned"} <= set(fitting_kinds(two_splits))
+
+
+def test_figures_without_splits_or_tuning_are_not_offered(content):
+    assert not {"ranks", "tuned", "utility"} & set(fitting_kinds(content))
 
 
 def test_an_unknown_figure_is_refused(content):
