@@ -96,11 +96,12 @@ def claim(session: Session, settings: Settings, token: WorkerToken, name: str) -
     return Claim(shard, tuple(fit.refusals.values()))
 
 
-def set_state(session: Session, token: WorkerToken, name: str, state: WorkerState) -> None:
-    """Say that the worker takes nothing new, or has ended. Raises NotFound."""
+def set_state(session: Session, token: WorkerToken, name: str, state: WorkerState, *, detail: str = "") -> None:
+    """Say that the worker takes nothing until it registers again, or has ended. Raises NotFound."""
     worker = _worker(session, token, name)
     facts = _facts(worker)
-    workers.report(session, facts, Fitting((), dict(worker.refusals)), state=state, token_id=token.id)
+    fit = Fitting((), dict(worker.refusals))
+    workers.report(session, facts, fit, state=state, detail=detail, token_id=token.id)
 
 
 def held(session: Session, token: WorkerToken, name: str, *, shard_id: int, attempt: int) -> ClaimedShard:

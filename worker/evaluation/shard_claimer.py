@@ -33,25 +33,12 @@ class Claimant:
         """Return the fairest shard that this worker fits, or None."""
         if graceful_shutdown.is_asked():
             return None
-        if state := self._out_of_service():
+        if state := canary.out_of_service(self._context.cooling, self._context.settings):
             self._context.database.retrying(
                 lambda session: self._tell(session, Fitting(()), state=state, detail=self._context.cooling.reason)
             )
             return None
         return self._context.database.retrying(self._claim)
-
-    def _out_of_service(self) -> WorkerState | None:
-        """Return the state in which this process takes no shard. A quarantined one first makes a run of its own."""
-        cooling = self._context.cooling
-        if cooling.is_quarantined and not cooling.is_on:
-            if problem := canary.problem(self._context.settings):
-                log.error("canary failed", reason=problem, pause_s=cooling.fault(problem))
-            else:
-                log.info("canary went well")
-                cooling.canary_went_well()
-        if not cooling.is_on:
-            return None
-        return WorkerState.QUARANTINED if cooling.is_quarantined else WorkerState.COOLING
 
     def stop(self) -> None:
         """Say that this process takes nothing more."""

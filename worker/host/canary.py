@@ -3,11 +3,29 @@
 import os
 import tempfile
 
+import structlog
+
 from sandbox import doctor
 from server.config import Settings
+from server.models.worker import WorkerState
+from worker.host.backoff import Cooling
 from worker.host.sandbox_requirements import required_controls
 
+log = structlog.get_logger()
 WRITTEN_MIB = 64
+
+
+def out_of_service(cooling: Cooling, settings: Settings) -> WorkerState | None:
+    """Return the state in which this process takes no shard. A quarantined one first makes a run of its own."""
+    if cooling.is_quarantined and not cooling.is_on:
+        if found := problem(settings):
+            log.error("canary failed", reason=found, pause_s=cooling.fault(found))
+        else:
+            log.info("canary went well")
+            cooling.canary_went_well()
+    if not cooling.is_on:
+        return None
+    return WorkerState.QUARANTINED if cooling.is_quarantined else WorkerState.COOLING
 
 
 def problem(settings: Settings) -> str:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 JsonObject = dict[str, Any]
 WITHIN_S = 60.0  # how long a call is tried again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+LONGEST_DETAIL = 500  # characters, as the server takes them
 PASSING = frozenset({429, 500, 502, 503, 504})
 SHARD = TypeAdapter(ClaimedShard)
 
@@ -65,8 +66,8 @@ class WorkerApi:
         found = self._call("POST", "/claim", within_s=0.0).json()["shard"]
         return None if found is None else SHARD.validate_python(found)
 
-    def set_state(self, state: str) -> None:
-        self._call("PUT", "/state", json={"state": state}, within_s=0.0)
+    def set_state(self, state: str, detail: str = "") -> None:
+        self._call("PUT", "/state", json={"state": state, "detail": detail[:LONGEST_DETAIL]}, within_s=0.0)
 
     def step(
         self, shard: ClaimedShard, method: str, step: str, *, body: JsonObject | None = None, within_s: float = WITHIN_S

@@ -9,10 +9,11 @@ import structlog
 from lethe.errors import AppError, HostFault
 from server.config import Settings
 from server.evaluations.leases import ClaimedShard
+from server.models.worker import WorkerState
 from server.worker_facts import WorkerFacts
 from worker.context import RunningContext
 from worker.evaluation import shard_pipeline
-from worker.host import graceful_shutdown, prometheus
+from worker.host import canary, graceful_shutdown, prometheus
 from worker.host.worker_info import worker_facts
 from worker.remote.artefacts import ServedArtefacts
 from worker.remote.client import TokenRefused, WorkerApi, WorkerRefused
@@ -22,6 +23,7 @@ from worker.split_storage.split_cache import SplitCache
 log = structlog.get_logger()
 STOPPED, REFUSED = 0, 4  # how a process ends
 LONGEST_PAUSE_S = 60.0
+REPORT_EVERY_S = 20.0
 LOOK_EVERY_S = 0.1
 
 Run = Callable[[RunningContext, ClaimedShard], str]
@@ -38,6 +40,8 @@ class RemoteWorker:
         self._poll_s = settings.sweep_interval_s
         self._refusals: list[str] = []
         self._registered = False
+        self._said: tuple[WorkerState, str] | None = None  # why it takes nothing, as the server was told
+        self._said_at = 0.0
 
     def serve(self) -> int:
         """Run shards until a stop is asked for (STOPPED) or the server refuses token or worker (REFUSED)."""
@@ -68,7 +72,7 @@ class RemoteWorker:
         if not self._registered:
             self._register()
         context = self._context
-        if context is None or context.cooling.is_on:
+        if context is None or self._is_out_of_service(context):
             return False
         shard = self._api.claim()
         prometheus.CLAIMS.labels("nothing" if shard is None else "shard").inc()
@@ -79,6 +83,19 @@ class RemoteWorker:
         ):
             log.info("shard claimed", kind=shard.kind.value)
             self._run_shard(context, shard)
+        return True
+
+    def _is_out_of_service(self, context: RunningContext) -> bool:
+        """Return whether this host takes nothing now, and tell the server so; once it does, it registers again."""
+        state = canary.out_of_service(context.cooling, context.settings)
+        if state is None:
+            if self._said is not None:
+                self._register()
+            return False
+        said = (state, context.cooling.reason)
+        if self._said != said or time.monotonic() > self._said_at + REPORT_EVERY_S:
+            self._api.set_state(*said)
+            self._said, self._said_at = said, time.monotonic()
         return True
 
     def _run_shard(self, context: RunningContext, shard: ClaimedShard) -> None:
@@ -102,7 +119,7 @@ class RemoteWorker:
         if self._context is None:
             self._context = _context(settings, self._api, self._facts)
         self._context.settings = settings
-        self._registered = True
+        self._registered, self._said = True, None
         log.info("registered", server=self._api.url, worker=self._facts.name)
 
     def _tell_refusals(self, reasons: list[str]) -> None:

@@ -106,8 +106,8 @@ def register_worker(
 
 @router.put("/state", status_code=status.HTTP_204_NO_CONTENT)
 def set_worker_state(worker: Worker, body: StateIn, session: SessionDep, token: CurrentToken) -> None:
-    """Say that the worker takes nothing new, or has ended."""
-    http_leases.set_state(session, token, worker, WorkerState(body.state))
+    """Say that the worker takes nothing until it registers again, or has ended."""
+    http_leases.set_state(session, token, worker, WorkerState(body.state), detail=body.detail)
 
 
 @router.post("/claim", dependencies=[Depends(require_token)])

@@ -90,7 +90,8 @@ class ClaimOut(Out):
 class StateIn(In):
     """What a worker is about to do."""
 
-    state: Literal["draining", "stopped"]
+    state: Literal["draining", "stopped", "cooling", "quarantined"]
+    detail: str = Field(default="", max_length=500, description="why its host takes nothing")
 
 
 class ProgressIn(In):

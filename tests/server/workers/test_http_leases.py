@@ -306,10 +306,12 @@ def test_one_token_cannot_fill_the_table_of_workers(hosted: Hosted, monkeypatch:
     assert answers == [200, 409, 200]
 
 
-def test_draining_worker_gets_no_shards_until_it_registers(hosted: Hosted) -> None:
+@pytest.mark.parametrize("state", ["draining", "cooling", "quarantined"])
+def test_worker_out_of_service_gets_no_shards_until_it_registers(hosted: Hosted, state: str) -> None:
     submit(hosted)
     worker = hosted.worker()
-    assert worker.call("PUT", "/state", json={"state": "draining"}).status_code == 204
+    told = {"state": state, "detail": "no space left"}
+    assert worker.call("PUT", "/state", json=told).status_code == 204
     assert worker.claim() is None
     worker.register()
     assert worker.claim() is not None

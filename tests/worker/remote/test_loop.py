@@ -11,7 +11,8 @@ from server.evaluations.leases import ClaimedShard
 from server.models.evaluation import ShardKind
 from server.worker_facts import WorkerFacts
 from worker.context import RunningContext
-from worker.host import graceful_shutdown
+from worker.host import canary, graceful_shutdown
+from worker.host.backoff import QUARANTINE_AFTER
 from worker.remote import loop
 from worker.remote.client import TokenRefused, Unreachable, WorkerRefused
 from worker.remote.loop import REFUSED, STOPPED, RemoteWorker
@@ -41,8 +42,8 @@ class Server:
             return None
         return _give(self.claims.pop(0))
 
-    def set_state(self, state: str) -> None:
-        self.calls.append(state)
+    def set_state(self, state: str, detail: str = "") -> None:
+        self.calls.append(f"{state} {detail}".strip())
 
     def close(self) -> None:
         self.calls.append("close")
@@ -114,6 +115,29 @@ def test_host_fault_pauses_claims(tmp_path: Path) -> None:
         patch.setattr(loop, "_wait", wait)
         assert serve(server, tmp_path, run) == STOPPED
     assert server.calls.count("claim") == 1
+
+
+def test_quarantined_worker_says_why_and_registers_again_after_its_canary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems, contexts = ["the disk is full", ""], list[RunningContext]()
+
+    def run(context: RunningContext, _shard: ClaimedShard) -> str:
+        contexts.append(context)
+        for _ in range(QUARANTINE_AFTER):
+            context.cooling.fault("no space left")
+        return "given-back"
+
+    def wait(_seconds: float) -> None:
+        for context in contexts:
+            context.cooling._until = 0.0
+
+    monkeypatch.setattr(canary, "problem", lambda _settings: problems.pop(0))
+    monkeypatch.setattr(loop, "_wait", wait)
+    server = Server(SHARD)
+    assert serve(server, tmp_path, run) == STOPPED
+    told = ["quarantined no space left", "quarantined the disk is full"]
+    assert server.calls == ["register", "claim", *told, "register", "claim", "stopped", "close"]
 
 
 def test_remote_worker_in_production_needs_only_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
