@@ -20,6 +20,7 @@ from lethe.errors import HostFault, NotFound
 from server.config import get_settings
 
 CHUNK = 1 << 20
+CONNECT_S, READ_S, ATTEMPTS = 5, 10, 3  # of a request to S3
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -39,6 +40,8 @@ class Storage:
         self.is_local = urlparse(url).scheme in ("", "file")
         self._filesystem, root = fsspec.core.url_to_fs(url, **({} if self.is_local else _remote_options(url)))
         self._root = str(root).rstrip("/")
+        if hasattr(self._filesystem, "retries"):
+            self._filesystem.retries = 1  # s3fs would make five of each of botocore's rounds of attempts
         if self.is_local:
             Path(self._root).mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -72,35 +75,35 @@ class Storage:
         return data
 
     def exists(self, key: str) -> bool:
-        return bool(self._filesystem.exists(self._path(key)))
+        """Return whether anything lies under `key`. Raises HostFault, as all that follows does."""
+        with _silence_is_a_fault(f"tell of {key}"):
+            return bool(self._filesystem.exists(self._path(key)))
 
     def remove(self, key: str) -> None:
         """Remove what lies under `key`, if anything does."""
-        if self.exists(key):
-            self._filesystem.rm(self._path(key), recursive=True)
+        with _silence_is_a_fault(f"remove {key}"):
+            if self.exists(key):
+                self._filesystem.rm(self._path(key), recursive=True)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Yield every key below `prefix`."""
-        base = self._path(prefix)
-        if not self._filesystem.exists(base):
-            return
-        for path in self._filesystem.find(base):
-            yield str(path)[len(self._root) + 1 :]
+        yield from (file.key for file in self.listed(prefix))
 
     def written_at(self, key: str) -> datetime | None:
         """Return when what lies under `key` was last written, None if nothing does."""
-        try:
-            return _written_at(self._filesystem.info(self._path(key)))
-        except FileNotFoundError:
-            return None
+        with _silence_is_a_fault(f"tell of {key}"):
+            try:
+                return _written_at(self._filesystem.info(self._path(key)))
+            except FileNotFoundError:
+                return None
 
     def listed(self, prefix: str) -> Iterator[StoredFile]:
         """Yield every file below `prefix` with its size and when it was last written."""
         base = self._path(prefix)
-        if not self._filesystem.exists(base):
-            return
-        for path, found in self._filesystem.find(base, detail=True).items():
-            yield StoredFile(str(path)[len(self._root) + 1 :], int(found["size"]), _written_at(found))
+        with _silence_is_a_fault(f"list {prefix}"):
+            found = self._filesystem.find(base, detail=True) if self._filesystem.exists(base) else {}
+        for path, facts in found.items():
+            yield StoredFile(str(path)[len(self._root) + 1 :], int(facts["size"]), _written_at(facts))
 
     def download(self, key: str, path: Path) -> None:
         """Write what lies under `key` to a file of this host. Raises NotFound or HostFault."""
@@ -171,15 +174,31 @@ def _remote_options(url: str) -> dict[str, Any]:
     """Return what a remote file system is opened with: no stale listings, bounded waiting, a few tries."""
     if urlparse(url).scheme not in ("s3", "s3a"):
         return {"use_listings_cache": False, "skip_instance_cache": True}
+    from aiobotocore.session import (  # type: ignore[import-untyped]  # noqa: PLC0415 (the group `s3`)
+        get_session,
+    )
+    from botocore.handlers import add_expect_header  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    session = get_session()
+    session.unregister("before-call.s3", add_expect_header)  # aiohttp waits without end for who never says "continue"
     return {
+        "session": session,
         "use_listings_cache": False,
         "skip_instance_cache": True,
         "config_kwargs": {
-            "connect_timeout": 5,
-            "read_timeout": 10,
-            "retries": {"mode": "standard", "total_max_attempts": 3},
+            "connect_timeout": CONNECT_S,
+            "read_timeout": READ_S,
+            "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
         },
     }
+
+
+@contextmanager
+def _silence_is_a_fault(asked: str) -> Iterator[None]:
+    try:
+        yield
+    except _failures() as error:
+        raise HostFault(f"storage did not {asked}: {_error_text(error)}") from error
 
 
 @lru_cache

@@ -9,7 +9,8 @@ import pytest
 from botocore.retries.standard import ExponentialBackoff
 
 from lethe.errors import HostFault, NotFound
-from server.storage import Storage, content_key
+from server.storage import ATTEMPTS, Storage, content_key
+from tests.support.black_hole import black_hole
 from tests.support.s3 import S3Server, s3_server
 
 
@@ -117,6 +118,39 @@ def test_s3_that_answers_only_errors_is_a_fault_of_the_host(s3: S3Server) -> Non
             storage.write("gone", b"")
     finally:
         s3.faults.fail_next = 0
+
+
+def test_s3_that_is_silent_is_asked_a_few_times(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.storage.READ_S", 0.5)
+    storage = Storage(s3.url)
+    storage.exists("anything")  # which finds out where the bucket is
+    s3.faults.held_from = first = s3.faults.requests + 1
+    try:
+        with pytest.raises(HostFault, match="did not take silent"):
+            storage.write("silent", b"x")
+        for question in (
+            storage.read,
+            storage.exists,
+            storage.written_at,
+            storage.remove,
+            lambda p: list(storage.keys(p)),
+        ):
+            with pytest.raises(HostFault, match="Read timeout"):
+                question("silent")
+        assert s3.faults.requests - first + 1 == 6 * ATTEMPTS
+    finally:
+        s3.faults.held_from = None
+
+
+def test_s3_that_never_lets_an_upload_begin_is_a_fault(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was open before takes the request's head, and nobody answers "continue"."""
+    monkeypatch.setattr("server.storage.READ_S", 0.5)
+    with black_hole(int(httpx.URL(s3.endpoint).port or 80)) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+        storage = Storage(s3.url)
+        storage.write("before", b"x")
+        with proxy.silent(), pytest.raises(HostFault, match="Read timeout"):
+            storage.write("during", b"x")
 
 
 def test_s3_that_is_away_is_a_fault_of_the_host(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
