@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from lethe.competition.file import Limits, parse_competition
 from lethe.competition.visibility import Visibility
@@ -32,6 +33,18 @@ def test_the_list_shows_every_visible_competition(server: Instance, visitor: Vis
     page = plain_text(visitor.get("/").text)
     assert "Forgetting digits" in page
     assert "Forgetting faces" not in page
+
+
+def test_the_list_shows_what_is_prepared_without_its_name(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition("faces", state="preparing")
+    with server.database.write() as session:
+        for split in session.scalars(select(Split).where(Split.competition_id == competition.id)):
+            split.state, split.stage, split.progress = "preparing", "oracle", 0.5
+    page = plain_text(visitor.get("/").text)
+    assert "1 competition in preparation" in page
+    assert "70 % is done" in page
+    assert "faces" not in page
+    assert "No competitions yet" not in page
 
 
 def test_the_list_is_grouped_by_what_one_can_do(server: Instance, visitor: Visitor) -> None:
