@@ -118,7 +118,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
             ("accuracy on retain", _rate(facts["retain_accuracy"])),
             ("on validation", _rate(facts["validation_accuracy"])),
             ("score, an ESTIMATE", _rate(facts["score_estimate"])),
-            ("exact retraining, likewise", _rate(facts["oracle_estimate"])),
+            ("the oracle, likewise", _rate(facts["oracle_estimate"])),
         )
     )
     for warning in facts["warnings"]:
@@ -151,11 +151,11 @@ def how_good(facts: dict[str, Any]) -> str:
     n, oracle = facts["estimated_from"], facts["oracle_estimate"]
     start = f"Estimated from {n} models on the public sample"
     if oracle is None:
-        return f"{start}, which is too small to say what exact retraining would reach; the hidden splits decide."
+        return f"{start}, which is too small to say what the oracle would reach; the hidden splits decide."
     if oracle <= 0:
-        return f"{start}, which says little: exact retraining itself reaches nothing there; try more --runs."
+        return f"{start}, which says little: the oracle itself reaches nothing there; try more --runs."
     share = facts["score_estimate"] / oracle
-    return f"{start}: {share:.0%} of what exact retraining reaches with as many; the hidden splits decide."
+    return f"{start}: {share:.0%} of what the oracle reaches with as many; the hidden splits decide."
 
 
 def _time(seconds: float | None, limit_s: float) -> str | None:

@@ -227,9 +227,9 @@ def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, setti
     table.add_column("Rank", justify="right")
     table.add_column("Team")
     table.add_column("Score", justify="right")
-    table.add_column("of exact retraining", justify="right")
+    table.add_column("of the oracle", justify="right")
     for row in outcome["rows"]:
-        name = "Exact retraining, other seeds (the oracle)" if row["kind"] == "oracle" else row["team"]
+        name = "Oracle: retrained with other seeds" if row["kind"] == "oracle" else row["team"]
         name += " (baseline)" if row["kind"] == "baseline" else ""
         style = "dim" if row["rank"] is None else None
         share = f"{100 * row['score'] / oracle:.1f} %"

@@ -118,6 +118,11 @@ HARMLESS: Mapping[str, Fields] = {
         "SampleAnswerOut": "question answer original retrained unlearned",
         "page": "sample_log traceback sample_answers has_pictures run_warnings",
     },
+    "of the documentation, or how far preparations are, which nobody has sent anything for": {
+        "HelpPage": "name title html sections",
+        "Section": "page anchor title heading text",
+        "page": "shown pages found preparing preparing_unseen",
+    },
     "of the catalogue of metrics, of the scorer or of the program": {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
         "MetricValue": "id title unit direction parameters waiting",

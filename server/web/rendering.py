@@ -22,6 +22,7 @@ from server.web import template_filters
 from server.web.assets import get_assets
 from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
 from server.web.csrf import csrf_token
+from server.web.help_texts import glossary
 from server.web.markdown import markdown
 from server.web.user_agent import browser_name
 
@@ -73,6 +74,7 @@ def environment() -> Environment:
         integrity=assets.integrity,
         icon=icon,
         count=template_filters.count,
+        glossary=glossary,
         Role=Role,
         now=now,
     )

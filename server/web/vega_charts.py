@@ -10,7 +10,7 @@ from server.web.label_placement import LABEL_PX, place_labels
 BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
 BOARDS = ("public", "private")
 MOVES = ("rose", "fell", "stayed")
-PARETO_KINDS = ("on the frontier", "dominated", "exact retraining", "original model")
+PARETO_KINDS = ("on the frontier", "dominated", "the oracle", "original model")
 LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
@@ -101,7 +101,7 @@ def score_over_time(
         return _sized(alt.layer(lines, points), height=240)
     mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
     rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
-    word = mark.mark_text(align="left", dx=4, dy=-6, text="exact retraining").encode(y="score:Q", x=alt.value(0))
+    word = mark.mark_text(align="left", dx=4, dy=-6, text="the oracle").encode(y="score:Q", x=alt.value(0))
     return _sized(alt.layer(lines, points, rule, word), height=240)
 
 

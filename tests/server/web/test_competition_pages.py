@@ -72,7 +72,7 @@ def test_a_card_tells_teams_and_the_best_share_of_retraining(server: Instance, v
         scored(session, add_team(session, competition, "mary"), split, 0.05)
         scored(session, add_team(session, competition, "reference", is_baseline=True), split, 0.19)
     page = plain_text(visitor.get("/").text)
-    assert "Best score 0.10000 50 % of exact retraining" in page
+    assert "Best score 0.10000 50 % of the oracle" in page
     assert "2 teams" in page
 
 
