@@ -94,7 +94,7 @@ def search(query: str) -> list[Found]:
 def _excerpt(text: str, words: Sequence[str]) -> Markup:
     """Return the part of a text where the first of the words stands, with the words marked."""
     places = [place for word in words if (place := text.casefold().find(word)) >= 0]
-    start = max(0, min(places, default=0) - EXCERPT // 3)
+    start = text.rfind(" ", 0, max(0, min(places, default=0) - EXCERPT // 3)) + 1
     part = ("… " if start else "") + text[start : start + EXCERPT] + (" …" if start + EXCERPT < len(text) else "")
     pieces = re.split("(" + "|".join(map(re.escape, words)) + ")", part, flags=re.IGNORECASE)
     return Markup("").join(
@@ -108,6 +108,9 @@ def _read(name: str, names: set[str]) -> HelpPage:
     title, sections = _sections(name, tokens)
     for token in tokens:
         if token.children:
+            token.children = [
+                child for child in token.children if child.type != "image"
+            ]
             _link_within(token.children, names)
     html = reader.renderer.render(tokens, reader.options, {})
     html = html.replace("<table>", '<div class="table-wrap"><table>').replace("</table>", "</table></div>")

@@ -56,6 +56,7 @@ def environment() -> Environment:
         score=template_filters.score,
         metric=template_filters.metric,
         share=template_filters.share,
+        short_name=template_filters.short_name,
         fraction=template_filters.fraction,
         drawn=template_filters.drawn,
         duration=duration,
