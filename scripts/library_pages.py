@@ -27,7 +27,6 @@ OF_THE_SERVER = frozenset(
     rpds-py s3fs sqlalchemy starlette structlog tzlocal uvicorn uvloop vine wrapt
     """.split()  # noqa: SIM905 (forty strings would be forty lines)
 )
-)
 TEXT = """\
 # Libraries
 
