@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import platformdirs
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lethe.cli.client_config import KIT_FILE
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.kit_commands import unpack_kit
 from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_notes
+from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.failure_place import place_beside
@@ -57,10 +57,12 @@ def check(
     from lethe.evaluation.local_check import Kit
 
     found = Kit.at(_kit_folder(kit, competition, url))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=notes, transient=True, disable=as_json) as bars:
-        task = bars.add_task("runs on the public sample", total=runs)
-        checked = _check(file, found, sandbox, runs=runs, on_run=lambda done: bars.update(task, completed=done))
+    with OverallProgress({"runs": 1.0}, quiet=as_json) as bar:
+
+        def on_run(done: int) -> None:
+            bar.show("runs", done / runs, f"{done} of {runs} runs on the public sample")
+
+        checked = _check(file, found, sandbox, runs=runs, on_run=on_run)
     facts = checked.as_json(found)
     if as_json:
         print_json(facts | {"log": checked.log})

@@ -48,7 +48,7 @@ COUNTED: Mapping[str, Fields] = {
         "AcceptedSubmission": "stage wait",
         "Submission": "stage finished_at",
         "Step": "label state",
-        "page": "steps is_live in_progress wait",
+        "page": "steps is_live in_progress wait waits",
         "Wait": "reason ahead seconds",
         "WaitOut": "reason ahead seconds",
     },

@@ -24,6 +24,7 @@ from server.web import competition_cards, epsilon_picture
 from server.web.deps import Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
 from server.web.rendering import page
+from server.web.submission_lists import waits_of
 
 router = page_router(is_public=True)
 
@@ -37,6 +38,7 @@ STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competiti
 def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) -> Response:
     mine = teams.competitions_of(session, viewer) if viewer else frozenset()
     visible = competitions.list_visible(session, account=viewer)
+    unfinished = submissions.list_unfinished(session, viewer) if viewer else []
     preparing = {c.slug: share_of_competition(session, c) for c in competitions.list_in_preparation(session)}
     return page(
         request,
@@ -45,7 +47,8 @@ def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) 
         preparing=preparing,
         preparing_unseen=[share for slug, share in preparing.items() if slug not in {c.slug for c in visible}],
         ends_next=competition_cards.ends_next([c for c in visible if c.id in mine]),
-        unfinished=submissions.list_unfinished(session, viewer) if viewer else [],
+        unfinished=unfinished,
+        waits=waits_of(session, unfinished),
         at=now(),
     )
 

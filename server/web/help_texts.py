@@ -108,9 +108,7 @@ def _read(name: str, names: set[str]) -> HelpPage:
     title, sections = _sections(name, tokens)
     for token in tokens:
         if token.children:
-            token.children = [
-                child for child in token.children if child.type != "image"
-            ]
+            token.children = [child for child in token.children if child.type != "image"]
             _link_within(token.children, names)
     html = reader.renderer.render(tokens, reader.options, {})
     html = html.replace("<table>", '<div class="table-wrap"><table>').replace("</table>", "</table></div>")
