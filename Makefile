@@ -8,6 +8,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TO_RUN := $(VENV)/.installed-to-run
 
 # Each test process has servers of its own and one OpenMP thread, and waits a part of its time for leases and processes:
 # one more than there are cores, within reason. They keep bytecode, or each process that a test starts would compile again.
@@ -20,15 +21,22 @@ help: ## list the targets
 .PHONY: install
 install: $(STAMP) ## make the virtual environment .venv from the lock file
 
-$(STAMP): requirements.lock pyproject.toml
+$(BIN)/python:
 	@python=$$(PYTHON="$(PYTHON)" scripts/find-python) && \
-	echo "Installing into $(VENV) with $$python: about 7 GB, most of it torch; a minute or a few." && \
+	echo "Making the environment $(VENV) with $$python" && \
 	$$python -m venv $(VENV)
+
+# All, or without what only development needs; who has all of it needs no more to run.
+$(STAMP): requirements.lock pyproject.toml | $(BIN)/python
 	@$(BIN)/python scripts/install.py
-	@touch $(STAMP)
+	@touch $(TO_RUN) $(STAMP)
+
+$(TO_RUN): requirements.lock pyproject.toml | $(BIN)/python
+	@$(BIN)/python scripts/install.py --to-run
+	@touch $(TO_RUN)
 
 .PHONY: demo
-demo: $(STAMP) ## install, then watch a whole competition happen (Ctrl-C ends it)
+demo: $(TO_RUN) ## install what running needs, then watch a whole competition happen (Ctrl-C ends it)
 	@$(BIN)/lethe demo $(ARGS)
 
 .PHONY: test

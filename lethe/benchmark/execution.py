@@ -29,7 +29,10 @@ class UnfinishedBenchmark(HostFault):
 
 @dataclass
 class Execution:
-    """One process's work on a benchmark. until: of time.monotonic, when to stop; None: when all is done."""
+    """One process's work on a benchmark. until: of time.monotonic, when to stop; None: when all is done.
+
+    on_preparation: what hears how far a cell's preparation is, where this process does it.
+    """
 
     plan: Plan
     folder: BenchmarkFolder
@@ -37,6 +40,7 @@ class Execution:
     say: Say
     until: float | None = None
     device: str = "cpu"
+    on_preparation: Callable[[CellPlan, PreparationProgress], None] = lambda *_: None
     _faults: dict[str, str] = field(default_factory=dict)
     _began: float = field(default_factory=time.time)
     _helped: dict[str, SharedPreparation] = field(default_factory=dict)
@@ -127,6 +131,7 @@ class Execution:
 
         def progress(state: PreparationProgress) -> None:
             nonlocal reported_at
+            self.on_preparation(cell, state)
             if state.message or time.monotonic() - reported_at > 30.0:
                 reported_at = time.monotonic()
                 self.say(f"{cell.name}: {state.stage} {state.done:.0f}/{state.total} {state.message}".rstrip())

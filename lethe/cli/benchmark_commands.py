@@ -14,6 +14,7 @@ from lethe.cli.context import Json, Url, connected
 from lethe.cli.meta_command import meta
 from lethe.cli.operator_packages import import_from_checkout, operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_table
+from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
     server: Server = False,
     url: Url = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="With --server: stay until it has ended.")] = True,
+    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show how far it is.")] = True,
 ) -> None:
     """Compute what is missing. Several of these may work in one folder; each may be ended at any time."""
     if server:
@@ -90,6 +92,7 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
         return
     from lethe.benchmark.execution import Execution
     from lethe.benchmark.plan import read_plan
+    from lethe.benchmark.share_done import ShareDone
     from lethe.benchmark.store import BenchmarkFolder
 
     plan, folder = read_plan(file), BenchmarkFolder(out)
@@ -101,8 +104,14 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
                 folder.unit(cell, method).forget_failure()
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     options = {"--out": out, "--max-hours": max_hours, "--sandbox": sandbox, "--device": device}
-    with _opener(sandbox) as open_runs, further_processes(processes - 1, file, options):
-        Execution(plan, folder, open_runs, _say(), until=until, device=device).run()
+    share = ShareDone(plan, folder, device=device)
+    with (
+        _opener(sandbox) as open_runs,
+        further_processes(processes - 1, file, options),
+        OverallProgress({"benchmark": 1.0}, look=share.now, quiet=not progress),
+    ):
+        made = share.note_preparation
+        Execution(plan, folder, open_runs, _say(), until=until, device=device, on_preparation=made).run()
     _print_status(plan, out)
 
 

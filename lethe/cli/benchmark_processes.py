@@ -17,7 +17,7 @@ from lethe.errors import AppError
 def further_processes(number: int, file: Path, options: Mapping[str, object]) -> Iterator[None]:
     """Run the same command in further processes. They end with this one if it is ended, and else when all is done."""
     words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    command = [sys.executable, "-P", "-m", "lethe.cli.main", "benchmark", "run", str(file), *words]
+    command = [sys.executable, "-P", "-m", "lethe.cli.main", "benchmark", "run", str(file), "--no-progress", *words]
     paths = [str(Path(lethe.__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     helpers: list[subprocess.Popen[bytes]] = []

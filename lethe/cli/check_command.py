@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import platformdirs
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lethe.cli.client_config import KIT_FILE
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.kit_commands import unpack_kit
 from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_notes
+from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.failure_place import place_beside
@@ -57,10 +57,12 @@ def check(
     from lethe.evaluation.local_check import Kit
 
     found = Kit.at(_kit_folder(kit, competition, url))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=notes, transient=True, disable=as_json) as bars:
-        task = bars.add_task("runs on the public sample", total=runs)
-        checked = _check(file, found, sandbox, runs=runs, on_run=lambda done: bars.update(task, completed=done))
+    with OverallProgress({"runs": 1.0}, quiet=as_json) as bar:
+
+        def on_run(done: int) -> None:
+            bar.show("runs", done / runs, f"{done} of {runs} runs on the public sample")
+
+        checked = _check(file, found, sandbox, runs=runs, on_run=on_run)
     facts = checked.as_json(found)
     if as_json:
         print_json(facts | {"log": checked.log})
@@ -118,7 +120,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
             ("accuracy on retain", _rate(facts["retain_accuracy"])),
             ("on validation", _rate(facts["validation_accuracy"])),
             ("score, an ESTIMATE", _rate(facts["score_estimate"])),
-            ("exact retraining, likewise", _rate(facts["oracle_estimate"])),
+            ("the oracle, likewise", _rate(facts["oracle_estimate"])),
         )
     )
     for warning in facts["warnings"]:
@@ -151,11 +153,11 @@ def how_good(facts: dict[str, Any]) -> str:
     n, oracle = facts["estimated_from"], facts["oracle_estimate"]
     start = f"Estimated from {n} models on the public sample"
     if oracle is None:
-        return f"{start}, which is too small to say what exact retraining would reach; the hidden splits decide."
+        return f"{start}, which is too small to say what the oracle would reach; the hidden splits decide."
     if oracle <= 0:
-        return f"{start}, which says little: exact retraining itself reaches nothing there; try more --runs."
+        return f"{start}, which says little: the oracle itself reaches nothing there; try more --runs."
     share = facts["score_estimate"] / oracle
-    return f"{start}: {share:.0%} of what exact retraining reaches with as many; the hidden splits decide."
+    return f"{start}: {share:.0%} of what the oracle reaches with as many; the hidden splits decide."
 
 
 def _time(seconds: float | None, limit_s: float) -> str | None:

@@ -1,22 +1,20 @@
 """`lethe evaluate --hf DIR`: language models in Hugging Face folders, on local data."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from lethe.cli.output import write_json
+from lethe.cli.overall_progress import OverallProgress
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
     from lethe.huggingface.evaluation import Evaluation, Settings, Task
-
-COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def evaluate_language_models(
@@ -64,17 +62,28 @@ def _evaluate(
     quiet: Any = logging  # untyped there
     quiet.disable_progress_bar()
     quiet.set_verbosity_error()
-    with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
-        n_models = len(folders) + (retain is not None)
-        bar = progress.add_task("sequences", total=task.n_sequences * n_models)
+    n_models = len(folders) + (retain is not None)
+    with OverallProgress({"evaluating": 1.0}) as progress:
         return evaluate_folders(
             folders,
             task,
             settings=settings,
             retain=retain,
             retain_logs=retain_logs,
-            on_progress=lambda n: progress.advance(bar, n),
+            on_progress=_counted(progress, "evaluating", task.n_sequences * n_models, "sequences"),
         )
+
+
+def _counted(progress: OverallProgress, step: str, total: int, what: str) -> Callable[[int], None]:
+    """Return what counts parts of a step that are done."""
+    done = 0
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        progress.show(step, done / max(total, 1), f"{done} of {total} {what}")
+
+    return count
 
 
 def _attack(
@@ -90,8 +99,9 @@ def _attack(
     from lethe.huggingface.evaluation import attack_all
 
     training = AttackSettings() if learning_rate is None else AttackSettings(learning_rate=learning_rate)
-    with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("attacks", total=len(names) * (len(folders) + (retain is not None)))
+    total = len(names) * (len(folders) + (retain is not None))
+    with OverallProgress({"attacking": 1.0}) as progress:
+        count = _counted(progress, "attacking", total, "attacks")
         return attack_all(
             names,
             task,
@@ -99,7 +109,7 @@ def _attack(
             settings=settings,
             attack_settings=training,
             retain=retain,
-            on_model=lambda: progress.advance(bar),
+            on_model=lambda: count(1),
         )
 
 

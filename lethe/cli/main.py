@@ -56,7 +56,7 @@ EXTRAS = {
 
 # Headings of `lethe --help`, and the commands below each.
 PANELS = {
-    "Try it, and host on this machine": ("demo", "up", "close", "doctor", "libraries"),
+    "Try it, and host on this machine": ("demo", "up", "install-service", "close", "doctor", "libraries"),
     "Take part": (
         "login", "logout", "register", "whoami", "tokens", "team", "competitions", "show", "leaderboard", "quota",
         "use", "init", "check", "submit", "submissions", "status", "logs", "answers", "cancel", "select", "download",

@@ -8,11 +8,12 @@ import typer
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.method_file import method_file
 from lethe.cli.output import console, notes, print_facts, print_json, print_table
+from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
     from lethe.methods.catalogue import MethodInfo
-    from lethe.tuning.study import Trial
+    from lethe.tuning.study import Study, Trial
 
 app = typer.Typer(
     name="methods", help="Unlearning methods of the literature, as entries that run.", no_args_is_help=True
@@ -204,7 +205,15 @@ def tune(
     path, kind = study or Path(f"{name}.study.json"), cast(Any, search)
     plan = SearchPlan(trials, budget_epochs, kind, objective, runs, halvings, points, seed)
     question = make_question(name, source, split, plan, fixed=fixed)
-    done = tune_method(question, source, plan, split_dir=split, study_file=path, on_trial=_print_trial)
+    with OverallProgress({"searching": 1.0}) as progress:
+
+        def on_trial(found: "Study", trial: "Trial") -> None:
+            _print_trial(trial)
+            progress.show(
+                "searching", found.share_done(plan), f"{len(found.trials)} of at most {plan.trials} trials begun"
+            )
+
+        done = tune_method(question, source, plan, split_dir=split, study_file=path, on_trial=on_trial)
     if as_json:
         print_json({"study": str(path), "best": None if done.best is None else done.best.model_dump()})
         return

@@ -228,7 +228,7 @@ def _print_evaluations(found: "Mapping[str, MetricEvaluation]", *, tables: bool)
     """Print every metric. tables: what belongs to each, too."""
     from lethe.metrics.core.table_lines import table_lines
 
-    table = Table("metric", "", "value", "95 %", "exact retraining", "original", "unit")
+    table = Table("metric", "", "value", "95 %", "the oracle", "original", "unit")
     notes: list[str] = []
     for name, evaluation in found.items():
         entry, result = evaluation.metric, evaluation.result

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from lethe.cli.context import Json, Slug, Url, connected
 from lethe.cli.output import console, local_time, notes, print_facts, print_json
+from lethe.cli.overall_progress import OverallProgress, preparation_so_far
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault
 
@@ -152,17 +152,10 @@ def _act(competition: str, action: str, reason: str, *, url: str | None, as_json
 
 def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
     """Return the competition once both splits are ready or one has failed."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=notes, transient=True, disable=quiet) as bars:
-        tasks = {name: bars.add_task(name, total=1.0) for name in ("public", "private")}
+    with OverallProgress({"preparing both splits": 1.0}, quiet=quiet) as progress:
         while True:
             found = client.preparation(slug)
-            for split in found["splits"]:
-                ready = split["state"] == "ready"
-                words = f"{split['visibility']} split: {split['stage'] or split['state']}"
-                bars.update(
-                    tasks[split["visibility"]], description=words, completed=1.0 if ready else split["progress"]
-                )
+            progress.show("preparing both splits", *preparation_so_far(found["splits"]))
             states = {split["state"] for split in found["splits"]}
             if states == {"ready"} or "failed" in states:
                 return found

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.method_file import method_file
-from lethe.cli.output import console, local_time, notes, print_facts, print_json, print_notes, print_table, score_text
+from lethe.cli.output import console, local_time, print_facts, print_json, print_notes, print_table, score_text
+from lethe.cli.overall_progress import OverallProgress
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
@@ -219,16 +219,25 @@ def complete_id(client: LetheClient, given: str, competition: str | None) -> str
 def _followed(client: LetheClient, submission_id: str, *, quiet: bool) -> JsonObject:
     if quiet:
         return client.wait(submission_id, every_s=EVERY_S)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=notes, transient=True) as bars:
-        task = bars.add_task("queued", total=None)
+    with OverallProgress({"runs": 1.0}) as bar:
 
         def show(submission: JsonObject) -> None:
-            progress = submission["progress"] or {"runs_done": 0, "runs_total": None}
-            stage = submission["stage"]
-            bars.update(task, description=stage, completed=progress["runs_done"], total=progress["runs_total"])
+            progress = submission["progress"] or {}
+            done, total = progress.get("runs_done", 0), progress.get("runs_total") or 0
+            words = f", {done} of {total} runs" if total else ""
+            words += f": {waits}" if (waits := _wait_text(submission)) else ""
+            bar.show("runs", done / (total or 1), submission["stage"] + words)
 
         return client.wait(submission_id, on_change=show, every_s=EVERY_S)
+
+
+def _wait_text(submission: JsonObject) -> str | None:
+    """Return why nothing of a submission runs, how many are before it, and about how long it takes."""
+    wait = submission.get("wait")
+    if not wait:
+        return None
+    ahead = f", about {wait['ahead']} before it" if wait["ahead"] else ""
+    return wait["reason"] + ahead + (f", about {duration_text(wait['seconds'])}" if wait["seconds"] else "")
 
 
 def _failure_text(client: LetheClient, submission: JsonObject) -> str:
@@ -251,6 +260,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("file", submission["filename"]),
             ("mode", submission.get("mode")),
             ("stage", submission["stage"]),
+            ("waits", _wait_text(submission)),
             ("runs", f"{progress['runs_done']} of {progress['runs_total']}" if progress else None),
             ("score", score_text(score.get("final_score"))),
             ("share of the oracle", share_text(placing.get("share_of_oracle"))),

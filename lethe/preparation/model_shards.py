@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.competition.file import CompetitionFile, Training
+from lethe.competition.preparation_share import ORACLE, ORIGINALS, RETRAINED, VARIATION
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.seeds import derive_seeds
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lethe.preparation.task_kinds import TaskPreparation
 
 log = logging.getLogger(__name__)
-STAGES: dict[Kind, str] = {"retrained": "retrained models", "oracle": "oracle", "originals": "original models"}
+STAGES: dict[Kind, str] = {"retrained": RETRAINED, "oracle": ORACLE, "originals": ORIGINALS}
 MODEL_NAMES: dict[Kind, str] = {"retrained": "retrained model", "oracle": "oracle model", "originals": "original model"}
 MODELS_PER_SHARD = ENSEMBLE_SIZE
 SHARD_BYTES = 2**30
@@ -83,7 +84,7 @@ class ModelShards:
 
     @property
     def stage(self) -> str:
-        return f"retraining, {self.variation}" if self.variation else STAGES[self.kind]
+        return VARIATION.format(label=self.variation) if self.variation else STAGES[self.kind]
 
     @property
     def _work(self) -> Path:

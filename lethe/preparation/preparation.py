@@ -9,6 +9,7 @@ import torch
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
+from lethe.competition.preparation_share import ORACLE
 from lethe.competition.recipes_section import Variation
 from lethe.competition.report_section import Report
 from lethe.competition.visibility import Visibility
@@ -80,7 +81,13 @@ class Preparation:
         return [
             Step("sample", SAMPLE_FILES, self._make_sample),
             *([Step("sample-answers", answers, self._answer_sample, inputs=sample)] if answers else []),
-            Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data, *self._trained_from)),
+            Step(
+                "original",
+                (ORIGINAL,),
+                self._make_original,
+                inputs=(NETWORK, *data, *self._trained_from),
+                stage="original model",
+            ),
             Step("timing", (), self._measure_retraining),
         ]
 
@@ -189,6 +196,7 @@ class Preparation:
                 lambda shard=shard: self.shards(kind).make(shard),  # type: ignore[misc]
                 inputs=(NETWORK, *(SET_PATHS[name] for name in TRAINED_ON[kind]), *self._trained_from),
                 stage=STAGES[kind],
+                tells_progress=True,
             )
             for shard in range(self.plan.n_shards)
         ]
@@ -217,7 +225,7 @@ class Preparation:
             (OUTPUT_PATHS["oracle"],),
             lambda: self.shards("oracle").write_outputs(),
             inputs=(NETWORK, SET_PATHS["retain"], SET_PATHS["forget"], SET_PATHS["test"], *self._captured_from),
-            stage="oracle",
+            stage=ORACLE,
         )
 
     @cached_property

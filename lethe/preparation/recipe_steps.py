@@ -42,7 +42,7 @@ def recipe_step(
         write_tensors(split_dir / RECIPE_OUTPUTS, {name: torch.from_numpy(array) for name, array in arrays.items()})
 
     digest = hashlib.sha256(recipes.model_dump_json().encode()).hexdigest()[:12]
-    return Step(f"recipes-{digest}", (RECIPE_OUTPUTS,), make, inputs=inputs, stage=STAGE)
+    return Step(f"recipes-{digest}", (RECIPE_OUTPUTS,), make, inputs=inputs, stage=STAGE, tells_progress=True)
 
 
 def _settings(recipe: Training) -> list[float]:

@@ -43,6 +43,7 @@ class Step:
     make: Callable[[], dict[str, Any] | None]
     inputs: tuple[str, ...] = ()
     stage: str = ""
+    tells_progress: bool = False  # by itself, of a stage that it shares with other steps
 
 
 class Workspace:
@@ -75,6 +76,8 @@ class Workspace:
             return record.values
         for path in step.files:
             self._hashes.pop(path, None)
+        if not step.tells_progress:
+            self.progress(PreparationProgress(step.stage or step.name, 0, 1))
         started = time.perf_counter()
         values = step.make() or {}
         seconds = time.perf_counter() - started

@@ -53,7 +53,7 @@ def _notes(text: str, known: Mapping[str, str]) -> Iterator[str]:
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
         if not versions:
-            yield f"{REQUIREMENTS}: {shown} is not installed, and a run has no network to install it"
+            yield f"{REQUIREMENTS}: {shown} is no listed library, and a run has no network to install it"
         elif requirement.url or not any(requirement.specifier.contains(version, True) for version in versions):
             yield f"{REQUIREMENTS}: {shown} is asked for, {' or '.join(versions)} is installed"
 
@@ -64,7 +64,7 @@ def missing_modules(trees: Sequence[ast.Module], *, libraries: str = "") -> tupl
     names = sorted({name for tree in trees for node in ast.walk(tree) for name in _imported(node)})
     written = {str(node.value) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     return tuple(
-        f"{name} is imported, which is not installed, and a run has no network to install it"
+        f"{name} is imported, which is no listed library, and a run has no network to install it"
         for name in names
         if name not in sys.stdlib_module_names
         and canonicalize_name(LIBRARY_OF_MODULE.get(name, name)) not in known

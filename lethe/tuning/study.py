@@ -35,6 +35,14 @@ class SearchPlan:
         """Return how many runs a trial has after so many halvings."""
         return runs_at(rung, runs=self.runs, halvings=self.halvings)
 
+    def planned_runs(self, n_trials: int) -> int:
+        """Return how many runs a search of so many trials makes at most."""
+        left, runs = n_trials, n_trials * self.runs_at(0)
+        for rung in range(1, self.halvings + 1):
+            left = -(-left // 2)
+            runs += left * (self.runs_at(rung) - self.runs_at(rung - 1))
+        return runs + (FINALISTS + 1) * self.runs
+
 
 def runs_at(rung: int, *, runs: int, halvings: int) -> int:
     """Return how many of `runs` a trial has after so many halvings, at least 2."""
@@ -144,6 +152,16 @@ class Study(_Part):
     def best(self) -> Trial | None:
         """The chosen trial."""
         return None if self.chosen is None else self.trials[self.chosen]
+
+    def share_done(self, plan: SearchPlan) -> float:
+        """Return the share of the search's runs that are done, 0 to 1; a trial that failed needs no more."""
+        if self.ended:
+            return 1.0
+        used = plan.budget_epochs is not None and self.work_epochs >= plan.budget_epochs
+        planned = plan.planned_runs(len(self.trials) if used else plan.trials)
+        done = sum(max((score.runs for score in trial.scores), default=plan.runs_at(0)) for trial in self.trials)
+        done += sum(trial.fresh.runs for trial in self.trials if trial.fresh)
+        return min(done / planned, 1.0)
 
     def in_order(self, numbers: list[int], *, rung: int) -> list[int]:
         """Return those trials that have a score after so many halvings, best first, the first of equals first."""

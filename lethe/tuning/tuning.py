@@ -58,7 +58,7 @@ def tune(
     study_file: Path,
     run_limit_s: float | None = None,
     process: SplitRuns | None = None,
-    on_trial: Callable[[Trial], None] = lambda _: None,
+    on_trial: Callable[[Study, Trial], None] = lambda *_: None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Study:
     """Go on with the study to its end, or until `is_over`; whatever a trial gained is stored before the next step.
@@ -79,7 +79,7 @@ def tune(
             return study
         step()
         study.save(study_file)
-        on_trial(study.trials[number])
+        on_trial(study, study.trials[number])
     study.chosen, study.ended = _chosen(study), True
     study.save(study_file)
     return study

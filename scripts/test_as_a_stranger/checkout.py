@@ -48,7 +48,8 @@ def link_environment(target: Path) -> None:
     words = ("-m", "pip", "install", "-qq", "--no-index", "--no-deps", "--no-build-isolation", "--editable")
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     subprocess.run([target / "bin" / "python", *words, target.parent], check=True, env=environment)
-    (target / ".installed").touch()
+    for stamp in (".installed-to-run", ".installed"):
+        (target / stamp).touch()
 
 
 def _link(source: str, target: str) -> None:

@@ -70,12 +70,12 @@ def _print(slug: str, board: JsonObject, public: dict[str, int | None]) -> None:
     table.add_column("Public rank", justify="right")
     table.add_column("Team")
     table.add_column("Score", justify="right")
-    table.add_column("of exact retraining", justify="right")
+    table.add_column("of the oracle", justify="right")
     for row in board["rows"]:
         table.add_row(
             str(row["rank"] or "–"),
             str(public.get(row["team"]) or "–"),
-            "Exact retraining, other seeds (the oracle)" if row["kind"] == "oracle" else row["team"],
+            "Oracle: retrained with other seeds" if row["kind"] == "oracle" else row["team"],
             f"{row['score']:.6f}",
             f"{100 * row['score'] / oracle:.1f} %",
             style="dim" if row["kind"] == "oracle" else None,

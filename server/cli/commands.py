@@ -5,6 +5,7 @@ import typer
 from server.cli import (
     archive_commands,
     create_administrator,
+    install_service,
     instance_commands,
     maintenance,
     reset_password,
@@ -15,5 +16,5 @@ from server.cli import (
 def register_commands(app: typer.Typer) -> None:
     """Add the operator's commands to `app`."""
     instance_commands.register(app)
-    for module in (create_administrator, reset_password, archive_commands, maintenance, worker_hosts):
+    for module in (install_service, create_administrator, reset_password, archive_commands, maintenance, worker_hosts):
         module.register_commands(app)

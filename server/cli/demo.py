@@ -6,17 +6,17 @@ Everything a participant does is done over HTTP, as a participant would.
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import server
+from lethe.cli.overall_progress import OverallProgress, preparation_so_far
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from lethe.competition.file import parse_competition
 from lethe.errors import HostFault, InvalidCompetitionFile
@@ -32,6 +32,9 @@ SLUG = "digits"
 OPEN_FOR = timedelta(days=30)
 ENDED_EARLIER = ("closed", "provisional", "final", "archived")
 ENDS = ("scored", "failed", "cancelled")
+# Steps of the bar, each with the seconds that it took on two cores: it guesses by them until it has seen some.
+PREPARE, EVALUATE, BASELINES = "prepare both splits", "evaluate the submissions", "evaluate the baselines"
+STEP_S = {PREPARE: 90.0, EVALUATE: 70.0, BASELINES: 180.0}
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,12 @@ def run_demo(*, serve: bool, wait_for_baselines: bool, json_file: Path | None) -
     """
     settings = instance_settings()
     stages = Stages()
+    console.print(f"Starting an instance in {settings.home.absolute()}", highlight=False, soft_wrap=True)
     with stages.stage("start the instance"):
         context = running(settings)
         instance = context.__enter__()
     try:
+        console.print(f"Lethe serves [bold]{instance.url}[/], the competition from its preparation on", highlight=False)
         outcome = _hold(settings, instance, stages, wait_for_baselines=wait_for_baselines)
         _print(outcome, stages, instance, settings)
         if json_file:
@@ -91,21 +96,22 @@ def run_demo(*, serve: bool, wait_for_baselines: bool, json_file: Path | None) -
 
 def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, wait_for_baselines: bool) -> JsonObject:
     name, password = organiser_credentials(settings)
-    with LetheClient(instance.url) as organiser:
+    steps = {step: seconds for step, seconds in STEP_S.items() if step != BASELINES or wait_for_baselines}
+    with LetheClient(instance.url) as organiser, OverallProgress(steps, console=console) as progress:
         organiser.log_in(name, password, label="demo")
-        with stages.stage("prepare both splits"):
-            _prepare(organiser)
-        with stages.stage("evaluate the submissions"):
-            _compete(settings, instance)
+        with stages.stage(PREPARE):
+            _prepare(organiser, progress)
+        with stages.stage(EVALUATE):
+            _compete(settings, instance, progress)
         if wait_for_baselines:
-            with stages.stage("evaluate the baselines"):
-                _wait_for_baselines(organiser)
+            with stages.stage(BASELINES):
+                _wait_for_baselines(organiser, progress)
         left = sum(found is None or found["stage"] not in ENDS for found in _baselines(organiser).values())
         runs = organiser.competition(SLUG)["runs"]
         return organiser.leaderboard(SLUG) | {"runs": runs, "baselines_left": left}
 
 
-def _prepare(organiser: LetheClient) -> None:
+def _prepare(organiser: LetheClient, progress: OverallProgress) -> None:
     """Create, prepare and open the competition, or take it up where an earlier demo left it."""
     try:
         competition = organiser.competition(SLUG)
@@ -119,60 +125,43 @@ def _prepare(organiser: LetheClient) -> None:
             "remove the home folder to hold another"
         )
     organiser.prepare(SLUG)
-    with _bars() as bars:
-        tasks: dict[str, TaskID] = {}
-        while True:
-            splits = organiser.preparation(SLUG)["splits"]
-            _show_preparation(bars, tasks, splits)
-            failed = [split for split in splits if split["state"] == "failed"]
-            if failed:
-                raise InvalidCompetitionFile(f"the {failed[0]['visibility']} split: {failed[0]['error']}")
-            if all(split["state"] == "ready" for split in splits):
-                break
-            time.sleep(0.3)
+    while True:
+        splits = organiser.preparation(SLUG)["splits"]
+        progress.show(PREPARE, *preparation_so_far(splits))
+        failed = [split for split in splits if split["state"] == "failed"]
+        if failed:
+            raise InvalidCompetitionFile(f"the {failed[0]['visibility']} split: {failed[0]['error']}")
+        if all(split["state"] == "ready" for split in splits):
+            break
+        time.sleep(0.3)
     organiser.open(SLUG)
 
 
-def _show_preparation(bars: Progress, tasks: dict[str, TaskID], splits: list[JsonObject]) -> None:
-    for split in splits:
-        name = split["visibility"]
-        if name not in tasks:
-            tasks[name] = bars.add_task(name, total=100)
-        words = "ready" if split["state"] == "ready" else split["stage"] or "waiting"
-        done = 100 if split["state"] == "ready" else 100 * split["progress"]
-        bars.update(tasks[name], description=f"{name} split: {words}", completed=done)
-
-
-def _compete(settings: Settings, instance: RunningInstance) -> None:
+def _compete(settings: Settings, instance: RunningInstance, progress: OverallProgress) -> None:
     """Send the example submissions, each as its own participant, and wait for their ends."""
     clients = [(entrant, _participant(settings, instance, entrant)) for entrant in ENTRANTS]
     try:
         waiting = {entrant.team: (client, _submitted(client, entrant)) for entrant, client in clients}
-        with _bars(MofNCompleteColumn()) as bars:
-            tasks = {team: bars.add_task(team, total=None) for team in waiting}
-            while waiting:
-                for team, (client, submission_id) in list(waiting.items()):
-                    submission = client.submission(submission_id)
-                    _show_submission(bars, tasks[team], team, submission)
-                    if submission["stage"] in ENDS:
-                        del waiting[team]
-                time.sleep(0.5)
+        known: dict[str, JsonObject | None] = dict.fromkeys(waiting)
+        while waiting:
+            for team, (client, submission_id) in list(waiting.items()):
+                known[team] = submission = client.submission(submission_id)
+                if submission["stage"] in ENDS:
+                    del waiting[team]
+            progress.show(EVALUATE, *_so_far(known))
+            time.sleep(0.5)
     finally:
         for _entrant, client in clients:
             client.close()
 
 
-def _wait_for_baselines(organiser: LetheClient) -> None:
-    with _bars(MofNCompleteColumn()) as bars:
-        tasks = {name: bars.add_task(f"{name}: waiting", total=None) for name in _baselines(organiser)}
-        while True:
-            known = _baselines(organiser)
-            for name, submission in known.items():
-                if submission is not None:
-                    _show_submission(bars, tasks[name], name, submission)
-            if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
-                break
-            time.sleep(0.5)
+def _wait_for_baselines(organiser: LetheClient, progress: OverallProgress) -> None:
+    while True:
+        known = _baselines(organiser)
+        progress.show(BASELINES, *_so_far(known))
+        if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
+            break
+        time.sleep(0.5)
 
 
 def _baselines(organiser: LetheClient) -> dict[str, JsonObject | None]:
@@ -205,20 +194,20 @@ def _submitted(client: LetheClient, entrant: Entrant) -> str:
     return str(client.submit(SLUG, entrant.file, message="sent by the demo")["id"])
 
 
-def _show_submission(bars: Progress, task: TaskID, team: str, submission: JsonObject) -> None:
-    progress = submission["progress"] or {"runs_done": 0, "runs_total": 0}
-    words = submission["stage"]
-    if words == "failed":
-        words = f"[red]failed: {submission['failure']['error_class']}[/]"
-    bars.update(
-        task, description=f"{team}: {words}", completed=progress["runs_done"], total=progress["runs_total"] or None
-    )
-
-
-def _bars(*columns: MofNCompleteColumn) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn(), console=console, transient=False
-    )
+def _so_far(known: Mapping[str, JsonObject | None]) -> tuple[float, str]:
+    """Return the share of the runs that is done, and which submissions are at work or have failed."""
+    shares, words = [], []
+    for name, submission in known.items():
+        stage, progress = (submission or {}).get("stage"), (submission or {}).get("progress")
+        share = progress["runs_done"] / (progress["runs_total"] or 1) if progress else 0.0
+        shares.append(1.0 if stage in ENDS else 0.95 * share)
+        if submission and stage == "failed":
+            words.append(f"{name} failed ({submission['failure']['error_class']})")
+        elif stage not in (None, "queued", *ENDS):
+            words.append(
+                f"{name}: {progress['runs_done']} of {progress['runs_total']} runs" if progress else f"{name}: {stage}"
+            )
+    return sum(shares) / max(len(shares), 1), "; ".join(words) or "waiting for a worker"
 
 
 def competition_file() -> str:
@@ -238,9 +227,9 @@ def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, setti
     table.add_column("Rank", justify="right")
     table.add_column("Team")
     table.add_column("Score", justify="right")
-    table.add_column("of exact retraining", justify="right")
+    table.add_column("of the oracle", justify="right")
     for row in outcome["rows"]:
-        name = "Exact retraining, other seeds (the oracle)" if row["kind"] == "oracle" else row["team"]
+        name = "Oracle: retrained with other seeds" if row["kind"] == "oracle" else row["team"]
         name += " (baseline)" if row["kind"] == "baseline" else ""
         style = "dim" if row["rank"] is None else None
         share = f"{100 * row['score'] / oracle:.1f} %"

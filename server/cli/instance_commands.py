@@ -40,7 +40,7 @@ def demo(
 ) -> None:
     from server.cli.demo import run_demo
 
-    _set(home=home, host=host, port=port)
+    set_environment(home=home, host=host, port=port)
 
     run_demo(serve=not exit_at_end, wait_for_baselines=wait_for_baselines, json_file=json_file)
 
@@ -48,7 +48,7 @@ def demo(
 def up(home: Home = None, host: Host = None, port: Port = None) -> None:
     from server.cli.serve import serve
 
-    _set(home=home, host=host, port=port)
+    set_environment(home=home, host=host, port=port)
     serve()
 
 
@@ -63,7 +63,7 @@ def close(
     close_competition(slug, json_file=json_file)
 
 
-def _set(**given: Path | str | int | None) -> None:
+def set_environment(**given: Path | str | int | None) -> None:
     """Put options into the environment, from which this process and those that it starts read their settings."""
     for name, value in given.items():
         if value is not None:

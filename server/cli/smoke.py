@@ -73,7 +73,7 @@ def main() -> None:
         scored = [row for row in board["rows"] if row["kind"] == "team"]
         if not scored:
             raise HostFault(f"no team has a score in {SLUG}")
-        print(f"score {scored[0]['score']:.6f}, exact retraining {board['oracle']['score']:.6f}")
+        print(f"score {scored[0]['score']:.6f}, the oracle {board['oracle']['score']:.6f}")
 
 
 def _open_competition(administrator: LetheClient) -> None:

@@ -45,6 +45,12 @@ def list_visible(session: Session, *, account: Account | None) -> list[Competiti
     return [c for c in repository.everything(session) if sees_all or c.id in mine or not lifecycle.is_hidden(c)]
 
 
+def list_in_preparation(session: Session) -> list[Competition]:
+    """Return the competitions that are being prepared, whoever may know of them; cells of benchmarks are none."""
+    found = repository.everything(session)
+    return [c for c in found if c.state == CompetitionState.PREPARING and c.cell_key is None]
+
+
 def list_organised(session: Session, account: Account) -> list[Competition]:
     """Return the competitions that the account runs, the latest to open first; an administrator runs all."""
     mine = repository.organised_by(session, account.id)

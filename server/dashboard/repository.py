@@ -228,4 +228,6 @@ def unfinished(session: Session, competition_ids: Sequence[str]) -> int:
 
 
 def team_count(session: Session, competition_id: str) -> int:
-    return session.scalars(select(func.count()).where(Team.competition_id == competition_id)).one()
+    """Return how many teams take part; the organisers' baselines are none."""
+    counted = select(func.count()).where(Team.competition_id == competition_id, Team.is_baseline.is_(False))
+    return session.scalars(counted).one()

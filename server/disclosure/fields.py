@@ -48,7 +48,7 @@ COUNTED: Mapping[str, Fields] = {
         "AcceptedSubmission": "stage wait",
         "Submission": "stage finished_at",
         "Step": "label state",
-        "page": "steps is_live in_progress wait",
+        "page": "steps is_live in_progress wait waits",
         "Wait": "reason ahead seconds",
         "WaitOut": "reason ahead seconds",
     },
@@ -117,6 +117,11 @@ HARMLESS: Mapping[str, Fields] = {
         "SampleAnswersOut": "id note",
         "SampleAnswerOut": "question answer original retrained unlearned",
         "page": "sample_log traceback sample_answers has_pictures run_warnings",
+    },
+    "of the documentation, or how far preparations are, which nobody has sent anything for": {
+        "HelpPage": "name title html sections",
+        "Section": "page anchor title heading text",
+        "page": "shown pages found preparing preparing_unseen best_id best_name has_costs",
     },
     "of the catalogue of metrics, of the scorer or of the program": {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",

@@ -27,7 +27,7 @@ class ColumnValue(NamedTuple):
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A metric of every submission on a board, beside that of exact retraining and of the original model.
+    """A metric of every submission on a board, beside that of the oracle and of the original model.
 
     values: by submission id; what is not computed has none.
     """

@@ -21,7 +21,7 @@ from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
 from server.models.competition import Competition
 
-ORACLE_NAME = "Exact retraining"
+ORACLE_NAME = "Oracle"
 AXIS_HEADROOM = 1.02
 
 
@@ -51,7 +51,7 @@ class Board:
 
     @cached_property
     def interval_scale(self) -> float | None:
-        """Where the axis of the intervals ends: beyond every interval and exact retraining; None if no line has one."""
+        """Where the axis of the intervals ends: beyond every interval and the oracle; None if no line has one."""
         ends = [row.entry.interval_high for row in self.rows if row.entry.interval_high is not None]
         return AXIS_HEADROOM * max(*ends, self.oracle or 0.0, 1e-9) if ends else None
 

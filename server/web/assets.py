@@ -32,6 +32,7 @@ SHEETS = (
     "css/submissions.css",
     "css/organise.css",
     "css/lists.css",
+    "css/help.css",
     "css/print.css",
 )
 CSS_URL = re.compile(r'url\("(/?[^":]+)"\)')

@@ -150,7 +150,7 @@ def _points(found: Comparison, across: ComparedMetric, up: ComparedMetric) -> li
         errors.append([agreement.standard_error(value.interval_low, value.interval_high) for value in values])
     for point, on_it in zip(points, agreement.on_frontier(losses, errors), strict=True):
         point["kind"] = "on the frontier" if on_it else "dominated"
-    for name, kind in (("oracle", "exact retraining"), ("original", "original model")):
+    for name, kind in (("oracle", "the oracle"), ("original", "original model")):
         ends = getattr(across, name), getattr(up, name)
         if None not in ends:
             points.append({"name": kind, "x": ends[0], "y": ends[1], "kind": kind})

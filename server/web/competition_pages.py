@@ -12,6 +12,7 @@ from lethe.competition.visibility import Visibility
 from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server.admin import competition_edits
 from server.competitions import service as competitions
+from server.competitions.split_share import share_of_competition
 from server.db import now
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
@@ -23,6 +24,7 @@ from server.web import competition_cards, epsilon_picture
 from server.web.deps import Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
 from server.web.rendering import page
+from server.web.submission_lists import waits_of
 
 router = page_router(is_public=True)
 
@@ -36,12 +38,17 @@ STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competiti
 def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) -> Response:
     mine = teams.competitions_of(session, viewer) if viewer else frozenset()
     visible = competitions.list_visible(session, account=viewer)
+    unfinished = submissions.list_unfinished(session, viewer) if viewer else []
+    preparing = {c.slug: share_of_competition(session, c) for c in competitions.list_in_preparation(session)}
     return page(
         request,
         "competitions.html",
         groups=competition_cards.grouped([competition_cards.make_card(session, c, mine=mine) for c in visible]),
+        preparing=preparing,
+        preparing_unseen=[share for slug, share in preparing.items() if slug not in {c.slug for c in visible}],
         ends_next=competition_cards.ends_next([c for c in visible if c.id in mine]),
-        unfinished=submissions.list_unfinished(session, viewer) if viewer else [],
+        unfinished=unfinished,
+        waits=waits_of(session, unfinished),
         at=now(),
     )
 

@@ -5,21 +5,28 @@ from urllib.parse import urlencode
 
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
+from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
+from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
+from server.submissions import service as submissions
+from server.submissions.list_filter import Show
+from server.submissions.service import SubmissionView
 from server.web import leaderboard_view, score_history, vega_charts
 from server.web.deps import Place, PlaceDep
 from server.web.metric_view import BETTER_IN_WORDS
 from server.web.page_router import page_router
 from server.web.rendering import figure, page
+from server.web.score_view import find_breakdown
+from server.web.submission_lists import LINES
 
 router = page_router(is_public=True)
 
@@ -115,9 +122,47 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
 
 
 @router.get("/competitions/{slug}/leaderboard/charts")
-def charts_page(request: Request, place: PlaceDep) -> Response:
-    may_see_private = gate.may_see_private(place.competition, organiser=place.is_organiser)
-    return page(request, "charts.html", place=place, tab="leaderboard", may_see_private=may_see_private)
+def charts_page(request: Request, session: SessionDep, place: PlaceDep) -> Response:
+    scored = _scored_of_team(session, place)
+    best = max(scored, key=lambda view: view.score.final_score if view.score else 0.0, default=None)
+    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
+    return page(
+        request,
+        "charts.html",
+        place=place,
+        tab="charts",
+        may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
+        has_costs=any(view.score and view.score.run_time_s for view in scored),
+        breakdown=find_breakdown(best, split, n_models=place.file.n_models) if best else None,
+        best_id=best.submission.id if best else "",
+        best_name=best.submission.message or best.submission.filename if best else "",
+    )
+
+
+def _scored_of_team(session: Session, place: Place) -> list[SubmissionView]:
+    """Return the newest of the reader's own submissions that have a score; none on a ladder, which hides scores."""
+    if place.team is None or gate.shows_ladder(place.competition, Visibility.PUBLIC):
+        return []
+    found = submissions.page_of_team(
+        session, place.competition, place.team, show=Show.NEWEST, final_ids=(), offset=0, limit=LINES
+    )
+    return [view for view in submissions.view(session, found, ended_in_full=False) if view.score]
+
+
+@router.get("/competitions/{slug}/leaderboard/figures/cost.json")
+def cost_figure(session: SessionDep, place: PlaceDep) -> Response:
+    """Send the score and the time of a run of the reader's own submissions."""
+    rows = [
+        {
+            "name": view.submission.message or view.submission.filename,
+            "seconds": view.score.run_time_s,
+            "score": view.score.final_score,
+        }
+        for view in _scored_of_team(session, place)
+        if view.score and view.score.run_time_s
+    ]
+    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
+    return figure(vega_charts.score_against_cost(rows, oracle=gate.get_oracle_score(split)))
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/scores.json")

@@ -108,7 +108,7 @@ def _strip(board: Board) -> Strip | None:
     top = max(scores) * STRIP_HEADROOM
     best = max((row.entry.score or 0.0 for row in board.rows if row.rank), default=0.0)
     is_crowd = board.teams > MOST_MARKS
-    beside = f", exact retraining {score(board.oracle)}" if board.oracle is not None else ""
+    beside = f", the oracle {score(board.oracle)}" if board.oracle is not None else ""
     return Strip(
         top=top,
         teams=_bars(board, top=top) if is_crowd else _marks(board, RowKind.TEAM, top=top, y=18, height=12),

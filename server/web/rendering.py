@@ -22,6 +22,7 @@ from server.web import template_filters
 from server.web.assets import get_assets
 from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
 from server.web.csrf import csrf_token
+from server.web.help_texts import glossary
 from server.web.markdown import markdown
 from server.web.user_agent import browser_name
 
@@ -55,6 +56,7 @@ def environment() -> Environment:
         score=template_filters.score,
         metric=template_filters.metric,
         share=template_filters.share,
+        short_name=template_filters.short_name,
         fraction=template_filters.fraction,
         drawn=template_filters.drawn,
         duration=duration,
@@ -73,6 +75,7 @@ def environment() -> Environment:
         integrity=assets.integrity,
         icon=icon,
         count=template_filters.count,
+        glossary=glossary,
         Role=Role,
         now=now,
     )

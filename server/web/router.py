@@ -13,6 +13,7 @@ from server.web import (
     competition_pages,
     confirmation_pages,
     dataset_pages,
+    help_pages,
     leaderboard_pages,
     own_comparison_pages,
     password_reset_pages,
@@ -41,6 +42,7 @@ router = APIRouter()
 for pages in (
     static_files,
     api_pages,
+    help_pages,
     account_pages,
     auth_pages,
     confirmation_pages,

@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ScoreHistory:
-    """The drawing: its points, the best so far as an SVG path, exact retraining's line, what the axes say."""
+    """The drawing: its points, the best so far as an SVG path, the oracle's line, what the axes say."""
 
     points: list[Point]
     best: str

@@ -1,4 +1,4 @@
-"""What a submission's page tells of its score: its team's rank, its best one, its factors beside exact retraining's."""
+"""What a submission's page tells of its score: its team's rank, its best one, its factors beside the oracle's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class BreakdownView:
-    """The factors of a score beside exact retraining's: label, own, the oracle's. end: of the axis, nats."""
+    """The factors of a score beside the oracle's: label, own, the oracle's. end: of the axis, nats."""
 
     factors: list[tuple[str, ShownNumber, ShownNumber | None]]
     spreads: list[Spread]
@@ -62,7 +62,7 @@ def find_standing(session: Session, competition: Competition, team_id: str) -> S
 
 
 def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> BreakdownView | None:
-    """Return the public score's factors and epsilons beside exact retraining's; None where they are not shown."""
+    """Return the public score's factors and epsilons beside the oracle's; None where they are not shown."""
     own = view.score.breakdown if view.score else None
     if own is None:
         return None
@@ -70,7 +70,7 @@ def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> Brea
     end = float(max(1, ceil(log(n_models - 1)))) if n_models > 2 else 1.0  # beyond it no example earns points
     given = [("Your models", "spread-own", own)]
     if oracle:
-        given.append(("Exact retraining", "spread-oracle", oracle))
+        given.append(("Oracle", "spread-oracle", oracle))
     return BreakdownView(
         factors=[(label, getattr(own, name), getattr(oracle, name, None)) for name, label in FACTORS],
         spreads=[_spread(name, css, one.epsilon_percentiles, end) for name, css, one in given if _has_spread(one)],

@@ -1,5 +1,6 @@
 """One page of a team's own submissions: which of them, in which order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -11,15 +12,18 @@ from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.disclosure import gate
+from server.evaluations.waiting import Wait, find_wait
 from server.finals import service as finals
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
 from server.submissions.list_filter import Show
+from server.submissions.service import SubmissionView
 from server.web import score_history
 from server.web.deps import Place
 
 LINES = 100
+MOST_WAITS = 10  # of those that a team has in the queue: each costs a few queries
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,13 @@ def may_be_chosen(session: Session, place: Place, submission: Submission) -> boo
     return len(finals.chosen_ids(session, place.team.id)) < place.file.limits.final_selections
 
 
+def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wait]:
+    """Return why each of these waits of which nothing runs, by the submission's id."""
+    open_ones = [view.submission for view in views if view.submission.stage not in ENDED][:MOST_WAITS]
+    found = {submission.id: find_wait(session, submission) for submission in open_ones}
+    return {key: wait for key, wait in found.items() if wait is not None}
+
+
 def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
     """Return what one page of the list shows. Raises NotFound for an order that the competition hides."""
     competition, team = place.competition, place.team
@@ -79,6 +90,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         "place": place,
         "asked": asked,
         "views": views,
+        "waits": waits_of(session, views),
         "has_more": len(found) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
         "oracle": oracle,

@@ -36,6 +36,12 @@ def metric(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
+def short_name(title: str) -> str:
+    """Return a metric's abbreviation where its title ends in one, else the title."""
+    name, _, abbreviation = title.removesuffix(")").rpartition(" (")
+    return abbreviation if name and " " not in abbreviation else title
+
+
 def share(value: float | None) -> str:
     """Write a share as per cent."""
     return "–" if value is None else f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %"

@@ -10,7 +10,8 @@ from server.web.label_placement import LABEL_PX, place_labels
 BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
 BOARDS = ("public", "private")
 MOVES = ("rose", "fell", "stayed")
-PARETO_KINDS = ("on the frontier", "dominated", "exact retraining", "original model")
+PARETO_KINDS = ("on the frontier", "dominated", "the oracle", "original model")
+OUT_OF_SIGHT = 3  # times the best score: beyond it, the oracle would squeeze all scores to the axis
 LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
@@ -84,7 +85,7 @@ def score_over_time(
             axis=alt.Axis(grid=False, format=_time_format(rows), tickCount=8, labelOverlap="greedy", labelSeparation=8),
         ),
         y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
-        color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12)),
+        color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12, labelLimit=240)),
         tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
     )
     chosen = alt.selection_point(fields=["team"], bind="legend")  # nothing chosen is everything
@@ -99,10 +100,40 @@ def score_over_time(
     )
     if oracle is None:
         return _sized(alt.layer(lines, points), height=240)
+    return _sized(alt.layer(lines, points, *_oracle_mark(oracle, [row["score"] for row in rows])), height=280)
+
+
+def _oracle_mark(oracle: float, scores: Sequence[float]) -> list[Any]:
+    """Return the oracle's line; where it lies so high that the scores would lie flat on the axis, words at the top."""
+    alt = _altair()
     mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
+    best = max(scores, default=0.0)
+    if 0 < best < oracle / OUT_OF_SIGHT:
+        words = f"↑ oracle {oracle:.5f}, {oracle / best:.0f} times the best"
+        return [mark.mark_text(align="right", dx=-4, dy=-6, text=words).encode(x=alt.value("width"), y=alt.value(0))]
     rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
-    word = mark.mark_text(align="left", dx=4, dy=-6, text="exact retraining").encode(y="score:Q", x=alt.value(0))
-    return _sized(alt.layer(lines, points, rule, word), height=240)
+    return [rule, mark.mark_text(align="left", dx=4, dy=-6, text="the oracle").encode(y="score:Q", x=alt.value(0))]
+
+
+def score_against_cost(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
+    """Scores over what a run takes, a point a submission. rows: name, seconds, score."""
+    alt = _altair()
+    points = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(filled=True, size=70, opacity=0.8)
+        .encode(
+            x=alt.X(
+                "seconds:Q",
+                title="seconds of the median run, at most",
+                scale=alt.Scale(domain=[0, 1.15 * max([*(row["seconds"] for row in rows), 1e-3])]),
+                axis=alt.Axis(tickCount=6, grid=False),
+            ),
+            y=alt.Y("score:Q", title="score", axis=alt.Axis(tickCount=5)),
+            tooltip=["name:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("seconds:Q", format=".3g")],
+        )
+    )
+    marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
+    return _sized(alt.layer(points, *marks), height=240)
 
 
 def _time_format(rows: list[dict[str, Any]]) -> str:

@@ -47,6 +47,7 @@ class Visit:
             "submission_id": ids.get(self.submission, ""),
             "visibility": "public",
             "team_id": "t0",
+            "name": "commands",
         }
         return (self.route + self.query).format(**values, **ids)
 
@@ -61,6 +62,9 @@ VISITOR = (
     Visit("/confirm", "Confirm the address · Lethe", query="?token={confirmation_token}"),
     Visit("/confirm", "Not confirmed · Lethe", query="?token=none", status=404),
     Visit("/api/docs", "HTTP API · Lethe"),
+    Visit("/help", "Help · Lethe"),
+    Visit("/help/{name}", "Commands · Help · Lethe"),
+    Visit("/help", "seed · Help · Lethe", query="?q=seed"),
     Visit(SLUG, DIGITS),
     Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
     Visit("/nowhere", "Not found · Lethe", status=404),

@@ -10,6 +10,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.ranking_section import Ranking
 from lethe.competition.run_limits import limit_warnings
 from server.api.schema import In, Out
+from server.competitions.split_share import share_done
 from server.competitions.stored_file import stored_file
 from server.finals.service import Rescoring
 from server.models.competition import Competition, Split
@@ -114,6 +115,7 @@ class SplitOut(Out):
     state: str = Field(examples=["preparing"])
     stage: str = Field(examples=["training 512 retrained models"])
     progress: float = Field(description="share done of that stage", examples=[0.4])
+    share_done: float = Field(description="of all work on this split, about", examples=[0.3])
     error: str
     n_forget: int | None
     retraining_time_s: float | None = Field(description="by the clock, in the plain loop")
@@ -142,6 +144,7 @@ class OrganisedCompetition(CompetitionOut):
         shown = [
             SplitOut.read(
                 split,
+                share_done=share_done(split, file, shards=own[split.id]),
                 shards=own[split.id],
                 warnings=[] if split.retraining_time_s is None else limit_warnings(file.limits, split.retraining),
             )

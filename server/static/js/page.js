@@ -101,6 +101,12 @@
     document.getElementById("to-own")?.click();
   });
 
+  // Escape hides what a word means, until the next word is pointed at.
+  const notes = document.documentElement.classList;
+  document.addEventListener("keydown", (event) => event.key === "Escape" && notes.add("notes-off"));
+  for (const kind of ["pointerover", "focusin"])
+    document.addEventListener(kind, ({ target }) => target.matches?.(".noted") && notes.remove("notes-off"));
+
   // The account menu closes when one clicks elsewhere or presses Escape.
   const menus = () => document.querySelectorAll("details.menu[open]");
   document.addEventListener("click", (event) => menus().forEach((menu) => menu.contains(event.target) || (menu.open = false)));

@@ -20,7 +20,7 @@ TABLES = {
     Table.EVALUATIONS: ("Evaluations", "A line for each, old and re-judged ones too, with every figure of its score"),
     Table.METRICS: (
         "Metrics",
-        "A line for each of an evaluation: value, interval, exact retraining, original model",
+        "A line for each of an evaluation: value, interval, the oracle, original model",
     ),
     Table.AUDIT: ("Audit log", "Who did what, when, about what and why"),
 }

@@ -12,6 +12,7 @@ from lethe.benchmark.method_runs import child_runs, stored_outputs
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.progress import benchmark_progress
 from lethe.benchmark.results import collect
+from lethe.benchmark.share_done import ShareDone
 from lethe.benchmark.store import BenchmarkFolder
 from tests.lethe.benchmark.conftest import execute
 
@@ -63,6 +64,16 @@ def prepared_copy(finished, tmp_path):
 def units(path, out):
     plan, folder = read_plan(path), BenchmarkFolder(out)
     return {method.label: folder.unit(plan.cells[0], method) for method in plan.methods}
+
+
+def test_share_done_counts_what_lies_in_the_folder(finished, prepared_copy, tmp_path):
+    shares = []
+    for path, out in ((finished[0], tmp_path / "nothing"), prepared_copy, finished):
+        share = ShareDone(read_plan(path), BenchmarkFolder(out), device="cpu")
+        shares.append(share.now()[0])
+    assert shares[0] == 0.0
+    assert 0.0 < shares[1] < 1.0
+    assert shares[2] == pytest.approx(1.0)
 
 
 def test_every_run_is_stored(finished):

@@ -85,7 +85,7 @@ def test_long_log_keeps_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("oracle", "expected"), [(0.2, "50% of what exact retraining"), (None, "too small"), (0.0, "try more --runs")]
+    ("oracle", "expected"), [(0.2, "50% of what the oracle"), (None, "too small"), (0.0, "try more --runs")]
 )
 def test_quality_of_an_estimate_is_told(oracle: float | None, expected: str) -> None:
     facts = {"estimated_from": 4, "score_estimate": 0.1, "oracle_estimate": oracle}

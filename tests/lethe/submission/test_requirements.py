@@ -17,6 +17,12 @@ def test_the_list_and_its_page_are_those_of_the_lock() -> None:
         assert path.read_text(encoding="utf-8") == text, "run python -m scripts.library_pages"
 
 
+def test_what_the_server_alone_needs_is_not_listed() -> None:
+    assert not {"celery", "fastapi", "sqlalchemy", "psycopg", "alembic"} & set(LIBRARIES)
+    needed = {"torch", "scipy", "requests", "matplotlib", "transformers", "pydantic", "httpx", "pyyaml", "protobuf"}
+    assert needed <= set(LIBRARIES)
+
+
 @pytest.mark.parametrize(
     "line", ["torch", "numpy>=1.20  # arrays", "-r other.txt", "", "scikit_learn>1", "wheel; python_version < '3'"]
 )
@@ -27,7 +33,7 @@ def test_what_is_installed_needs_no_note(line: str) -> None:
 def test_what_is_not_installed_is_answered_with_what_is() -> None:
     notes = unmet_requirements("torch==1.13.1\nfairlearn\ngit+https://example.org/x\n")
     assert notes[0] == f"requirements.txt: torch==1.13.1 is asked for, {LIBRARIES['torch']} is installed"
-    assert notes[1] == "requirements.txt: fairlearn is not installed, and a run has no network to install it"
+    assert notes[1] == "requirements.txt: fairlearn is no listed library, and a run has no network to install it"
     assert "not understood" in notes[2]
 
 
@@ -48,7 +54,7 @@ def test_requirements_are_compared_with_the_set_that_the_competition_names() -> 
         notebook("import peft, torch, cv2, wandb", "def unlearning(a, b, c, d): pass"), "n.ipynb", libraries="2023"
     )
     assert package.entry_point.notes == (
-        "peft is imported, which is not installed, and a run has no network to install it",
+        "peft is imported, which is no listed library, and a run has no network to install it",
     )
 
 

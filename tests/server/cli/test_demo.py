@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from lethe.cli.overall_progress import OverallProgress
 from lethe.client import api
 from lethe.client.api import LetheClient
 from lethe.competition.file import parse_competition
@@ -92,5 +93,5 @@ def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytes
             slug = f"digits-{number}"
             monkeypatch.setattr(demo, "SLUG", slug)
             monkeypatch.setattr(demo, "competition_file", lambda slug=slug: competition_toml(slug))
-            demo._prepare(organiser)
+            demo._prepare(organiser, OverallProgress(demo.STEP_S, quiet=True))
             assert organiser.competition(slug)["state"] == "open"

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from lethe.competition.file import Limits, parse_competition
 from lethe.competition.visibility import Visibility
@@ -34,6 +35,18 @@ def test_the_list_shows_every_visible_competition(server: Instance, visitor: Vis
     assert "Forgetting faces" not in page
 
 
+def test_the_list_shows_what_is_prepared_without_its_name(server: Instance, visitor: Visitor) -> None:
+    competition = server.competition("faces", state="preparing")
+    with server.database.write() as session:
+        for split in session.scalars(select(Split).where(Split.competition_id == competition.id)):
+            split.state, split.stage, split.progress = "preparing", "oracle", 0.5
+    page = plain_text(visitor.get("/").text)
+    assert "1 competition in preparation" in page
+    assert "70 % is done" in page
+    assert "faces" not in page
+    assert "No competitions yet" not in page
+
+
 def test_the_list_is_grouped_by_what_one_can_do(server: Instance, visitor: Visitor) -> None:
     later = {"opens_at": now() + timedelta(days=1), "closes_at": now() + timedelta(days=2)}
     over = {"opens_at": now() - timedelta(days=2), "closes_at": now() - timedelta(days=1)}
@@ -59,7 +72,7 @@ def test_a_card_tells_teams_and_the_best_share_of_retraining(server: Instance, v
         scored(session, add_team(session, competition, "mary"), split, 0.05)
         scored(session, add_team(session, competition, "reference", is_baseline=True), split, 0.19)
     page = plain_text(visitor.get("/").text)
-    assert "Best score 0.10000 50 % of exact retraining" in page
+    assert "Best score 0.10000 50 % of the oracle" in page
     assert "2 teams" in page
 
 

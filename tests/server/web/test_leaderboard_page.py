@@ -51,7 +51,7 @@ def test_sealed_board_says_when_it_is_revealed(server: Instance, visitor: Visito
 def test_ranks_scores_and_shares_are_read_in_rows(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(), 2)
     rows = [plain_text(row) for row in re.findall(r'<tr role="row" class=.*?</tr>', visitor.get(BOARD).text, re.S)]
-    assert rows[0].startswith("· not ranked Exact retraining reference 0.20000 100 %")
+    assert rows[0].startswith("· not ranked Oracle 0.20000 100 %")
     assert rows[1].startswith("1 team-000")
     assert "0.15000 75 %" in rows[1]
 

@@ -80,8 +80,8 @@ def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visi
     _, (own,) = make(0.05, extra=OPEN_METRIC)
     page = plain_text(visitor.get(f"/submissions/{own}").text)
     assert "Forgetting quality 0.0500 0.2100" in page
-    assert "Exact retraining: epsilon" not in page  # said to screen readers only
-    assert "Exact retraining: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
+    assert "Oracle: epsilon" not in page  # said to screen readers only
+    assert "Oracle: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
 
 
 def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:

@@ -15,7 +15,7 @@ from server.teams import service as teams
 from server.web import submission_lists
 from tests.support.instance import Instance
 from tests.support.scores import add_score, add_submission
-from tests.support.web import Visitor, counted_queries
+from tests.support.web import Visitor, counted_queries, plain_text
 
 MINE = "/competitions/digits/submissions"
 LINK = re.compile(r'rel="(prev|next)" href="([^"]+)"')
@@ -54,6 +54,13 @@ def listed(page: str) -> list[str]:
 
 def links(page: str) -> dict[str, str]:
     return {rel: address.replace("&amp;", "&") for rel, address in LINK.findall(page)}
+
+
+def test_what_waits_says_why_in_the_list_and_on_the_first_page(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    server.submit(server.participant("ada"))
+    for page in (MINE, "/"):
+        assert "waits: no worker for it has been seen in the last five minutes" in plain_text(ada.get(page).text)
 
 
 def test_the_list_has_pages_that_lead_to_one_another(server: Instance, ada: Visitor) -> None:

@@ -57,7 +57,11 @@ Modes allowed here: {modes}.{notebook}
 
 ## Libraries
 
-A run finds these and no others, and has no network to install more: {libraries}.
+A run can count on these, and has no network to install more:
+
+| library | version |
+|---|---|
+{libraries}
 
 ## What lies in data/
 
@@ -109,7 +113,7 @@ def readme(competition: CompetitionFile, about: Mapping[str, Any]) -> str:
         notebook=notebook,
         run_time=_run_time(about),
         sample_models=about["sample_models"],
-        libraries=", ".join(f"{name} {version}" for name, version in about["libraries"].items()),
+        libraries="\n".join(f"| {name} | {version} |" for name, version in about["libraries"].items()),
         cuda="none; `cuda` means the CPU" if submissions.cuda == "map-to-cpu" else "only where the server has one",
     )
 

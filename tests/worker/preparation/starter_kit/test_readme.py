@@ -19,7 +19,7 @@ def test_it_says_which_model_a_run_starts_from(setup: str, original: str) -> Non
 
 def test_the_readme_lists_what_a_run_finds_installed() -> None:
     about = {"run_wall_time_s": 5.0, "sample_models": 8, "libraries": {"torch": "2.14", "tqdm": "4.70"}}
-    assert "no network to install more: torch 2.14, tqdm 4.70." in readme(competition(), about)
+    assert "| library | version |\n|---|---|\n| torch | 2.14 |\n| tqdm | 4.70 |\n" in readme(competition(), about)
 
 
 def test_readme_tells_the_size_limit_of_a_python_file() -> None:
