@@ -21,7 +21,7 @@ _NAMES = {  # `__init__.pyi` gives their types
     "evaluate": "api.evaluate",
     "score": "api.score",
 }
-_MODULES = ("benchmark", "methods", "metrics", "plots")
+_MODULES = ("benchmark", "loggers", "methods", "metrics", "plots")
 
 __all__ = [  # noqa: PLE0604  names and not objects, as they are not loaded yet
     *_NAMES,

@@ -1,5 +1,6 @@
 """The types of what `lethe` loads when it is asked for."""
 
+from lethe import loggers as loggers
 from lethe import methods as methods
 from lethe import metrics as metrics
 from lethe import plots as plots

@@ -25,6 +25,7 @@ GROUPS = (
     "benchmark",
     "data",
     "dataset",
+    "reference",
 )
 IN_BLOCK = re.compile(r"(?:^|[$&;(]\s*|\s)((?:\.venv/bin/)?lethe [a-z-].*)")
 

@@ -50,9 +50,12 @@ class BenchmarkResult:
         """Return the rows of `to_frame` as CSV, and write them to a file if one is named."""
         return written(csv_text(self.content), path)
 
-    def to_latex(self, path: str | Path | None = None) -> str:
-        """Return a table per cell for LaTeX (booktabs): value +- half of the 95 % interval, the best in bold."""
-        return written(latex_text(self.content), path)
+    def to_latex(self, path: str | Path | None = None, *, all_digits: bool = False) -> str:
+        """Return a table per cell for LaTeX (booktabs): value +- half of the 95 % interval, the best in bold.
+
+        all_digits: as many as the numbers have, instead of two of the interval.
+        """
+        return written(latex_text(self.content, all_digits=all_digits), path)
 
     def plot(self, kind: str = "pareto") -> "Figure":
         """Return a figure with a picture per cell: pareto, scatter, forgetting, hardness or utility. Needs `plots`."""

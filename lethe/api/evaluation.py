@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.metrics.core.metric_evaluation import MetricEvaluation
 from lethe.metrics.metric_json import evaluations_as_json
 from lethe.reports.html_table import html_table
+from lethe.reports.model_card import model_card
 from lethe.reports.tidy_rows import COLUMNS, evaluation_rows, number_text
 from lethe.reports.written import json_text, written
 
@@ -54,6 +55,33 @@ class Evaluation(Mapping[str, MetricEvaluation]):
         import pandas as pd
 
         return pd.DataFrame(evaluation_rows(self), columns=list(COLUMNS))
+
+    def model_card(
+        self,
+        name: str,
+        path: str | Path | None = None,
+        *,
+        description: str = "",
+        licence: str | None = None,
+        method: str | None = None,
+        constants: Mapping[str, Any] | None = None,
+        dataset: str | None = None,
+    ) -> str:
+        """Return a model card in Markdown, with the front matter of model hubs, and write it to a file if one is named.
+
+        name: of the model. method, constants: what unlearned it. dataset: what it was trained and unlearned on.
+        """
+        card = model_card(
+            self,
+            name=name,
+            n_models=self.n_models,
+            description=description,
+            licence=licence,
+            method=method,
+            constants=constants or {},
+            dataset=dataset,
+        )
+        return written(card, path)
 
     def plot(self) -> "Figure":
         """Return a figure of the metrics, each beside the oracle and the original. Needs the extra `plots`."""

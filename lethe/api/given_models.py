@@ -13,7 +13,7 @@ from lethe.api.score_inputs import safetensors_arrays
 from lethe.api.split import Split, as_array
 from lethe.metrics.core.inputs import open_arrays
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.scoring.score import ModelOutputs
+from lethe.metrics.scoring.model_outputs import ModelOutputs
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,6 +7,7 @@ from typing import Any
 from weakref import finalize
 
 from lethe.api.method_runs import MethodRuns
+from lethe.api.progress import files_counted
 from lethe.api.split import Split, as_split
 from lethe.methods.rendering import render, set_constants
 from lethe.tuning.local_run import run_on_split
@@ -20,14 +21,16 @@ def run(
     seed: int = 0,
     keep: str | Path | None = None,
     timeout_s: float | None = None,
+    progress: bool | None = None,
     **constants: Any,
 ) -> MethodRuns:
     """Return unlearned models: a method run on a prepared split, in a child process.
 
     method: an id of `lethe methods list`, or a file with `unlearning(net, retain_loader, forget_loader, val_loader)`.
     runs: how many models; to score them, as many as the split has retrained ones. seed: of the first run; the others
-    count up. keep: a folder for the models. timeout_s: for all runs together. constants: of the method, such as
-    `LR=0.01`; `preset="..."` names those of one of its experiments.
+    count up. keep: a folder for the models. timeout_s: for all runs together. progress: None for a bar where
+    somebody looks on. constants: of the method, such as `LR=0.01`; `preset="..."` names those of one of its
+    experiments.
     Raises NotFound for an unknown method, InvalidInput for a wrong constant, a method that fails, or one that takes too
     long. Needs the extra `torch`.
     """
@@ -36,9 +39,11 @@ def run(
     is_file = path.suffix == ".py"
     text = set_constants(_text(path), constants, owner=str(path)) if is_file else render(name, constants)
     into = Path(mkdtemp(prefix="lethe-models-") if keep is None else keep)
-    done = run_on_split(
-        {f"{name}.py": text}, as_split(split).path, runs=runs, seed=seed, weights_dir=into, timeout_s=timeout_s
-    )
+    split_dir = as_split(split).path
+    with files_counted(into, runs, progress=progress, what=name):
+        done = run_on_split(
+            {f"{name}.py": text}, split_dir, runs=runs, seed=seed, weights_dir=into, timeout_s=timeout_s
+        )
     made = MethodRuns(name, into, done)
     if keep is None:
         finalize(made, rmtree, into, ignore_errors=True)

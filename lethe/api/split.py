@@ -1,6 +1,6 @@
 """A prepared split: what unlearned models are compared with."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from lethe.evaluation.manifest import Manifest
     from lethe.metrics import Inputs, ModelOutputs
+    from lethe.reference.bundle import BundleDescription
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -33,6 +34,42 @@ class Split:
         from lethe.evaluation.manifest import Manifest
 
         return cls(Path(path), Manifest.read(Path(path)))
+
+    @classmethod
+    def fetch(
+        cls, source: str | Path, into: str | Path, *, keys: Collection[str] = (), any_signer: bool = False
+    ) -> "Split":
+        """Return a reference split of somebody else, unpacked into a new folder.
+
+        source: a file, a folder or an https:// address. keys: public keys that are trusted. any_signer: take it whoever
+        signed it, or nobody. Raises InvalidReference for one that nobody trusted signed or whose bytes are others.
+        """
+        from lethe.reference.fetch import fetch
+
+        fetch(source, Path(into), keys=keys, any_signer=any_signer)
+        return cls.load(into)
+
+    def export(
+        self,
+        out: str | Path,
+        *,
+        licence: str,
+        description: str = "",
+        key: str | Path | None = None,
+        checkpoints: bool = False,
+    ) -> "BundleDescription":
+        """Write this split as one file for others, with a data card, and return what it is.
+
+        licence: of its data. key: the file of the private key that signs it (`lethe reference key`). checkpoints: also
+        the retrained models, not their outputs alone. The hidden test set is in it.
+        """
+        from lethe.reference.bundle import read_key
+        from lethe.reference.export import export_split
+
+        signer = None if key is None else read_key(Path(key))
+        return export_split(
+            self.path, Path(out), licence=licence, description=description, key=signer, checkpoints=checkpoints
+        )
 
     @property
     def competition(self) -> str:

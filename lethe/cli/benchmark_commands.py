@@ -206,6 +206,7 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     wide: Annotated[
         str | None, typer.Option("--wide", help="csv: one cell, a row per method and a column per metric.")
     ] = None,
+    all_digits: Annotated[bool, typer.Option("--all-digits", help="latex: every digit of a number.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Write it there; Parquet needs one.")] = None,
 ) -> None:
     """Print the tables of what is there: a dash for what is missing, F for what failed.
@@ -216,7 +217,8 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     from lethe.reports import tidy_benchmark
     from lethe.reports.written import json_text, written
 
-    for option, given, wanted in (("--groups", groups, "md"), ("--wide", wide is not None, "csv")):
+    options = (("--groups", groups, "md"), ("--wide", wide is not None, "csv"), ("--all-digits", all_digits, "latex"))
+    for option, given, wanted in options:
         if given and table_format != wanted:
             raise InvalidInput(f"{option} is for --format {wanted}, not {table_format}")
     writers: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -224,7 +226,7 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
         "csv": lambda content: (
             tidy_benchmark.csv_text(content) if wide is None else tidy_benchmark.wide_csv_text(content, wide)
         ),
-        "latex": tidy_benchmark.latex_text,
+        "latex": lambda content: tidy_benchmark.latex_text(content, all_digits=all_digits),
         "json": json_text,
     }
     if table_format == "parquet":

@@ -32,6 +32,7 @@ from lethe.cli import (
     new_commands,
     prepare_command,
     receipt_commands,
+    reference_commands,
     rejudging_commands,
     score_command,
     submission_commands,
@@ -64,7 +65,7 @@ PANELS = {
     ),
     "Organise a competition": ("competition", "dataset", "data", "prepare", "rejudge", "accounts", "worker-token"),
     "Measure, without a server": (
-        "score", "confidences", "evaluate", "compare", "metrics", "methods", "benchmark", "new",
+        "score", "confidences", "evaluate", "compare", "metrics", "methods", "benchmark", "reference", "new",
     ),
     "Operate an instance": (
         "worker", "workers", "cordon", "uncordon", "migrate", "backup", "verify-backup", "scheduled-backup", "restore",
@@ -140,6 +141,7 @@ def build_app() -> typer.Typer:
         dataset_commands,
         rejudging_commands,
         receipt_commands,
+        reference_commands,
         worker_token_commands,
     ):
         module.register_commands(app)

@@ -113,7 +113,10 @@ class Training(Section):
     )
     precision: Literal["float32", "tf32", "bf16"] = "float32"
     min_train_accuracy: float | None = Field(
-        default=None, gt=0, le=1, description="below it preparation stops; default: twice the rate of guessing"
+        default=None,
+        gt=0,
+        le=1,
+        description="below it preparation stops; default: twice the rate of guessing, of two classes .75",
     )
 
     @model_validator(mode="after")

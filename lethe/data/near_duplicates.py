@@ -55,7 +55,7 @@ def thumbnails(dataset: ImageDataset, indices: Indices) -> Thumbnails:
     return np.concatenate(parts)
 
 
-def _thumbnail_block(images: NDArray[np.uint8]) -> Thumbnails:
+def _thumbnail_block(images: NDArray[Any]) -> Thumbnails:
     grey = images.mean(axis=1, dtype=np.float32)
     rows, columns = (np.linspace(0, size, min(SIDE, size) + 1).astype(int)[:-1] for size in grey.shape[1:])
     small = np.add.reduceat(np.add.reduceat(grey, rows, axis=1), columns, axis=2).reshape(len(grey), -1)

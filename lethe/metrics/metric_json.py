@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.metrics.comparison import Comparison
 from lethe.metrics.core.metric_evaluation import MetricEvaluation
 from lethe.metrics.core.result import MetricResult
+
+if TYPE_CHECKING:  # it loads the scorer
+    from lethe.metrics.comparison import Comparison
 
 JsonObject = dict[str, Any]
 FORMAT = "lethe-metrics-1"
@@ -45,7 +47,7 @@ def evaluation_as_json(evaluation: MetricEvaluation, *, examples: bool = False) 
     }
 
 
-def comparison_as_json(comparison: Comparison, *, examples: bool = False) -> JsonObject:
+def comparison_as_json(comparison: "Comparison", *, examples: bool = False) -> JsonObject:
     """Return several submissions with what describes them together."""
     return {
         "format": FORMAT,

@@ -167,18 +167,29 @@ def _tiny_vit(input_shape: Shape, n_classes: int, *, model: str = "tiny_vit_11m_
     return net
 
 
-def _module(input_shape: Shape, n_classes: int, *, source: str, function: str = "build", **options: Any) -> nn.Module:
+def _module(
+    input_shape: Shape, n_classes: int, *, source: object = None, function: str = "build", **options: Any
+) -> nn.Module:
     """The organiser's own network: `source` is Python text defining `function(input_shape, n_classes, **options)`.
 
     The text is run unchanged, with all that this process may do: in a worker inside a sandbox only.
     """
+    if not isinstance(source, str):
+        given = "it is missing" if source is None else f"it is a value of type {type(source).__name__}"
+        raise ValueError(  # noqa: TRY004 - as for every wrong value of a network
+            f"network {SOURCE!r} needs `source`: Python text that defines {function}(input_shape, n_classes); {given}"
+        )
     if os.environ.get(TRUST_SOURCE) != "1":
         raise ValueError(
             f"this network is Python text, which would run here with your rights: read it in network.json or the "
             f"competition file, then set {TRUST_SOURCE}=1 to allow it"
         )
     namespace: dict[str, Any] = {"__name__": "organiser_network"}
-    exec(compile(source, "<network source>", "exec"), namespace)  # noqa: S102 - the organiser's, by design
+    try:
+        code = compile(source, "<network source>", "exec")
+    except (SyntaxError, ValueError) as error:  # ValueError: a NUL
+        raise ValueError(f"the network's `source` is not Python: {error}") from error
+    exec(code, namespace)  # noqa: S102 - the organiser's, by design
     make = namespace.get(function)
     if make is None:
         raise ValueError(f"the network's source defines no function {function!r}")

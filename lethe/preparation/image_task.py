@@ -11,6 +11,7 @@ from lethe.competition.split_report import SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets import registry
 from lethe.data.datasets.image_dataset import ImageDataset
+from lethe.data.errors import InvalidDataset
 from lethe.data.partition import Cut, Indices, cut_dataset
 from lethe.data.stored_sets import StoredSet, read_true_labels, write_sets
 from lethe.evaluation.inference import SplitEvaluator
@@ -25,7 +26,22 @@ training_accuracy = convergence_check.training_accuracy
 
 
 def open_dataset(competition: CompetitionFile) -> ImageDataset:
-    return registry.open_dataset(competition.dataset)
+    dataset = registry.open_dataset(competition.dataset)
+    if dataset.is_table:
+        _require_no_pictures(competition)
+    return dataset
+
+
+def _require_no_pictures(competition: CompetitionFile) -> None:
+    """Raise InvalidDataset where a competition of a table asks for what is done to pictures."""
+    training, forget = competition.training, competition.splits.forget
+    for name, value, is_for_pictures in (
+        ("training.augmentation", training.augmentation, training.augmentation != "none"),
+        ("training.mixing", training.mixing, training.mixing == "cutmix"),
+        ("splits.forget.by", forget.by, forget.by == "backdoor"),
+    ):
+        if is_for_pictures:
+            raise InvalidDataset(f"{name} {value!r} is for pictures: the dataset is a table of features")
 
 
 def cut(dataset: ImageDataset, competition: CompetitionFile, visibility: Visibility) -> Cut:

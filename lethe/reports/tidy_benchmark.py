@@ -82,12 +82,15 @@ def write_parquet(content: Content, path: Path) -> None:
         raise InvalidInput(f"{path} cannot be written: {error}") from error
 
 
-def latex_text(content: Content) -> str:
-    """Return a table per cell: value +- half of the 95 % interval, the best method of a column in bold."""
-    return "\n".join(_latex_tables(content))
+def latex_text(content: Content, *, all_digits: bool = False) -> str:
+    """Return a table per cell: value +- half of the 95 % interval, the best method of a column in bold.
+
+    all_digits: as many as the numbers have, instead of two of the interval.
+    """
+    return "\n".join(_latex_tables(content, all_digits))
 
 
-def _latex_tables(content: Content) -> Iterator[str]:
+def _latex_tables(content: Content, all_digits: bool) -> Iterator[str]:
     yield "% needs \\usepackage{booktabs}"
     results = benchmark_results(dict(content))
     names = [request["id"] for request in content["metrics"] if request["id"] in results.values]
@@ -95,7 +98,12 @@ def _latex_tables(content: Content) -> Iterator[str]:
         rows = content["cells"][cell]["rows"]
         best = {name: _best(results.metric(name)[row][results.ranked], name) for name in names}
         lines = [
-            " & ".join((latex_escaped(method), *(_latex_value(rows.get(method), name, best[name]) for name in names)))
+            " & ".join(
+                (
+                    latex_escaped(method),
+                    *(_latex_value(rows.get(method), name, best[name], all_digits) for name in names),
+                )
+            )
             for method in results.methods
         ]
         n_ranked = len(lines) - len(results.references)
@@ -127,15 +135,20 @@ def _best(values: np.ndarray[Any, Any], name: str) -> float | None:
     return float(known.max() if up else known.min())
 
 
-def _latex_value(row: Mapping[str, Any] | None, name: str, best: float | None) -> str:
+def _latex_value(row: Mapping[str, Any] | None, name: str, best: float | None, all_digits: bool) -> str:
     value, low, high, _, status = _values(row, name)
     if value is None:
         return FAILED if status == METHOD_FAILED else MISSING.replace("—", "--")
     half = None if low is None or high is None else (high - low) / 2
-    decimals = _decimals(value, half)
-    shown = f"{value:.{decimals}f}"
+    decimals = None if all_digits else _decimals(value, half)
+    shown = _positional(value, decimals)
     number = rf"\mathbf{{{shown}}}" if value == best else shown
-    return f"${number}$" if half is None else rf"${number} \pm {half:.{decimals}f}$"
+    return f"${number}$" if half is None else rf"${number} \pm {_positional(half, decimals)}$"
+
+
+def _positional(number: float, decimals: int | None) -> str:
+    """Return a number without an exponent; decimals: None for all of its digits."""
+    return np.format_float_positional(number, trim="-") if decimals is None else f"{number:.{decimals}f}"
 
 
 def _decimals(value: float, half: float | None) -> int:

@@ -23,7 +23,7 @@ def training_accuracy(job: TrainingJob, state: State, *, batch_size: int = 512) 
 
 def check_learned(competition: CompetitionFile, model: str, accuracy: float, *, chance: float) -> None:
     """Raise UntrainedModel where `accuracy` on the training examples is below the gate. chance: of guessing."""
-    gate = competition.training.min_train_accuracy or min(1.0, 2 * chance)
+    gate = competition.training.min_train_accuracy or min(2 * chance, (1 + chance) / 2)
     if not accuracy >= gate:
         raise UntrainedModel(
             f"{model} reaches an accuracy of {accuracy:.3f} on its own training {competition.task.example}s; at least "

@@ -35,14 +35,15 @@ class Options(BaseModel):
 class ImageDataset:
     """Labelled images of persons.
 
-    images: uint8 [n, C, H, W], in memory or memory-mapped. labels, persons: int64 [n]. Where a dataset knows no
-    persons, every image is its own. is_test: images that the dataset's makers set aside, or None.
+    images: uint8 [n, C, H, W], in memory or memory-mapped; of a table its features, float32 [n, features, 1, 1].
+    labels, persons: int64 [n]. Where a dataset knows no persons, every image is its own. is_test: images that the
+    dataset's makers set aside, or None.
     A network sees images * input_scale + input_shift (one number, or one per channel).
     """
 
     example: ClassVar[str] = "image"
 
-    images: NDArray[np.uint8]
+    images: NDArray[np.uint8] | NDArray[np.float32]
     labels: NDArray[np.int64]
     persons: NDArray[np.int64]
     n_classes: int
@@ -60,11 +61,17 @@ class ImageDataset:
         _, channels, height, width = self.images.shape
         return channels, height, width
 
+    @property
+    def is_table(self) -> bool:
+        """Return whether the "images" are rows of features, which no picture's operation fits."""
+        return self.images.dtype == np.float32 and self.images.shape[2:] == (1, 1)
+
     def checked(self) -> Self:
         """Return itself. Raises InvalidDataset where arrays do not fit one another."""
-        if self.images.dtype != np.uint8 or self.images.ndim != 4:
+        if not (self.is_table or self.images.dtype == np.uint8) or self.images.ndim != 4:
             raise InvalidDataset(
-                f"images must be uint8 [n, C, H, W], were {self.images.dtype} {list(self.images.shape)}"
+                "images must be uint8 [n, C, H, W], or float32 [n, features, 1, 1], were "
+                f"{self.images.dtype} {list(self.images.shape)}"
             )
         named = {"labels": self.labels, "persons": self.persons, **self.columns}
         for name, values in named.items():

@@ -229,9 +229,23 @@ def _fault(entry: Metric) -> str:
 
 def metric(metric_id: str) -> Metric:
     """Return one metric. Raises UnknownMetric, with the nearest ids, if there is none."""
+    if (found := _in_module_of_its_name(metric_id)) is not None:
+        return found
     known = metrics()
     if metric_id in known:
         return known[metric_id]
     near = get_close_matches(metric_id, known, n=3, cutoff=0.4)
     hint = f"; the nearest are {', '.join(near)}" if near else ""
     raise UnknownMetric(f"no metric is called {metric_id!r}{hint} (`lethe metrics` lists all)")
+
+
+@cache
+def _in_module_of_its_name(metric_id: str) -> Metric | None:
+    """Return the metric from a module whose name its id begins with: the other modules take a second to load."""
+    for name in metric_modules():
+        stem = name.rpartition(".")[2]
+        if metric_id == stem or metric_id.startswith(f"{stem}_"):
+            for entry in metrics_of(import_module(name)):
+                if entry.id == metric_id:
+                    return entry
+    return None

@@ -34,7 +34,7 @@ def _attack(name: str, sets: str, feature: Feature) -> Metric:
         mia_softmax.MIA_FORGET_RETAIN,
         id=f"mia_saliency_{name}",
         title=f"Saliency attack, {sets}",
-        needs={"unlearned": Need(feature), "retrained": Need(feature, Side.RETRAINED)},
+        needs={"unlearned": Need(feature), "retrained": Need(feature, Side.RETRAINED, optional=True)},
         defaults=SaliencySplits,
         source=SOURCE,
         formula=(

@@ -15,15 +15,18 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import per_model
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_means import WITHOUT_RETRAINED
 
 
-def mean_attack_percent(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def mean_attack_percent(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
     """Return the mean accuracy of a softmax attack in percent; the retrained models' is the aim.
 
-    unlearned, retrained: held-out accuracies in percent, one per model, shape (n_models,) each.
+    unlearned, retrained: held-out accuracies in percent, one per model, shape (n_models,) each; retrained may be None.
     Source: the MIAU paper, section 5.
     """
     u = per_model(unlearned, name="attack accuracies", side="unlearned")
+    if retrained is None:
+        return MetricResult(float(u.mean()), per_run=u, notes=(WITHOUT_RETRAINED,))
     r = per_model(retrained, name="attack accuracies", side="retrained")
     return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})
 
@@ -32,7 +35,10 @@ MIA_FORGET_RETAIN = Metric(
     id="mia_forget_retain",
     title="Softmax attack, forget against retain",
     function=mean_attack_percent,
-    needs={"unlearned": Need(FORGET_RETAIN_ATTACK), "retrained": Need(FORGET_RETAIN_ATTACK, Side.RETRAINED)},
+    needs={
+        "unlearned": Need(FORGET_RETAIN_ATTACK),
+        "retrained": Need(FORGET_RETAIN_ATTACK, Side.RETRAINED, optional=True),
+    },
     unit="%",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=SoftmaxSplits,
@@ -56,7 +62,7 @@ MIA_FORGET_TEST = replace(
     MIA_FORGET_RETAIN,
     id="mia_forget_test",
     title="Softmax attack, forget against test",
-    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED, optional=True)},
 )
 
 
@@ -64,7 +70,7 @@ MIA_TEST_RETAIN = replace(
     MIA_FORGET_RETAIN,
     id="mia_test_retain",
     title="Softmax attack, test against retain",
-    needs={"unlearned": Need(TEST_RETAIN_ATTACK), "retrained": Need(TEST_RETAIN_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(TEST_RETAIN_ATTACK), "retrained": Need(TEST_RETAIN_ATTACK, Side.RETRAINED, optional=True)},
 )
 
 
@@ -72,5 +78,5 @@ MIA_TRAIN_TEST = replace(
     MIA_FORGET_RETAIN,
     id="mia_train_test",
     title="Softmax attack, all training data against test (control)",
-    needs={"unlearned": Need(TRAIN_TEST_ATTACK), "retrained": Need(TRAIN_TEST_ATTACK, Side.RETRAINED)},
+    needs={"unlearned": Need(TRAIN_TEST_ATTACK), "retrained": Need(TRAIN_TEST_ATTACK, Side.RETRAINED, optional=True)},
 )

@@ -25,6 +25,9 @@ class KlomParameters(Parameters):
     floor: float = Field(1e-5, gt=0.0)
 
 
+FEW_VALUES = 50_000  # below, loading numba and its machine code costs more than they save
+
+
 def klom(
     unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, bins: int = 20, clip: float = 100.0, floor: float = 1e-5
 ) -> MetricResult:
@@ -106,8 +109,22 @@ def _shares(counts: Int64) -> Float64:
     return np.asarray(counts / np.maximum(total, 1))
 
 
-@compiled
 def _counts(values: Float64, edges: Float64, closed: bool) -> Int64:
+    """Return how many models are in each bin, shape (n_examples, bins). Few values are not worth a compiled loop."""
+    return (
+        _counts_of_few(values, edges, closed) if values.size <= FEW_VALUES else _counts_of_many(values, edges, closed)
+    )
+
+
+def _counts_of_few(values: Float64, edges: Float64, closed: bool) -> Int64:
+    above = np.stack([(values >= edge).sum(axis=0) for edge in edges.T], axis=1)  # models at or above each edge
+    counts = above[:, :-1] - above[:, 1:]
+    counts[:, -1] += above[:, -1] * closed
+    return np.asarray(counts, dtype=np.int64)
+
+
+@compiled
+def _counts_of_many(values: Float64, edges: Float64, closed: bool) -> Int64:
     n_models, n_examples = values.shape
     bins = edges.shape[1] - 1
     counts = np.zeros((n_examples, bins), np.int64)

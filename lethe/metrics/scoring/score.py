@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_accuracies
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 from lethe.metrics.scoring.epsilon import checked_input, per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
+from lethe.metrics.scoring.model_outputs import ModelOutputs
 from lethe.metrics.scoring.resampling import Replicates, interval_around, replicate_forgetting, replicate_ratio
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.metrics.scoring.utility import utility_ratio
@@ -20,22 +19,6 @@ __all__ = ["SCORER_VERSION", "ModelOutputs", "Score", "score"]
 Accuracies = tuple[Float64, Float64]
 """Checked accuracies of the unlearned and of the retrained models, shape (n_models,) each."""
 GivenAccuracies = tuple[Float64 | None, Float64 | None]
-
-
-@dataclass(frozen=True, eq=False)
-class ModelOutputs:
-    """What N models of one side gave on one split.
-
-    confidences: shape (n_models, n_examples), the logit-scaled confidence of every forget example.
-    retain_accuracy, test_accuracy: shape (n_models,), within [0, 1]; None where not measured.
-    """
-
-    confidences: Float64
-    retain_accuracy: Float64 | None = None
-    test_accuracy: Float64 | None = None
-
-    def __repr__(self) -> str:
-        return f"ModelOutputs(confidences {np.shape(self.confidences)})"
 
 
 @dataclass(frozen=True, eq=False)

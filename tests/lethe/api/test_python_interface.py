@@ -37,6 +37,16 @@ def test_import_is_light() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+def test_one_metric_loads_neither_the_others_nor_a_compiler() -> None:
+    program = (
+        "import sys, lethe, numpy as np; u, r = np.random.default_rng(0).normal(size=(2, 16, 9)); "
+        "assert lethe.evaluate(u, r, metrics='klom_closed')['klom_closed'].result.value > 0; "
+        "print([n for n in ('numba', 'scipy.stats', 'scipy.optimize', 'torch', 'rich') if n in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
 def test_names_that_are_offered_are_there() -> None:
     assert all(getattr(lethe, name) is not None for name in lethe.__all__)
     assert set(lethe.__all__) <= set(dir(lethe))
@@ -96,9 +106,11 @@ def test_split_gives_its_parts(prepared: Path) -> None:
         split.examples("hidden")
 
 
-def test_method_runs_are_evaluated_like_their_modules(prepared: Path, quick_children, few_models) -> None:
+def test_method_runs_are_evaluated_like_their_modules(prepared: Path, quick_children, few_models, capsys) -> None:
     split = lethe.Split.load(prepared)
-    runs = lethe.methods.run("finetune", split, runs=5, EPOCHS=1)
+    runs = lethe.methods.run("finetune", split, runs=5, EPOCHS=1, progress=True)
+    assert "finetune" in (shown := capsys.readouterr().err)
+    assert "100%" in shown
     assert len(runs) == len(runs.to_frame()) == len(list(runs.folder.iterdir())) == 5
     assert len(repr(runs)) < 120
     modules = []
@@ -129,6 +141,8 @@ def test_benchmark_is_read_and_shown(finished, tmp_path: Path) -> None:  # noqa:
     frame = again.to_frame()
     assert set(frame[frame["method"] == "broken"]["status"]) == {"failed"}
     assert r"\toprule" in found.to_latex()
+    value = frame[(frame["status"] == "computed") & (frame["method"] == "finetune LR=0.05")]["value"].iloc[0]
+    assert str(float(value)) in found.to_latex(all_digits=True)
     assert "<caption>" in found._repr_html_()
 
 

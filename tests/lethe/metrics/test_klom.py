@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import lethe.metrics.outputs.klom as module
 from benchmarks.metrics import literal
 from lethe.metrics.outputs.klom import binned_divergence, klom, klom_closed
 
@@ -61,3 +62,14 @@ def test_unlearned_margins_that_are_all_left_out_are_noted():
     assert found.per_example[0] < 1.0 < klom_closed(u, r).per_example[0]
     assert klom_closed(u, r).table["uncounted"] == 0
     assert klom(np.ones((3, 1)), np.ones((4, 1))).table["uncounted"] == 0
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_few_and_many_values_are_counted_alike(monkeypatch, closed):
+    rng = np.random.default_rng(2)
+    u, r = rng.normal(size=(40, 6)).astype(np.float32), rng.normal(size=(30, 6)).astype(np.float32)
+    u[:, 0] = r[:, 0] = 1.0  # all equal
+    u[0, 1] = r[:, 1].max()  # on the upper end
+    few = binned_divergence(u, r, closed=closed)
+    monkeypatch.setattr(module, "FEW_VALUES", 0)
+    assert few.tolist() == binned_divergence(u, r, closed=closed).tolist()

@@ -7,7 +7,10 @@ from lethe.metrics import Inputs, evaluate
 from lethe.metrics.text.forget_quality import forget_quality
 from tests.lethe.metrics import synthetic
 
-ATTACKS = ["mia_loss", "mia_confidence", "mia_entropy", "mia_svc", "umia", "mia_confidence_classwise"]
+ATTACKS = [
+    "mia_loss", "mia_confidence", "mia_entropy", "mia_svc", "umia", "mia_confidence_classwise", "mia_forget_retain",
+    "mia_forget_test", "mia_test_retain", "mia_train_test",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

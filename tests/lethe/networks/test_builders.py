@@ -121,6 +121,9 @@ def build(input_shape, n_classes, width=4):
         (describe("tiny_vit", (3, 32, 32), model="local-dir:/etc"), "timm.s TinyViT networks"),
         (describe("resnet18", (3, 8, 8), stem="large"), "'imagenet' or 'small'"),
         (describe("module", (1, 8, 8), source="x = 1"), "no function 'build'"),
+        (describe("module", (1, 8, 8)), "needs `source`: Python text that defines build.*; it is missing"),
+        (describe("module", (1, 8, 8), source=3), "needs `source`: .*; it is a value of type int"),
+        (describe("module", (1, 8, 8), source="x ="), "`source` is not Python: invalid syntax .*line 1"),
     ],
 )
 def test_build_names_what_is_wrong(network: dict[str, object], message: str) -> None:

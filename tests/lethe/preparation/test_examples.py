@@ -28,6 +28,7 @@ SHAPES = {  # what the adapters of data that is not here would give
     "utkface": ([3, 224, 224], 5),
     "digits": ([1, 8, 8], 10),
     "faces": ([3, 32, 32], 10),
+    "table": ([30, 1, 1], 2),
 }
 
 
@@ -64,7 +65,7 @@ def test_example_without_its_data_says_what_to_put_there(path: Path, tmp_path: P
         task_preparation(competition.task.kind).open_dataset(competition.model_copy(update={"dataset": dataset}))
 
 
-@pytest.mark.parametrize("name", ["digits", "confusion", "faces"])
+@pytest.mark.parametrize("name", ["digits", "confusion", "faces", "breast-cancer"])
 def test_examples_without_a_download_can_be_cut(name: str) -> None:
     example = read_competition_file(FOLDER / f"{name}.toml")
     dataset = open_dataset(example.dataset)

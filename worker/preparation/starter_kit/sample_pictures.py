@@ -20,7 +20,8 @@ def store_pictures(storage: Storage, sample_dir: Path, slug: str) -> None:
     """Keep one sheet of pictures of each pictured set of the sample in storage."""
     for name in PICTURED_SETS:
         images = StoredSet.read(sample_dir / f"{name}.safetensors").images.numpy()
-        storage.write(picture_key(slug, name), make_sheet(images))
+        if images.dtype == np.uint8:  # rows of a table are no pictures
+            storage.write(picture_key(slug, name), make_sheet(images))
 
 
 def make_sheet(images: NDArray[np.uint8]) -> bytes:
