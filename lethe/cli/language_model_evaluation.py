@@ -1,7 +1,7 @@
 """`lethe evaluate --hf DIR`: language models in Hugging Face folders, on local data."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from lethe.cli.output import write_json
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
-    from lethe.huggingface.evaluation import Evaluation, Settings, Task
+    from lethe.huggingface.evaluation import Evaluation
+    from lethe.huggingface.task import Settings, Task
 
+RETAIN, ORIGINAL = "retain model", "original"
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
@@ -26,7 +28,8 @@ def evaluate_language_models(
     data: Path,
     retain: Path | None,
     retain_logs: Path | None,
-    settings: dict[str, str | None],
+    original: Path | None,
+    settings: dict[str, str | Path | None],
     as_json: bool,
     file: Path | None,
     logs: Path | None,
@@ -39,13 +42,16 @@ def evaluate_language_models(
     summary goes beside it. attacks: names; attack_lr: the learning rate of those that train.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from lethe.huggingface.evaluation import Settings, read_task
+    from lethe.huggingface.task import Settings
+    from lethe.huggingface.tasks import read_task
 
-    chosen = Settings(**{name: value for name, value in settings.items() if value is not None})
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    chosen = Settings(**given)
     read = read_task(task, data, chosen)
-    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs)
+    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs, original=original)
     if attacks:
-        found = replace(found, attacks=_attack(attacks, folders, read, chosen, retain=retain, learning_rate=attack_lr))
+        beside = {"retain": retain, "original": original}
+        found = replace(found, attacks=_attack(attacks, folders, read, chosen, beside=beside, learning_rate=attack_lr))
     if as_json:
         write_json(found.as_json(), file)
     if not as_json or file is not None:
@@ -55,7 +61,13 @@ def evaluate_language_models(
 
 
 def _evaluate(
-    folders: list[Path], task: "Task", settings: "Settings", *, retain: Path | None, retain_logs: Path | None
+    folders: list[Path],
+    task: "Task",
+    settings: "Settings",
+    *,
+    retain: Path | None,
+    retain_logs: Path | None,
+    original: Path | None,
 ) -> "Evaluation":
     from transformers.utils import logging
 
@@ -65,7 +77,7 @@ def _evaluate(
     quiet.disable_progress_bar()
     quiet.set_verbosity_error()
     with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
-        n_models = len(folders) + (retain is not None)
+        n_models = len(folders) + (retain is not None) + (original is not None)
         bar = progress.add_task("sequences", total=task.n_sequences * n_models)
         return evaluate_folders(
             folders,
@@ -73,6 +85,7 @@ def _evaluate(
             settings=settings,
             retain=retain,
             retain_logs=retain_logs,
+            original=original,
             on_progress=lambda n: progress.advance(bar, n),
         )
 
@@ -83,7 +96,7 @@ def _attack(
     task: "Task",
     settings: "Settings",
     *,
-    retain: Path | None,
+    beside: Mapping[str, Path | None],
     learning_rate: float | None,
 ) -> "dict[str, AttackResult]":
     from lethe.huggingface.attacks import AttackSettings
@@ -91,23 +104,25 @@ def _attack(
 
     training = AttackSettings() if learning_rate is None else AttackSettings(learning_rate=learning_rate)
     with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("attacks", total=len(names) * (len(folders) + (retain is not None)))
+        bar = progress.add_task("attacks", total=len(names) * (len(folders) + sum(map(bool, beside.values()))))
         return attack_all(
             names,
             task,
             folders,
             settings=settings,
             attack_settings=training,
-            retain=retain,
+            **beside,
             on_model=lambda: progress.advance(bar),
         )
 
 
 def _print_attacks(found: "Evaluation") -> None:
-    titles = [*(Path(folder).name for folder in found.folders), *(["retain model"] if found.reference else [])]
+    first = next(iter(found.attacks.values()))
+    beside = [name for name, points in ((RETAIN, first.retain), (ORIGINAL, first.original)) if points]
+    titles = [*(Path(folder).name for folder in found.folders), *beside]
     table = Table("attack", "steps", *titles, title="probability (ROUGE-L recall) of the forgotten answers")
     for name, result in found.attacks.items():
-        for points in zip(*result.models, *([result.retain] if result.retain else []), strict=True):
+        for points in zip(*result.models, *filter(None, (result.retain, result.original)), strict=True):
             values = [f"{point.forget_probability:.4g} ({point.forget_rouge:.4g})" for point in points]
             table.add_row(name, str(points[0].steps), *values)
     Console().print(table)
@@ -116,10 +131,13 @@ def _print_attacks(found: "Evaluation") -> None:
 def _print_table(found: "Evaluation") -> None:
     console = Console()
     retain = found.reference
-    table = Table("metric", *(Path(folder).name for folder in found.folders), *(["retain model"] if retain else []))
+    original = found.original.values() if found.original else {}
+    beside = [*([RETAIN] if retain else []), *([ORIGINAL] if original else [])]
+    table = Table("metric", *(Path(folder).name for folder in found.folders), *beside)
     for name in found.results[0].metrics:
-        values = [_number(result.metrics[name].value) for result in found.results]
-        table.add_row(name, *values, *([_number(retain.value(name))] if retain else []))
+        values = [result.metrics[name].value for result in found.results]
+        values += [retain.value(name)] if retain else []
+        table.add_row(name, *map(_number, values), *([_number(original[name])] if original else []))
     console.print(table)
     notes = {
         f"{name}: not computed: {metric.reason}"
