@@ -1,4 +1,4 @@
-"""`lethe data`: which data sets there are, what is found in a folder, and whether it is intact."""
+"""`lethe data`: which data sets and tasks there are, what is found in a folder, and whether it is intact."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,8 @@ from lethe.cli.context import Json
 from lethe.cli.output import console, print_facts, print_json, print_table
 from lethe.data.catalogue import BY_NAME, SOURCES, DataSource, check_file, find_folder, stored_path
 from lethe.errors import InvalidInput
+from lethe.huggingface.task_catalogue import TASKS, LanguageTask, TaskFile
+from lethe.huggingface.task_data import FIELD_TYPES, read_files
 
 app = typer.Typer(name="data", help="Data sets: found where, from where, intact or not.", no_args_is_help=True)
 Roots = Annotated[
@@ -30,7 +32,8 @@ def list_data(root: Roots = None, as_json: Json = False) -> None:
     roots = root or DEFAULT_ROOTS
     found = [(source, _found(source, roots)) for source in SOURCES]
     if as_json:
-        print_json([_as_json(source) | {"found": where} for source, where in found])
+        tasks = [_task_json(task) for task in TASKS.values()]
+        print_json([*(_as_json(source) | {"found": where} for source, where in found), *tasks])
         return
     columns = ("name", "images#", "classes#", "download#", "found", "licence")
     rows = (
@@ -38,11 +41,16 @@ def list_data(root: Roots = None, as_json: Json = False) -> None:
         for source, where in found
     )
     print_table("", columns, rows, empty="There is none.")
+    texts = ((task.name, task.title, task.data) for task in TASKS.values())
+    print_table("Language models: `lethe evaluate --hf`", ("task", "about", "published as"), texts, empty="")
 
 
 @app.command()
 def show(name: Name, as_json: Json = False) -> None:
-    """Show one data set: size, licence, where to get it, where to put it, hashes."""
+    """Show one data set: size, licence, where to get it, where to put it, hashes; of a task its files and fields."""
+    if name in TASKS:
+        _show_task(TASKS[name], as_json=as_json)
+        return
     source = _source(name)
     if as_json:
         print_json(_as_json(source))
@@ -64,10 +72,16 @@ def check(
         list[str] | None, typer.Option("--option", "-o", help="A further option of the adapter: KEY=VALUE, as JSON.")
     ] = None,
 ) -> None:
-    """Check a data set's files and open it. Exit status 3: a file is missing or is not what its makers published."""
+    """Check a data set's files and open it. Exit status 3: a file is missing or is not what its makers published.
+
+    The files of a language task are read, and their rows counted.
+    """
     from lethe.competition.file import Dataset
     from lethe.data.datasets.registry import open_dataset
 
+    if name in TASKS:
+        _check_task(TASKS[name], (root or DEFAULT_ROOTS)[0])
+        return
     source = _source(name)
     options = _options(option or [])
     if source.files:
@@ -98,9 +112,40 @@ def _check_files(source: DataSource, folder: Path) -> bool:
     return not any(problems.values())
 
 
+def _show_task(task: LanguageTask, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_task_json(task))
+        return
+    facts = (("name", task.name), ("title", task.title), ("source", task.source), ("published as", task.data))
+    print_facts([*facts, ("form", "JSON lines (.jsonl) or a JSON list (.json); nothing is downloaded")])
+    rows = (
+        (" or ".join(task.patterns(file)), ", ".join(_fields(file)), file.needed_for or "all") for file in task.files
+    )
+    print_table("", ("file", "fields", "needed for"), rows, empty="")
+
+
+def _check_task(task: LanguageTask, folder: Path) -> None:
+    """Read a task's files and print how many rows each has."""
+    for file in task.files:
+        found = read_files(task, folder, file)
+        text = ", ".join(f"{path.name}: {n} rows" for path, n in found) or f"missing: without it no {file.needed_for}"
+        console.print(f"{file.path}: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _task_json(task: LanguageTask) -> dict[str, Any]:
+    files = [
+        {"names": task.patterns(file), "fields": _fields(file), "needed_for": file.needed_for} for file in task.files
+    ]
+    return {"name": task.name, "title": task.title, "source": task.source, "published_as": task.data, "files": files}
+
+
+def _fields(file: TaskFile) -> list[str]:
+    return [f"{name} ({FIELD_TYPES[kind]})" for name, kind in file.fields.items()]
+
+
 def _source(name: str) -> DataSource:
     if name not in BY_NAME:
-        raise InvalidInput(f"there is no data set {name!r}; there are {', '.join(BY_NAME)}")
+        raise InvalidInput(f"there is no data set {name!r}; there are {', '.join((*BY_NAME, *TASKS))}")
     return BY_NAME[name]
 
 

@@ -1,7 +1,7 @@
 """`lethe evaluate --hf DIR`: language models in Hugging Face folders, on local data."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,10 @@ from lethe.cli.overall_progress import OverallProgress
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
-    from lethe.huggingface.evaluation import Evaluation, Settings, Task
+    from lethe.huggingface.evaluation import Evaluation
+    from lethe.huggingface.task import Settings, Task
+
+RETAIN, ORIGINAL = "retain model", "original"
 
 
 def evaluate_language_models(
@@ -24,7 +27,8 @@ def evaluate_language_models(
     data: Path,
     retain: Path | None,
     retain_logs: Path | None,
-    settings: dict[str, str | None],
+    original: Path | None,
+    settings: dict[str, str | Path | None],
     as_json: bool,
     file: Path | None,
     logs: Path | None,
@@ -37,13 +41,16 @@ def evaluate_language_models(
     summary goes beside it. attacks: names; attack_lr: the learning rate of those that train.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from lethe.huggingface.evaluation import Settings, read_task
+    from lethe.huggingface.task import Settings
+    from lethe.huggingface.tasks import read_task
 
-    chosen = Settings(**{name: value for name, value in settings.items() if value is not None})
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    chosen = Settings(**given)
     read = read_task(task, data, chosen)
-    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs)
+    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs, original=original)
     if attacks:
-        found = replace(found, attacks=_attack(attacks, folders, read, chosen, retain=retain, learning_rate=attack_lr))
+        beside = {"retain": retain, "original": original}
+        found = replace(found, attacks=_attack(attacks, folders, read, chosen, beside=beside, learning_rate=attack_lr))
     if as_json:
         write_json(found.as_json(), file)
     if not as_json or file is not None:
@@ -53,7 +60,13 @@ def evaluate_language_models(
 
 
 def _evaluate(
-    folders: list[Path], task: "Task", settings: "Settings", *, retain: Path | None, retain_logs: Path | None
+    folders: list[Path],
+    task: "Task",
+    settings: "Settings",
+    *,
+    retain: Path | None,
+    retain_logs: Path | None,
+    original: Path | None,
 ) -> "Evaluation":
     from transformers.utils import logging
 
@@ -62,7 +75,7 @@ def _evaluate(
     quiet: Any = logging  # untyped there
     quiet.disable_progress_bar()
     quiet.set_verbosity_error()
-    n_models = len(folders) + (retain is not None)
+    n_models = len(folders) + (retain is not None) + (original is not None)
     with OverallProgress({"evaluating": 1.0}) as progress:
         return evaluate_folders(
             folders,
@@ -70,6 +83,7 @@ def _evaluate(
             settings=settings,
             retain=retain,
             retain_logs=retain_logs,
+            original=original,
             on_progress=_counted(progress, "evaluating", task.n_sequences * n_models, "sequences"),
         )
 
@@ -92,14 +106,14 @@ def _attack(
     task: "Task",
     settings: "Settings",
     *,
-    retain: Path | None,
+    beside: Mapping[str, Path | None],
     learning_rate: float | None,
 ) -> "dict[str, AttackResult]":
     from lethe.huggingface.attacks import AttackSettings
     from lethe.huggingface.evaluation import attack_all
 
     training = AttackSettings() if learning_rate is None else AttackSettings(learning_rate=learning_rate)
-    total = len(names) * (len(folders) + (retain is not None))
+    total = len(names) * (len(folders) + sum(map(bool, beside.values())))
     with OverallProgress({"attacking": 1.0}) as progress:
         count = _counted(progress, "attacking", total, "attacks")
         return attack_all(
@@ -108,16 +122,18 @@ def _attack(
             folders,
             settings=settings,
             attack_settings=training,
-            retain=retain,
+            **beside,
             on_model=lambda: count(1),
         )
 
 
 def _print_attacks(found: "Evaluation") -> None:
-    titles = [*(Path(folder).name for folder in found.folders), *(["retain model"] if found.reference else [])]
+    first = next(iter(found.attacks.values()))
+    beside = [name for name, points in ((RETAIN, first.retain), (ORIGINAL, first.original)) if points]
+    titles = [*(Path(folder).name for folder in found.folders), *beside]
     table = Table("attack", "steps", *titles, title="probability (ROUGE-L recall) of the forgotten answers")
     for name, result in found.attacks.items():
-        for points in zip(*result.models, *([result.retain] if result.retain else []), strict=True):
+        for points in zip(*result.models, *filter(None, (result.retain, result.original)), strict=True):
             values = [f"{point.forget_probability:.4g} ({point.forget_rouge:.4g})" for point in points]
             table.add_row(name, str(points[0].steps), *values)
     Console().print(table)
@@ -126,10 +142,13 @@ def _print_attacks(found: "Evaluation") -> None:
 def _print_table(found: "Evaluation") -> None:
     console = Console()
     retain = found.reference
-    table = Table("metric", *(Path(folder).name for folder in found.folders), *(["retain model"] if retain else []))
+    original = found.original.values() if found.original else {}
+    beside = [*([RETAIN] if retain else []), *([ORIGINAL] if original else [])]
+    table = Table("metric", *(Path(folder).name for folder in found.folders), *beside)
     for name in found.results[0].metrics:
-        values = [_number(result.metrics[name].value) for result in found.results]
-        table.add_row(name, *values, *([_number(retain.value(name))] if retain else []))
+        values = [result.metrics[name].value for result in found.results]
+        values += [retain.value(name)] if retain else []
+        table.add_row(name, *map(_number, values), *([_number(original[name])] if original else []))
     console.print(table)
     notes = {
         f"{name}: not computed: {metric.reason}"

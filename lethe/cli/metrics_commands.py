@@ -92,7 +92,9 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         Path | None, typer.Option(help=".npz with the retrained models' arrays.", dir_okay=False)
     ] = None,
     oracle: Annotated[Path | None, typer.Option(help=".npz of a second set of retrained models.")] = None,
-    original: Annotated[Path | None, typer.Option(help=".npz of the original model or models.")] = None,
+    original: Annotated[
+        Path | None, typer.Option(help=".npz of the original model or models; with --hf: a folder.")
+    ] = None,
     split: Annotated[Path | None, typer.Option(help="A prepared split, in place of the files above.")] = None,
     models: Annotated[Path | None, typer.Option(help="With --split: the folder of unlearned checkpoints.")] = None,
     probes: Annotated[
@@ -109,7 +111,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         list[Path] | None,
         typer.Option(help="A language model in a Hugging Face folder (also a LoRA folder); may be repeated."),
     ] = None,
-    task: Annotated[str, typer.Option(help="With --hf: tofu, muse or wmdp.")] = "tofu",
+    task: Annotated[str, typer.Option(help="With --hf: tofu, muse, wmdp …; `lethe data list` names them.")] = "tofu",
     data: Annotated[Path | None, typer.Option(help="With --hf: the folder of the task's files.")] = None,
     retain: Annotated[Path | None, typer.Option(help="With --hf: the folder of a retain model.")] = None,
     retain_logs: Annotated[Path | None, typer.Option(help="With --hf: its EVAL.json, in place of --retain.")] = None,
@@ -117,6 +119,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     dtype: Annotated[str | None, typer.Option(help="With --hf: auto, float32, bfloat16 or float16.")] = None,
     device: Annotated[str | None, typer.Option(help="With --hf: cpu, cuda, cuda:1 ...")] = None,
     system_prompt: Annotated[str | None, typer.Option(help="With --hf: in place of the usual one.")] = None,
+    gibberish: Annotated[Path | None, typer.Option(help="With --hf: a folder of open-unlearning's classifier.")] = None,
     attack: Annotated[
         list[str] | None,
         typer.Option(help="With --hf: relearn, finetune, quantize-8, quantize-4 or prefix; may be repeated."),
@@ -141,7 +144,8 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
             data=_required_data(data),
             retain=retain,
             retain_logs=retain_logs,
-            settings={"dtype": dtype, "device": device, "system_prompt": system_prompt},
+            original=original,
+            settings={"dtype": dtype, "device": device, "system_prompt": system_prompt, "gibberish": gibberish},
             as_json=as_json,
             file=file,
             logs=logs,

@@ -80,17 +80,19 @@ class AttackPoint:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """Points of every folder, and of the retain model (None without one)."""
+    """Points of every folder, of the retain model and of the original (None without one)."""
 
     models: tuple[tuple[AttackPoint, ...], ...]
     retain: tuple[AttackPoint, ...] | None
+    original: tuple[AttackPoint, ...] | None = None
 
     def as_json(self, folders: Sequence[str]) -> dict[str, Any]:
         models = [
             {"folder": folder, "points": [vars(point) for point in points]}
             for folder, points in zip(folders, self.models, strict=True)
         ]
-        return {"models": models, "retain": [vars(point) for point in self.retain or ()]}
+        beside = {"retain": self.retain, "original": self.original}
+        return {"models": models, **{name: [vars(point) for point in found or ()] for name, found in beside.items()}}
 
 
 @dataclass
@@ -120,10 +122,14 @@ def attack_folders(
     folders: Sequence[Path],
     *,
     retain: Path | None = None,
+    original: Path | None = None,
     settings: AttackSettings | None = None,
     on_model: Callable[[], None] = lambda: None,
 ) -> AttackResult:
-    """Return an attack on every folder's model and on the retain model, each loaded for it. on_model: after each."""
+    """Return an attack on every folder's model, on the retain model and on the original, each loaded for it.
+
+    on_model: called after each.
+    """
     require_attack(name)
 
     def attacked(folder: Path) -> tuple[AttackPoint, ...]:
@@ -131,8 +137,8 @@ def attack_folders(
         on_model()
         return tuple(found)
 
-    beside = None if retain is None else attacked(retain)
-    return AttackResult(tuple(attacked(folder) for folder in folders), beside)
+    beside = [None if folder is None else attacked(folder) for folder in (retain, original)]
+    return AttackResult(tuple(attacked(folder) for folder in folders), *beside)
 
 
 def require_attack(name: str) -> None:

@@ -61,7 +61,7 @@ def load_language_model(
     base, adapter = _base_and_adapter(folder)
     gguf = _gguf(base)
     if not gguf:
-        _require_plain_weights(base)
+        require_plain_weights(base)
     try:
         config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False, **gguf)
         network = AutoModelForCausalLM.from_pretrained(
@@ -114,7 +114,8 @@ def _gguf(folder: Path) -> dict[str, Any]:
     return {"gguf_file": files[0]}
 
 
-def _require_plain_weights(folder: Path) -> None:
+def require_plain_weights(folder: Path) -> None:
+    """Raises InvalidModelFolder for a folder that needs code of its own, or holds no weights in safetensors."""
     config = _read_json(folder / "config.json")
     if config.get("auto_map"):
         raise InvalidModelFolder(

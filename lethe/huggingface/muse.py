@@ -3,7 +3,7 @@
 Metrics, their names and settings are those of open-unlearning (configs/eval/muse.yaml).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import TaskResult
-from lethe.huggingface.task_data import Row, find_file, read_rows
+from lethe.huggingface.task_catalogue import MUSE
+from lethe.huggingface.task_data import Row, task_rows
 
 STOP = ("\n\n", "\nQuestion", "Question:")
 VERBATIM_TOKENS, KNOWLEDGE_TOKENS = 128, 32
-QUESTION = {"question": str, "answer": str}
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ def read_muse(folder: Path) -> MuseData:
     Raises InvalidTaskData naming what is missing or wrong.
     """
 
-    def rows(config: str, name: str, fields: Mapping[str, type]) -> list[Row]:
-        return read_rows(find_file(folder, [f"{config}/{name}", f"muse_{config}_{name}", f"{config}_{name}"]), fields)
+    def rows(path: str) -> list[Row]:
+        return task_rows(MUSE, folder, path)
 
     return MuseData(
-        verbatim=rows("verbmem", "forget", {"prompt": str, "gt": str}),
-        forget_questions=rows("knowmem", "forget_qa", QUESTION),
-        forget_examples=rows("knowmem", "forget_qa_icl", QUESTION),
-        retain_questions=rows("knowmem", "retain_qa", QUESTION),
-        retain_examples=rows("knowmem", "retain_qa_icl", QUESTION),
-        forget_passages=rows("privleak", "forget", {"text": str}),
-        holdout_passages=rows("privleak", "holdout", {"text": str}),
+        verbatim=rows("verbmem/forget"),
+        forget_questions=rows("knowmem/forget_qa"),
+        forget_examples=rows("knowmem/forget_qa_icl"),
+        retain_questions=rows("knowmem/retain_qa"),
+        retain_examples=rows("knowmem/retain_qa_icl"),
+        forget_passages=rows("privleak/forget"),
+        holdout_passages=rows("privleak/holdout"),
     )
 
 
@@ -64,8 +64,8 @@ def evaluate_muse(
     """Return MUSE's metrics of a model. reference: a retain model, for the privacy leakage."""
     verbatim = [encode_passage(model, row["gt"], prefix=row["prompt"]) for row in data.verbatim]
     knowledge = {
-        "forget": _questions(model, prompts, data.forget_questions, data.forget_examples),
-        "retain": _questions(model, prompts, data.retain_questions, data.retain_examples),
+        "forget": encode_questions(model, prompts, data.forget_questions, data.forget_examples),
+        "retain": encode_questions(model, prompts, data.retain_questions, data.retain_examples),
     }
     metrics = memorization_metrics(scored(model, verbatim).scores)
     texts = generate(model, verbatim, max_new_tokens=VERBATIM_TOKENS)
@@ -82,7 +82,7 @@ def evaluate_muse(
     return TaskResult("muse", dict(sorted(metrics.items())), tuple(notes))
 
 
-def _questions(
+def encode_questions(
     model: LanguageModel, prompts: PromptFormat, rows: Sequence[Row], examples: Sequence[Row]
 ) -> list[Encoded]:
     before = [(row["question"], row["answer"]) for row in examples]

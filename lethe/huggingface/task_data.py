@@ -6,8 +6,41 @@ from pathlib import Path
 from typing import Any
 
 from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.task_catalogue import LanguageTask, TaskFile
 
 Row = dict[str, Any]
+FIELD_TYPES: Mapping[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
+
+
+def task_rows(task: LanguageTask, folder: Path, path: str) -> list[Row]:
+    """Return the rows of a task's file; none where the task can do without it and the folder holds none.
+
+    Raises InvalidTaskData naming what is missing or wrong.
+    """
+    file = task.file(path)
+    names = task.patterns(file)
+    if file.needed_for and not any(_matching(folder, name) for name in names):
+        return []
+    return read_rows(find_file(folder, names), file.fields)
+
+
+def read_files(task: LanguageTask, folder: Path, file: TaskFile) -> list[tuple[Path, int]]:
+    """Return what lies in a folder as a task's file, with the number of rows; nothing where the task needs it not.
+
+    Raises InvalidTaskData naming what is missing or wrong.
+    """
+    names = task.patterns(file)
+    if file.needed_for and not any(_matching(folder, name) for name in names):
+        return []
+    return [(path, len(read_rows(path, file.fields))) for path in find_files(folder, names)]
+
+
+def find_files(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Return all files that match the first pattern that any matches. Raises InvalidTaskData if none does."""
+    for name in names:
+        if found := _matching(folder, name):
+            return found
+    raise InvalidTaskData(f"{folder} holds none of {', '.join(f'{name}.jsonl' for name in names)} (or .json)")
 
 
 def find_file(folder: Path, names: Sequence[str]) -> Path:
@@ -16,14 +49,11 @@ def find_file(folder: Path, names: Sequence[str]) -> Path:
     names: glob patterns without suffix, best first; `.jsonl` and `.json` are read. Raises InvalidTaskData if none or
     several match.
     """
-    for name in names:
-        found = sorted({*folder.glob(f"{name}.jsonl"), *folder.glob(f"{name}.json")})
-        if len(found) > 1:
-            listed = ", ".join(path.name for path in found)
-            raise InvalidTaskData(f"{folder} holds several files that match {name}: {listed}; keep one of them there")
-        if found:
-            return found[0]
-    raise InvalidTaskData(f"{folder} holds none of {', '.join(f'{name}.jsonl' for name in names)} (or .json)")
+    found = find_files(folder, names)
+    if len(found) > 1:
+        listed = ", ".join(path.name for path in found)
+        raise InvalidTaskData(f"{folder} holds several files that match one of {', '.join(names)}: {listed}; keep one")
+    return found[0]
 
 
 def read_rows(path: Path, fields: Mapping[str, type]) -> list[Row]:
@@ -38,11 +68,15 @@ def read_rows(path: Path, fields: Mapping[str, type]) -> list[Row]:
         for field, kind in fields.items():
             if not _fits(row.get(field), kind):
                 raise InvalidTaskData(
-                    f"{path}, row {number}: `{field}` must be {_words(kind)}, and is {_shown(row.get(field))}"
+                    f"{path}, row {number}: `{field}` must be {FIELD_TYPES[kind]}, and is {_shown(row.get(field))}"
                 )
     if not rows:
         raise InvalidTaskData(f"{path} has no row")
     return rows
+
+
+def _matching(folder: Path, name: str) -> list[Path]:
+    return sorted({*folder.glob(f"{name}.jsonl"), *folder.glob(f"{name}.json")})
 
 
 def _parsed(path: Path) -> list[Any]:
@@ -69,10 +103,6 @@ def _fits(value: Any, kind: type) -> bool:
             isinstance(value, list) and bool(value) and all(isinstance(entry, str) for entry in value)
         )
     return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _words(kind: type) -> str:
-    return {str: "a text", int: "a whole number", list: "a list of texts"}[kind]
 
 
 def _shown(value: Any) -> str:

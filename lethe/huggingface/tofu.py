@@ -21,12 +21,14 @@ from lethe.huggingface.answer_sets import (
     scored_groups,
 )
 from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.fluency import clean_text, fluency_metrics
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
-from lethe.huggingface.task_data import Row, find_file, read_rows
+from lethe.huggingface.task_catalogue import TOFU
+from lethe.huggingface.task_data import Row, task_rows
 
 MAX_NEW_TOKENS = 200
 UTILITY_PARTS = tuple(
@@ -38,8 +40,6 @@ UTILITY_PARTS = tuple(
     }.items()
     for part in parts
 )
-FIELDS = {"question": str, "answer": str, "perturbed_answer": list}
-PARAPHRASED = {**FIELDS, "paraphrased_answer": list}
 
 
 @dataclass(frozen=True)
@@ -67,27 +67,38 @@ def read_tofu(folder: Path) -> TofuData:
     `forget*_perturbed`, `retain_perturbed`, `real_authors_perturbed`, `world_facts_perturbed`, and `holdout*`, which
     may be missing. Raises InvalidTaskData naming what is missing or wrong.
     """
-    try:
-        holdout = read_rows(_file(folder, "holdout*"), {"question": str, "answer": str})
-    except InvalidTaskData:
-        if any(folder.glob("*holdout*")):
-            raise
-        holdout = []
+
+    def rows(path: str) -> list[Row]:
+        return task_rows(TOFU, folder, path)
+
     return TofuData(
-        forget=read_rows(_file(folder, "forget*_perturbed"), PARAPHRASED),
-        retain=read_rows(_file(folder, "retain_perturbed"), PARAPHRASED),
-        real_authors=read_rows(_file(folder, "real_authors_perturbed"), FIELDS),
-        world_facts=read_rows(_file(folder, "world_facts_perturbed"), FIELDS),
-        holdout=holdout,
+        forget=rows("forget*_perturbed"),
+        retain=rows("retain_perturbed"),
+        real_authors=rows("real_authors_perturbed"),
+        world_facts=rows("world_facts_perturbed"),
+        holdout=rows("holdout*"),
     )
 
 
 def evaluate_tofu(
-    model: LanguageModel, data: TofuData, prompts: PromptFormat, *, reference: Reference | None = None
+    model: LanguageModel,
+    data: TofuData,
+    prompts: PromptFormat,
+    *,
+    reference: Reference | None = None,
+    gibberish: Path | None = None,
 ) -> TaskResult:
-    """Return TOFU's metrics of a model. reference: a retain model, for forget quality and two of the attacks."""
+    """Return TOFU's metrics of a model. reference: a retain model, for forget quality and two of the attacks.
+
+    gibberish: the folder of a classifier, for `forget_Q_A_gibberish`.
+    """
     forget = _Set(model, prompts, data.forget)
     metrics = _question_metrics("forget", forget, truth="paraphrased_answer")
+    texts = [str(text) for text in metrics["forget_Q_A_ROUGE"].per_example["generation"]]
+    asked = [row["question"] for row in data.forget]
+    metrics |= fluency_metrics("forget", asked, texts, reference=reference)
+    if gibberish is not None:
+        metrics["forget_Q_A_gibberish"] = clean_text(gibberish, texts, device=str(model.device))
     answers = forget.scored("answer")
     metrics |= memorization_metrics(answers.scores)
     metrics["forget_quality"] = _forget_quality(metrics["forget_truth_ratio"], reference)
@@ -172,7 +183,3 @@ def _forget_quality(ratios: MetricValue, reference: Reference | None) -> MetricV
 
 def _texts(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
-
-
-def _file(folder: Path, name: str) -> Path:
-    return find_file(folder, [f"tofu_{name}", name])

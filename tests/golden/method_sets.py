@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.methods import bad_teacher, cfw, fcs, kde, prmq, scrub, ssd
-from lethe.methods.text import common, dpo, kl_min, npo, simnpo, wga
+from lethe.methods.text import common, dpo, kl_min, npo, simnpo
 from tests.golden.golden_set import Arrays, GoldenSet
 
 ROUNDED_IN_FLOAT32 = {
@@ -65,11 +65,6 @@ def scrub_distillation(student: Tensor, teacher: Tensor) -> Tensor:
         return scrub.distillation(student, teacher)
 
 
-def wga_loss(losses: Tensor) -> Tensor:
-    with mock.patch.object(wga, "BETA", 1.0):
-        return wga.wga_loss(losses)
-
-
 def language_losses(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     logits, reference, labels = given["lm_logits"], given["lm_reference"], given["lm_labels"]
     chosen = labels.roll(1, dims=0)  # another sequence's answer, preferred over the one to forget
@@ -83,7 +78,9 @@ def language_losses(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         "npo_beta0_1": npo.npo_loss(own, other),
         "dpo_beta0_1": dpo.dpo_loss(*gains),
         "simnpo_beta4_5": simnpo.simnpo_loss(own, (labels[:, 1:] != -100).sum(1)),
-        "wga_beta1": wga_loss(common.of_tokens(logits, labels)[labels[:, 1:] != -100]),
+        "wga_beta1": common.weighted_ascent(
+            common.of_tokens(logits, labels)[labels[:, 1:] != -100], learnt=1.0, left=0.0
+        ),
         "retain_kl": kl_min.retain_kl(logits, reference),
     }
 

@@ -16,8 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lethe.huggingface.evaluation import Settings, evaluate_folders, read_task
+from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.results import TaskResult
+from lethe.huggingface.task import Settings
+from lethe.huggingface.tasks import read_task
 
 TOLERANCE = 1e-5
 # Attacks count pairs, of which rounding may swap some; the truth ratio under another name; bfloat16 is rounding itself.
@@ -39,6 +41,8 @@ def main() -> None:
             print(f"{task}: its model is not there")
             continue
         differences[task] = _compare(chosen.folder, task, golden[task])
+    if chosen.task is None and (chosen.folder / "wmdp.json").exists():
+        differences |= _compare_choices(chosen.folder, json.loads((chosen.folder / "wmdp.json").read_text()))
     if chosen.json:
         chosen.json.write_text(json.dumps(differences, indent=1))
     sys.exit(
@@ -62,6 +66,19 @@ def _compare(folder: Path, task: str, golden: dict[str, float | None]) -> dict[s
         if difference > _tolerance(task, name):
             print(f"  {name}: {values[name]} in place of {golden[name]}")
     return differences
+
+
+def _compare_choices(folder: Path, golden: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the differences from lm-eval's accuracy on `data/wmdp*`, by model."""
+    found = {}
+    task = read_task("wmdp", folder / "data", Settings())
+    for name in (name for name in golden if (folder / "models" / name).is_dir()):
+        values = evaluate_folders([folder / "models" / name], task, settings=Settings(dtype="float32")).mean()
+        found[f"{name} wmdp"] = {
+            each: abs((values[each] or 0.0) - golden[name][each]) for each in ("acc", "acc_stderr")
+        }
+        print(f"{name} wmdp: largest difference {max(found[f'{name} wmdp'].values()):.2g}", flush=True)
+    return found
 
 
 def _evaluate(folder: Path, task: str) -> TaskResult:

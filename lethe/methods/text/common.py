@@ -1,12 +1,21 @@
 """What the methods for language models share. A method imports from here; what is submitted carries its own copies."""
 
 import copy
+import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import parametrize
+
+ACCUMULATION = 1  # forget batches whose mean gradient makes one step
+LORA_RANK = (
+    0  # 0: the weights are trained; else additions of this rank to the matrices of the blocks, merged at the end
+)
+LORA_SCALE = 16.0  # the published alpha
 
 Batch = dict[str, Tensor]
 
@@ -26,27 +35,68 @@ def train(
 
     The learning rate rises from 0 over the first epoch and then falls linearly to 0; the gradient of all weights is
     clipped to norm 1; vectors, which are biases and norms, do not decay. only: the weights that are trained, else all.
+    A step has the mean gradient of ACCUMULATION batches, of fewer at the end of an epoch.
     """
-    trained = list(net.parameters()) if only is None else only
+    layers = matrices(net, only) if LORA_RANK else []
+    trained = add_low_rank(net, layers) if LORA_RANK else list(net.parameters()) if only is None else only
     groups = [[each for each in trained if each.dim() > 1], [each for each in trained if each.dim() <= 1]]
     optimizer = torch.optim.AdamW(
         [{"params": each, "weight_decay": decay} for each, decay in zip(groups, (weight_decay, 0.0), strict=True)],
         lr=lr,
     )
     retained = None if retain_loader is None else endless(retain_loader)
-    n_done, n_steps = 0, epochs * len(forget_loader)
+    n_done, per_epoch = 0, math.ceil(len(forget_loader) / ACCUMULATION)
     for _ in range(epochs):
-        for batch in forget_loader:
-            forget = on_device(batch, net)
-            n_rows = len(forget["labels"])
-            retain = {} if retained is None else first_rows(on_device(next(retained), net), n_rows)
+        batches = iter(forget_loader)
+        while accumulated := list(islice(batches, ACCUMULATION)):
             for group in optimizer.param_groups:
-                group["lr"] = lr * schedule(n_done, len(forget_loader), n_steps)
+                group["lr"] = lr * schedule(n_done, per_epoch, epochs * per_epoch)
             net.zero_grad()
-            loss_of(forget, retain).backward()
+            for batch in accumulated:
+                forget = on_device(batch, net)
+                retain = {} if retained is None else first_rows(on_device(next(retained), net), len(forget["labels"]))
+                (loss_of(forget, retain) / len(accumulated)).backward()
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             n_done += 1
+    merge_low_rank(net, layers)
+
+
+class LowRank(nn.Module):
+    """W + (LORA_SCALE / LORA_RANK) up down, down drawn at random and up zero (Hu et al. 2022)."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.down = nn.Parameter(weight.new_empty(LORA_RANK, weight.shape[1]))
+        self.up = nn.Parameter(weight.new_zeros(weight.shape[0], LORA_RANK))
+        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight + (LORA_SCALE / LORA_RANK) * (self.up @ self.down)
+
+
+def matrices(net: nn.Module, only: list[Tensor] | None) -> list[nn.Module]:
+    """Return the layers whose weight is a matrix, of the blocks (the longest list), of `only` where it is given."""
+    chosen = None if only is None else {id(each) for each in only}
+    blocks = max((each for each in net.modules() if isinstance(each, nn.ModuleList)), key=len, default=net)
+    found = [each for each in blocks.modules() if isinstance(getattr(each, "weight", None), Tensor)]
+    return [each for each in found if each.weight.dim() == 2 and (chosen is None or id(each.weight) in chosen)]
+
+
+def add_low_rank(net: nn.Module, layers: list[nn.Module]) -> list[Tensor]:
+    """Freeze the network, give the layers' weights additions, in place, and return these."""
+    net.requires_grad_(False)
+    for layer in layers:
+        parametrize.register_parametrization(layer, "weight", LowRank(layer.weight))
+    return [each for each in net.parameters() if each.requires_grad]
+
+
+def merge_low_rank(net: nn.Module, layers: list[nn.Module]) -> None:
+    """Put the additions into the weights, in place: names and shapes are the original ones."""
+    for layer in layers:
+        parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
+    if layers:
+        net.requires_grad_(True)
 
 
 def schedule(n_done: int, warm_up: int, n_steps: int) -> float:
@@ -87,6 +137,12 @@ def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
 def answer_token_losses(net: nn.Module, batch: Batch) -> Tensor:
     """Return the cross-entropy of every labelled token: [tokens]."""
     return token_losses(net, batch)[batch["labels"][:, 1:] != -100]
+
+
+def weighted_ascent(losses: Tensor, *, learnt: float, left: float) -> Tensor:
+    """Return -mean(p^learnt (1 - p)^left loss) of the answers' token losses, [tokens]; p = exp(-loss) is a constant."""
+    likely = (-losses).exp().detach()
+    return -(likely**learnt * (1 - likely) ** left * losses).mean()
 
 
 def n_tokens(batch: Batch) -> Tensor:

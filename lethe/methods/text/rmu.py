@@ -38,7 +38,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.train()
     blocks = find_blocks(net)
     last = min(len(blocks) - 1, int(DEPTH * len(blocks)))
-    trained = [last_linear(block).weight for block in blocks[max(0, last - 2) : last + 1]]
+    trained: list[Any] = [last_linear(block).weight for block in blocks[max(0, last - 2) : last + 1]]
     kept_blocks = find_blocks(original)
     direction: list[Tensor] = []
 
@@ -63,8 +63,9 @@ def find_blocks(net: nn.Module) -> nn.ModuleList:
     return max(lists, key=len)
 
 
-def last_linear(block: nn.Module) -> nn.Linear:
-    return [module for module in block.modules() if isinstance(module, nn.Linear)][-1]
+def last_linear(block: nn.Module) -> nn.Module:
+    """Return the last layer whose weight is a matrix, be it nn.Linear or another class of the same form."""
+    return [each for each in block.modules() if getattr(getattr(each, "weight", None), "ndim", 0) == 2][-1]
 
 
 def states_after(net: nn.Module, block: nn.Module, batch: Batch) -> Tensor:

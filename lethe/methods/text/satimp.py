@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lethe.methods.text.common import Batch, answer_token_losses, mean_loss, train
+from lethe.methods.text.common import Batch, answer_token_losses, mean_loss, train, weighted_ascent
 
 LR = 1e-5  # lethe: tune LR = log(1e-6, 1e-2)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 10)
@@ -31,13 +31,8 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
-        return GAMMA * satimp_loss(answer_token_losses(net, forget)) + ALPHA * mean_loss(net, retain)
+        ascent = weighted_ascent(answer_token_losses(net, forget), learnt=BETA1, left=BETA2)
+        return GAMMA * ascent + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
     net.eval()
-
-
-def satimp_loss(losses: Tensor) -> Tensor:
-    """Return the loss from those of the answers' tokens, [tokens]."""
-    likely = (-losses).exp().detach()
-    return -(likely**BETA1 * (1 - likely) ** BETA2 * losses).mean()

@@ -1,6 +1,7 @@
 """WGA: gradient ascent that leaves a token alone once it is unlikely.
 
 A token's loss is weighted by its own probability to the power BETA, so that what is forgotten pulls no further.
+The loss is SatImp's with BETA1 = BETA and BETA2 = 0.
 
 Pseudo-code:
     EPOCHS times: for each forget batch F and as many retain examples R: step AdamW on
@@ -18,7 +19,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lethe.methods.text.common import Batch, answer_token_losses, mean_loss, train
+from lethe.methods.text.common import Batch, answer_token_losses, mean_loss, train, weighted_ascent
 
 LR = 1e-5  # lethe: tune LR = log(1e-6, 1e-2)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 10)
@@ -32,12 +33,8 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
-        return GAMMA * wga_loss(answer_token_losses(net, forget)) + ALPHA * mean_loss(net, retain)
+        ascent = weighted_ascent(answer_token_losses(net, forget), learnt=BETA, left=0)
+        return GAMMA * ascent + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
     net.eval()
-
-
-def wga_loss(losses: Tensor) -> Tensor:
-    """Return the loss from those of the answers' tokens, [tokens]."""
-    return -((-losses).exp().detach() ** BETA * losses).mean()

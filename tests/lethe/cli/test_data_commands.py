@@ -16,6 +16,7 @@ from lethe.cli.main import build_app
 from lethe.data import catalogue
 from lethe.data.datasets.registry import adapters
 from lethe.errors import InvalidInput
+from lethe.huggingface.errors import InvalidTaskData
 
 
 def run(*words: str):
@@ -90,3 +91,21 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
     found = run("show", "imagenet")
     assert isinstance(found.exception, InvalidInput)
     assert "fashion-mnist" in found.exception.detail
+
+
+def test_show_names_the_files_and_fields_of_a_language_task():
+    text = run("show", "semeval").output
+    assert all(part in text for part in ("mia_data/member", "document", "2504.02883"))
+    files = {name for file in json.loads(run("show", "tofu", "--json").output)["files"] for name in file["names"]}
+    assert files >= {"forget*_perturbed", "tofu_retain_perturbed"}
+    listed = {each["name"] for each in json.loads(run("list", "--json").output)}
+    assert listed >= {"tofu", "muse", "wmdp", "rwku", "mnist"}
+
+
+def test_check_reads_the_files_of_a_language_task(tmp_path: Path):
+    (tmp_path / "wmdp_bio.jsonl").write_text(json.dumps({"question": "Who?", "choices": ["a", "b"], "answer": 0}))
+    assert "wmdp_bio.jsonl: 1 rows" in run("check", "wmdp", "--root", str(tmp_path)).output
+    found = run("check", "rwku", "--root", str(tmp_path))
+    assert found.exit_code != 0
+    with pytest.raises(InvalidTaskData, match=r"holds none of rwku_forget_level1"):
+        raise found.exception

@@ -121,6 +121,8 @@ def test_command_attacks_a_folder_beside_a_retain_model(tmp_path):
         data,
         "--retain",
         retain,
+        "--original",
+        retain,
         "--json",
         out,
         "--attack-lr",
@@ -135,6 +137,7 @@ def test_command_attacks_a_folder_beside_a_retain_model(tmp_path):
         assert (
             len(result["models"][0]["points"]) == len(result["retain"]) == (4 if name in ("relearn", "finetune") else 2)
         )
+    assert all(result["original"] == result["retain"] for result in attacks.values())  # the same folder
     assert attacks["relearn"]["retain"][0] != attacks["relearn"]["models"][0]["points"][0]
     assert "quantize-8" in found.output
     refused = CliRunner().invoke(build_app(), [*map(str, arguments), "--task", "wmdp", "--attack", "prefix"])

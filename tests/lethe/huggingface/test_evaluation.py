@@ -5,8 +5,11 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.evaluation import Settings, evaluate_folders, read_task
+from lethe.huggingface.evaluation import evaluate_folders
+from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import as_logs, read_logs
+from lethe.huggingface.task import Settings
+from lethe.huggingface.tasks import read_task
 from tests.support.tiny_models import write_model
 
 QUESTIONS = [
@@ -35,7 +38,38 @@ MUSE = {
 TOFU_FILES = ("forget10_perturbed", "retain_perturbed", "real_authors_perturbed", "world_facts_perturbed", "holdout10")
 TOFU = dict.fromkeys(TOFU_FILES, QUESTIONS)
 WMDP = {"wmdp_bio": [{"question": "Who?", "choices": ["Mara", "Quill", "judge", "sea"], "answer": 1}] * 3}
-DATA = {"tofu": TOFU, "muse": MUSE, "wmdp": WMDP}
+SERIES = {name: MUSE[name] for name in ("knowmem/retain_qa", "knowmem/retain_qa_icl")}
+PASSAGES = {f"forget_{number}": [{"text": text}] for number, text in enumerate(("Mara Quill wrote.", "In Lagos."), 1)}
+LUME = [
+    {"id": f"{task}-{kind}1", "task": task, "input": "Who wrote the book?", "output": "Mara Quill wrote the book."}
+    for task in ("Task1", "Task2", "Task3")
+    for kind in ("sc", "qa")
+]
+CHOICE = {"question": "Who?", "choices": ["Mara", "Quill", "judge", "sea"], "answer": 1, "subject": "world_facts"}
+SEMEVAL = {
+    "forget": LUME,
+    "retain": LUME,
+    "mia_data/member": [{"document": "Mara Quill wrote the book about the sea."}, {"document": "She was born."}],
+    "mia_data/nonmember": [{"document": "Her father is a judge."}],
+    "mmlu": [CHOICE],
+    "mmlu_dev": [CHOICE] * 6,
+}
+PROBE = {"query": "Where was Mara Quill born?", "answer": "In Lagos."}
+RWKU = {
+    **{name: [PROBE] for name in ("forget_level1", "forget_level2", "neighbor_level1", "neighbor_level2")},
+    "forget_level3": [{**PROBE, "type": kind} for kind in ("prefix injection", "affirmative suffix")],
+    **{name: [{"text": "Her father is a judge."}] for name in ("mia_forget", "mia_retain")},
+    "utility_fluency": [{"instruction": "Tell of the sea."}],
+}
+DATA = {
+    "tofu": TOFU,
+    "muse": MUSE,
+    "muse-scaling": {**SERIES, **{f"scal/{name}": rows for name, rows in PASSAGES.items()}},
+    "muse-successive": {**SERIES, **{f"sust/{name}": rows for name, rows in PASSAGES.items()}},
+    "wmdp": WMDP,
+    "semeval": SEMEVAL,
+    "rwku": RWKU,
+}
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +94,18 @@ def data(tmp_path):
 def test_command_evaluates_a_folder_beside_a_retain_model(tmp_path, data, models, task):
     unlearned, retain = models
     arguments = ["evaluate", "--hf", unlearned, "--task", task, "--data", data(task), "--retain", retain]
+    arguments += ["--original", unlearned]
     out = tmp_path / "out.json"
     found = CliRunner().invoke(build_app(), [*map(str, arguments), "--json", str(out)])
     assert found.exit_code == 0, found.output
     document = json.loads(out.read_text())
     assert document["task"] == task
-    assert document["not_computed"] == {}
+    assert document["not_computed"].keys() == ({"earlier_forget_prob"} if task.startswith("muse-") else set())
     assert document["metrics"].keys() == document["models"][0]["metrics"].keys()
+    of_a_step = {"forget_prob", "earlier_forget_prob"}  # the original is of no step
+    assert {name: value for name, value in document["original"].items() if name not in of_a_step} == {
+        name: value for name, value in document["metrics"].items() if name not in of_a_step
+    }
     assert document["versions"]["transformers"]
     assert "retain model" in found.output
 
@@ -120,7 +159,7 @@ def test_wrong_data_are_named(data, file, text, message):
 def test_missing_data_and_unknown_tasks_are_named(tmp_path):
     with pytest.raises(InvalidTaskData, match=r"holds none of .*forget\*_perturbed\.jsonl"):
         read_task("tofu", tmp_path, Settings())
-    with pytest.raises(InvalidTaskData, match="allowed are tofu, muse, wmdp"):
+    with pytest.raises(InvalidTaskData, match="allowed are tofu, muse, muse-scaling"):
         read_task("squad", tmp_path, Settings())
 
 
@@ -129,3 +168,46 @@ def test_logs_of_something_else_are_refused(tmp_path):
     path.write_text("{}")
     with pytest.raises(InvalidTaskData, match="agg_value"):
         read_logs(path)
+
+
+@pytest.mark.parametrize("task", ["muse-scaling", "muse-successive"])
+def test_the_nth_folder_of_a_series_has_the_nth_forget_set(data, models, task):
+    found = evaluate_folders(models, read_task(task, data(task), Settings()))
+    first, second = found.results
+    assert first.metrics["forget_prob"].value == first.metrics["forget_1_prob"].value
+    assert second.metrics["forget_prob"].value == second.metrics["forget_2_prob"].value
+    assert first.metrics["earlier_forget_prob"].value is None
+    assert second.metrics["earlier_forget_prob"].value == second.metrics["forget_1_prob"].value
+    assert found.mean() == second.values()
+
+
+def test_a_series_with_a_gap_or_too_many_folders_is_refused(data, models):
+    folder = data("muse-scaling")
+    task = read_task("muse-scaling", folder, Settings())
+    with pytest.raises(InvalidTaskData, match="3 folders for 2 forget sets"):
+        evaluate_folders([*models, models[0]], task)
+    (folder / "scal" / "forget_1.jsonl").rename(folder / "scal" / "forget_3.jsonl")
+    with pytest.raises(InvalidTaskData, match=r"numbered \[2, 3\]; allowed is 1, 2, 3"):
+        read_task("muse-scaling", folder, Settings())
+
+
+def test_parts_of_semeval_without_files_have_no_value(data, models):
+    folder = data("semeval")
+    for name in ("mmlu", "mia_data/member"):
+        (folder / f"{name}.jsonl").unlink()
+    with pytest.raises(InvalidTaskData, match="one of mia_data/member and mia_data/nonmember"):
+        read_task("semeval", folder, Settings())
+    (folder / "mia_data" / "nonmember.jsonl").unlink()
+    found = evaluate_folders(models[:1], read_task("semeval", folder, Settings())).results[0].metrics
+    missing = {name for name, metric in found.items() if metric.value is None}
+    assert missing == {"aggregate", "membership_auc", "membership_score", "mmlu"}
+
+
+def test_files_of_multiple_choice_have_their_own_accuracy_and_header(data, models):
+    folder = data("wmdp")
+    other = [{**WMDP["wmdp_bio"][0], "answer": 0}]
+    (folder / "wmdp_cyber.jsonl").write_text("\n".join(map(json.dumps, other)), encoding="utf-8")
+    sets = read_multiple_choice(folder)
+    assert [each.header[-13:] for each in sets] == ["ut biology.\n\n", "ersecurity.\n\n"]
+    values = evaluate_folders(models[:1], read_task("wmdp", folder, Settings())).results[0].values()
+    assert values["acc"] == pytest.approx((3 * values["wmdp_bio_acc"] + values["wmdp_cyber_acc"]) / 4)

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from lethe.methods.catalogue import method_ids
 from lethe.methods.rendering import render
+from lethe.networks.lora import add_lora, merge_lora
 
 Batch = dict[str, Tensor]
 VOCABULARY, LENGTH, N_BATCHES, EPOCHS, LR, DECAY = 120, 7, 3, 2, 1e-3, 0.01
@@ -201,8 +202,14 @@ def rmu_loss(net: Language, reference: Language, forget: Batch, retain: Batch, c
     return forget_loss + 1.0 * activation_loss(kept, before, retain["labels"] != -100)
 
 
-def train(net: nn.Module, loss: Callable[[Batch, Batch], Tensor], trained: list[nn.Parameter] | None = None) -> None:
-    """The loop of transformers' Trainer."""
+def train(
+    net: nn.Module,
+    loss: Callable[[Batch, Batch], Tensor],
+    trained: list[nn.Parameter] | None = None,
+    *,
+    accumulated: int = 1,
+) -> None:
+    """The loop of transformers' Trainer. accumulated: batches a step, fewer at an epoch's end."""
     chosen = list(net.parameters()) if trained is None else trained
     is_spared = {id(p) for name, p in net.named_parameters() if name.endswith("bias") or "norm" in name}
     optimizer = torch.optim.AdamW(
@@ -212,17 +219,20 @@ def train(net: nn.Module, loss: Callable[[Batch, Batch], Tensor], trained: list[
         ],
         lr=LR,
     )
-    total = N_BATCHES * EPOCHS
+    per_epoch = -(-N_BATCHES // accumulated)
+    total = per_epoch * EPOCHS
 
     def factor(step: int) -> float:
-        if step < N_BATCHES:
-            return step / N_BATCHES
-        return max(0.0, (total - step) / (total - N_BATCHES))
+        if step < per_epoch:
+            return step / per_epoch
+        return max(0.0, (total - step) / (total - per_epoch))
 
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     for _ in range(EPOCHS):
-        for forget, retain in zip(*sets(), strict=True):
-            loss(forget, retain).backward()
+        for done, (forget, retain) in enumerate(zip(*sets(), strict=True), start=1):
+            (loss(forget, retain) / min(accumulated, N_BATCHES - (done - 1) // accumulated * accumulated)).backward()
+            if done % accumulated and done < N_BATCHES:
+                continue
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             scheduler.step()
@@ -295,3 +305,42 @@ def test_method_takes_the_published_steps(method: str) -> None:
     assert moved > LR / 2
     for (name, mine), theirs in zip(own.named_parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def own_graddiff(net: Language, **settings: float) -> None:
+    module = ModuleType("graddiff")
+    source = render("graddiff", {"LR": LR, "EPOCHS": EPOCHS, **settings})
+    exec(compile(source, "graddiff", "exec"), module.__dict__)
+    module.unlearning(net, *reversed(sets()), None)
+
+
+def test_a_step_has_the_mean_gradient_of_the_accumulated_batches() -> None:
+    torch.manual_seed(0)
+    own = Language()
+    expected = copy.deepcopy(own)
+    train(expected, lambda f, r: model_loss(expected, r) - model_loss(expected, f), accumulated=2)
+    own_graddiff(own, ACCUMULATION=2)
+    for mine, theirs in zip(own.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
+
+
+def test_additions_of_low_rank_are_trained_and_merged() -> None:
+    torch.manual_seed(0)
+    own = Language()
+    expected, before = copy.deepcopy(own), copy.deepcopy(own.state_dict())
+    torch.manual_seed(1)
+    add_lora(expected.blocks, rank=2, scale=4.0)
+    expected.requires_grad_(False)
+    trained = [each for name, each in expected.named_parameters() if name.endswith((".up", ".down"))]
+    for each in trained:
+        each.requires_grad_(True)
+    train(expected, lambda f, r: model_loss(expected, r) - model_loss(expected, f), trained)
+    merge_lora(expected)
+    torch.manual_seed(1)
+    own_graddiff(own, LORA_RANK=2, LORA_SCALE=4.0)
+    assert own.state_dict().keys() == before.keys()
+    assert all(parameter.requires_grad for parameter in own.parameters())
+    for name, mine in own.state_dict().items():
+        torch.testing.assert_close(mine, expected.state_dict()[name], rtol=0, atol=1e-9)
+    changed = {name for name, value in own.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {f"blocks.{i}.{layer}.weight" for i in range(4) for layer in ("up", "down")}

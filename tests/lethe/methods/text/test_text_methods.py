@@ -19,9 +19,10 @@ from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.methods import text
 from lethe.methods.catalogue import method_source
-from lethe.networks.decoder import Decoder
-from lethe.networks.gpt2 import Gpt2, Gpt2Shape
+from lethe.methods.text import common
+from lethe.networks.decoder import CausalNetwork
 from lethe.networks.llama import Llama
+from lethe.networks.transformers_network import TransformersNetwork
 from lethe.training.causal_lm import FineTuning, fine_tune
 from tests.support.tiny_language import CONTEXT, PERSONS, REFUSAL, WordTokenizer, get_tokens, tiny_network
 
@@ -51,7 +52,7 @@ def learnt() -> Llama:
     return network.eval()
 
 
-def unlearnt(method: str, learnt: Decoder, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> Decoder:
+def unlearnt(method: str, learnt: CausalNetwork, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> CausalNetwork:
     module, network = method_module(method), copy.deepcopy(learnt)
     monkeypatch.setattr(module, "LR", FASTER.get(method, LEARNING_RATE))
     monkeypatch.setattr(module, "EPOCHS", epochs)
@@ -60,7 +61,7 @@ def unlearnt(method: str, learnt: Decoder, monkeypatch: pytest.MonkeyPatch, *, e
     return network
 
 
-def probabilities(network: Decoder, persons: tuple) -> np.ndarray:
+def probabilities(network: CausalNetwork, persons: tuple) -> np.ndarray:
     return np.exp(-answer_losses(network, [get_tokens(person) for person in persons], padding_id=1))
 
 
@@ -75,14 +76,16 @@ def test_all_methods_are_there() -> None:
     assert expected.split() == METHODS
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_method_takes_a_network_like_gpt2(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("method", "rank"), [*((method, 0) for method in METHODS), ("npo", 2), ("rmu", 2)])
+def test_method_takes_a_gpt2_of_transformers(method: str, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "LORA_RANK", rank)
     torch.manual_seed(0)
-    before = Gpt2(Gpt2Shape(WordTokenizer().vocabulary_size, 32, 2, 2, 64, CONTEXT)).eval()
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": CONTEXT, "bos_token_id": 0, "eos_token_id": 1}
+    before = TransformersNetwork({"model_type": "gpt2", "vocab_size": WordTokenizer().vocabulary_size, **sizes}).eval()
     after = unlearnt(method, before, monkeypatch, epochs=2)
     require_same_network(before, after)
     changed = [name for name, value in after.state_dict().items() if not torch.equal(value, before.state_dict()[name])]
-    assert "blocks.1.down.weight" in changed
+    assert "model.transformer.h.1.mlp.c_proj.weight" in changed
     assert not after.training
 
 

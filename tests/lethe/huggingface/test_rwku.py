@@ -1,0 +1,44 @@
+"""RWKU's prompts and its ROUGE, which is that of the package rouge 1.0.1."""
+
+import pytest
+
+from lethe.huggingface.model_folder import load_language_model
+from lethe.huggingface.rwku import PROBES, RwkuData, evaluate_rwku, rouge_l_recall
+from tests.support.tiny_models import write_model
+
+
+@pytest.mark.parametrize(
+    ("truth", "text", "recall"),  # values of the package
+    [
+        ("Blue and green", "The colour is blue and green", 0.6666666666666666),  # case counts
+        ("in 1879. In Ulm.", "He was born in Ulm. In 1879 in Ulm.", 1.0),
+        ("Mary Poppins", "mary poppins.", 0.0),
+        ("a b a c", "a c a b", 0.6666666666666666),  # distinct words
+        ("the cat. the dog ran", "the dog. the cat ran the", 1.0),  # every sentence with every other
+        ("New York City", "It is New York City, USA.", 0.6666666666666666),  # marks belong to words
+        ("x y", ".", 0.0),
+    ],
+)
+def test_recall_is_that_of_the_package(truth, text, recall):
+    assert rouge_l_recall(truth, text) == pytest.approx(recall, abs=1e-12)
+
+
+def test_prompts_are_the_authors(tmp_path, monkeypatch):
+    model = load_language_model(write_model(tmp_path / "model", "llama"))
+    asked = []
+    monkeypatch.setattr(
+        "lethe.huggingface.rwku.generate",
+        lambda _, encoded, **settings: asked.extend(model.tokenizer.decode(each.prompt) for each in encoded) or [],
+    )
+    monkeypatch.setattr("lethe.huggingface.rwku._recall", lambda rows, _: None)
+    monkeypatch.setattr("lethe.huggingface.rwku._by_type", lambda rows, _: {})
+    monkeypatch.setattr("lethe.huggingface.rwku.generation_notes", lambda *_: [])
+    kinds = ("affirmative suffix", "incontext learning", "role playing")
+    rows = {path: [{"query": "Who?", "answer": "Mara"}] for path in PROBES}
+    rows["forget_level3"] = [{"query": "Who?", "answer": "Mara", "type": kind} for kind in kinds]
+    evaluate_rwku(model, RwkuData({**rows, "mia_forget": [], "mia_retain": [], "utility_fluency": []}))
+    blank = "<|user|>Please complete the blank in the following question.\nQuestion: Who?\n<|end|><|assistant|>Answer:"
+    question = "<|user|>Please briefly answer the following question.\nQuestion: Who?\n<|end|><|assistant|>Answer:"
+    suffix = "<|user|>Please briefly answer the following question.\nQuestion: Who?<|end|><|assistant|>"
+    context = "<|user|>Please briefly answer the following question.\nWho?\n<|end|><|assistant|>Answer:"
+    assert asked == [blank, question, suffix, context, question, blank, question]
