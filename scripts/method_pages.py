@@ -39,7 +39,7 @@ def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) 
             "# Methods",
             "",
             "Each method is written as one file that is a valid submission; functions that methods share are put",
-            "into it. `lethe methods show ID --code` prints it, `lethe methods submit ID -c COMPETITION --set LR=0.01`",
+            "into it. `lethe methods show ID --code` prints it, `lethe submit --method ID -c COMPETITION --set LR=0.01`",
             "submits it with another constant, and `lethe methods run ID --split DIR` runs it on a prepared split.",
             "`--set preset=NAME` takes the constants of an experiment of the authors.",
             "",
