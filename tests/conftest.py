@@ -29,7 +29,7 @@ from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from tests.support import apart
 from tests.support.browser import find_chromium
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import EmptiedDatabase, PostgresServer
 from tests.support.shared_statements import share_statements
 from tests.support.utc_day import day_needed_s, until_next_day_s
 
@@ -157,12 +157,16 @@ def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def _emptied_postgres(postgres_server: PostgresServer, _migrated_postgres: str) -> EmptiedDatabase:
+    return EmptiedDatabase(postgres_server, template=_migrated_postgres)
+
+
 @pytest.fixture
-def migrated_postgres_url(postgres_server: PostgresServer, _migrated_postgres: str) -> Iterator[str]:
+def migrated_postgres_url(_emptied_postgres: EmptiedDatabase) -> Iterator[str]:
     """A PostgreSQL database at the newest migration, with no rows of another test."""
-    name = postgres_server.create_database(template=_migrated_postgres)
-    yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+    yield _emptied_postgres.url
+    _emptied_postgres.empty()
 
 
 @pytest.fixture

@@ -37,10 +37,31 @@ def test_migrated_database_has_tables(migrated_url: str) -> None:
     assert "alembic_version" in list_tables(migrated_url)
 
 
-@pytest.mark.parametrize("visit", [1, 2])
-def test_each_test_has_a_database_of_its_own(migrated_postgres_url: str, visit: int) -> None:
+ACCOUNT = (
+    "INSERT INTO accounts (id, name, name_key, password_hash, role, created_at) "
+    "VALUES ('a', 'Ada', 'ada', 'x', 'participant', now())"
+)
+EVENT = "SELECT nextval('audit_events_id_seq')"
+ASKED = """
+SELECT (SELECT count(*) FROM accounts), (SELECT is_called FROM audit_events_id_seq), to_regclass('left_behind') IS NULL,
+    (SELECT attnotnull FROM pg_attribute WHERE attrelid = 'accounts'::regclass AND attname = 'name')
+"""
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ACCOUNT,
+        EVENT,
+        "CREATE TABLE left_behind (visit int)",
+        "ALTER TABLE accounts ALTER name DROP NOT NULL",
+        "SELECT 1",
+    ],
+)
+def test_each_test_has_a_database_without_what_others_left(migrated_postgres_url: str, left: str) -> None:
     with psycopg.connect(migrated_postgres_url) as connection:
-        connection.execute("CREATE TABLE left_behind (visit int)")
+        assert connection.execute(ASKED).fetchone() == (0, False, True, True)
+        connection.execute(left)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from server.config import Settings
 from server.db import Database
 from server.evaluations import leases
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.evaluations.kept_weights import weights_key
-from server.evaluations.leases import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
 from server.storage import Storage
 from server.workers import verification
@@ -67,7 +67,7 @@ class DatabaseLeases:
     ) -> bool:
         key, sha256 = None, None
         if result is not None:
-            key = leases.result_key(shard)
+            key = shard.result_key
             if weights is not None:
                 self.storage.write(weights_key(key), weights)
             sha256 = self.storage.write(key, result)

@@ -23,7 +23,7 @@ from benchmarks.platform.claims import competition_file
 from server import queue
 from server.db import Database, now
 from server.evaluations import leases, service
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.migrate import upgrade
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState, Team

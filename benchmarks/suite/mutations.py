@@ -40,7 +40,12 @@ RULES = {
         ("tests/server/submissions/test_submissions_api.py", "tests/server/accounts", "tests/server/teams"),
     ),
     "leases": Rule(
-        ("server/evaluations/leases.py", "server/evaluations/lease_repository.py", "server/conditional_update.py"),
+        (
+            "server/evaluations/leases.py",
+            "server/evaluations/claimed_shard.py",
+            "server/evaluations/lease_repository.py",
+            "server/conditional_update.py",
+        ),
         (
             "tests/server/evaluations",
             "tests/server/workers/test_http_leases.py",

@@ -243,9 +243,8 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
 
 def _markdown(content: dict[str, Any], *, groups: bool) -> str:
     from lethe.reports.benchmark_tables import benchmark_tables
-    from lethe.reports.table_formats import render
 
-    return "".join(f"{render(each, 'markdown')}\n" for each in benchmark_tables(content, groups=groups))
+    return "".join(f"{each.markdown()}\n" for each in benchmark_tables(content, groups=groups))
 
 
 @app.command()

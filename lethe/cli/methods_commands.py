@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
-from lethe.cli.method_file import method_file
+from lethe.cli.context import Json
 from lethe.cli.output import console, notes, print_facts, print_json, print_table
 from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
@@ -62,26 +61,6 @@ def show(
         print_json(info.as_json())
         return
     _print_method(info)
-
-
-@app.command()
-def submit(
-    method: Id,
-    *,
-    settings: Settings = None,
-    message: Annotated[str, typer.Option("--message", "-m", help="A note to yourself.")] = "",
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Submit a method to a competition."""
-    with method_file(method, settings) as (path, label), connected(url) as client:
-        slug, note = chosen_competition(client, competition), message or label
-        sent = client.submit(slug, path, message=note)
-    if as_json:
-        print_json(sent)
-        return
-    console.print(f"Received as [bold]{sent['id']}[/] in {slug}: {note}", highlight=False)
 
 
 @app.command()

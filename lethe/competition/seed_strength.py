@@ -1,6 +1,7 @@
 """Whether a stranger could guess the seed of a competition's splits."""
 
-from lethe.competition.file import WEAKEST_SEED_BITS, CompetitionFile
+from lethe.competition.file import CompetitionFile
+from lethe.competition.splits_section import WEAKEST_SEED_BITS
 from lethe.errors import InvalidCompetitionFile, Violation
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.competition.file import ForgetSet
+from lethe.competition.splits_section import ForgetSet
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.competition.file import CompetitionFile, ForgetSet
+from lethe.competition.file import CompetitionFile
+from lethe.competition.splits_section import ForgetSet
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit

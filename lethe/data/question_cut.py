@@ -5,7 +5,8 @@ Validation and test are of authors of their own. The cut is a function of the da
 
 import numpy as np
 
-from lethe.competition.file import CompetitionFile, ForgetSet
+from lethe.competition.file import CompetitionFile
+from lethe.competition.splits_section import ForgetSet
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.questions import QuestionDataset
 from lethe.data.errors import InvalidSplit

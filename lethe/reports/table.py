@@ -13,7 +13,7 @@ Value = str | int | float | None
 
 @dataclass(frozen=True)
 class Column:
-    """name: the heading. decimals: of numbers in Markdown and LaTeX; CSV and JSON have all digits."""
+    """name: the heading. decimals: how many a number is rounded to."""
 
     name: str
     decimals: int = 2
@@ -38,6 +38,18 @@ class Table:
     def shown(self, row: Sequence[Value]) -> list[str]:
         """Return the row as text, numbers rounded to their column's decimals."""
         return [_shown(value, column.decimals) for value, column in zip(row, self.columns, strict=True)]
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, its title above it, with a line break at the end."""
+        names = [column.name for column in self.columns]
+        marks = ["---"] + ["---:"] * (len(names) - 1)
+        lines = [names, marks, *(self.shown(row) for row in self.rows)]
+        rows = ("| " + " | ".join(_one_cell(text) for text in line) + " |" for line in lines)
+        return f"**{self.title}**\n\n" + "\n".join(rows) + "\n"
+
+
+def _one_cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
 def is_missing(value: Value) -> bool:

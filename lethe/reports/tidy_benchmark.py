@@ -12,7 +12,6 @@ from lethe.errors import InvalidInput
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.csv_lines import csv_lines
 from lethe.reports.table import FAILED, MISSING
-from lethe.reports.table_formats import latex_escaped
 
 COLUMNS = (
     "benchmark", "cell", "method", "is_reference", "n_models", "metric", "value", "low", "high", "standard_deviation",
@@ -20,6 +19,12 @@ COLUMNS = (
 )  # fmt: skip
 COMPUTED, METHOD_FAILED, NOT_COMPUTED = "computed", "failed", "not computed"
 Content = Mapping[str, Any]
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", MISSING: "--",
+    }
+)  # fmt: skip
 
 
 def tidy_rows(content: Content) -> list[tuple[Any, ...]]:
@@ -100,7 +105,7 @@ def _latex_tables(content: Content, all_digits: bool) -> Iterator[str]:
         lines = [
             " & ".join(
                 (
-                    latex_escaped(method),
+                    _escaped(method),
                     *(_latex_value(rows.get(method), name, best[name], all_digits) for name in names),
                 )
             )
@@ -115,12 +120,16 @@ def _latex_tables(content: Content, all_digits: bool) -> Iterator[str]:
         caption = f"{cell}; N = {content['n_models']}; $\\pm$: half of the 95 \\% interval"
         yield "\n".join(
             [
-                r"\begin{table}", rf"\caption{{{latex_escaped(cell)}{caption[len(cell) :]}}}",
+                r"\begin{table}", rf"\caption{{{_escaped(cell)}{caption[len(cell) :]}}}",
                 rf"\begin{{tabular}}{{l{'r' * len(names)}}}", r"\toprule",
-                " & ".join(("Method", *map(latex_escaped, names))) + r" \\", r"\midrule", *body, r"\bottomrule",
+                " & ".join(("Method", *map(_escaped, names))) + r" \\", r"\midrule", *body, r"\bottomrule",
                 r"\end{tabular}", r"\end{table}", "",
             ]
         )  # fmt: skip
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_LATEX)
 
 
 def _best(values: np.ndarray[Any, Any], name: str) -> float | None:

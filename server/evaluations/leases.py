@@ -5,95 +5,21 @@ was thought dead, and is not, cannot disturb the one that took over.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import RunRules
-from lethe.competition.run_limits import RetrainingCost
-from server.competitions.stored_file import stored_file
 from server.db import clock, database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
-from server.evaluations.seeds import SAMPLE, run_seed
-from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, RunLog, Shard, ShardKind, ShardState
-from server.models.submission import Fault, Submission
-from server.queue import EVALUATE_SHARD, RoutingKey, send_after_commit
-from server.storage import split_key
+from server.evaluations.claimed_shard import ClaimedShard, Failure, claimed_shard, host_failure
+from server.models.evaluation import RunLog, Shard, ShardKind, ShardState
+from server.models.submission import Fault
+from server.queue import EVALUATE_SHARD, send_after_commit
 
 # A failure of these classes may be a slow or small machine's own: it accuses nobody where another machine has none.
 OF_THE_MACHINE = frozenset({"timeout", "cpu-time", "idle", "out-of-memory", "host-fault"})
 TOO_LONG = "it took too long, with untrusted workers; trusted ones run it again"
-
-
-@dataclass(frozen=True)
-class ClaimedShard:
-    """All that a worker needs to know to run a shard."""
-
-    shard_id: int
-    attempt: int
-    failed_attempts: int
-    evaluation_id: str
-    submission_id: str
-    request_id: str
-    kind: ShardKind
-    first_run: int
-    n_runs: int
-    seeds: tuple[int, ...]
-    content_sha256: str
-    filename: str
-    entry_point: dict[str, Any]
-    device: str | None
-    split_key: str
-    manifest_sha256: str
-    retraining_time_s: float
-    competition: RunRules
-    retraining_cpu_s: float | None = None
-    start_cpu_s: float = 0.0
-
-    @property
-    def retraining(self) -> RetrainingCost:
-        """What its runs' limit is a share of."""
-        return RetrainingCost(self.retraining_time_s, self.retraining_cpu_s, self.start_cpu_s)
-
-    @property
-    def routing_key(self) -> RoutingKey:
-        """Who may serve it."""
-        return RoutingKey(self.device, self.competition.slug)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a shard failed. Of what happened on hidden data, its team reads what `disclosure` lets through.
-
-    class_message: what every failure of this class says. detail_bits: what all the rest can tell at most, in bits.
-    detail: for organisers only.
-    """
-
-    fault: Fault
-    error_class: str
-    message: str
-    run: int
-    exception_type: str | None = None
-    file: str | None = None
-    line: int | None = None
-    detail: str = ""
-    class_message: str = ""
-    detail_bits: float = 0.0
-
-    def fields(self, shard: ClaimedShard) -> dict[str, object]:
-        """Return what is kept of it, all of it for organisers."""
-        return {
-            "message": self.message,
-            "run": self.run,
-            "exception_type": self.exception_type,
-            "file": self.file,
-            "line": self.line,
-            "class_message": self.class_message or self.message,
-            "detail_bits": self.detail_bits,
-            "on_hidden_data": shard.kind is ShardKind.RUNS and self.fault is not Fault.HOST,
-        }
 
 
 def claim(
@@ -115,39 +41,6 @@ def claim(
     evaluation, submission, split, competition = lease_repository.context(session, shard.evaluation_id)
     lease_repository.begin(session, shard, evaluation, submission)
     return claimed_shard(shard, evaluation, submission, split, competition)
-
-
-def claimed_shard(
-    shard: Shard, evaluation: Evaluation, submission: Submission, split: Split, competition: Competition
-) -> ClaimedShard:
-    """Return what a worker is told of a shard. Of the competition's file that is never the seed of its splits."""
-    config = stored_file(competition)
-    data = SAMPLE if shard.kind == ShardKind.SMOKE.value else split.visibility
-    return ClaimedShard(
-        shard_id=shard.id,
-        attempt=shard.attempt,
-        failed_attempts=shard.failed_attempts,
-        evaluation_id=evaluation.id,
-        submission_id=submission.id,
-        request_id=submission.request_id,
-        kind=ShardKind(shard.kind),
-        first_run=shard.first_run,
-        n_runs=shard.n_runs,
-        seeds=tuple(
-            run_seed(competition.slug, data, split_seed=config.splits.seed, run=run)
-            for run in range(shard.first_run, shard.first_run + shard.n_runs)
-        ),
-        content_sha256=submission.content_sha256,
-        filename=submission.filename,
-        entry_point=submission.entry_point,
-        device=split.device,
-        split_key=split_key(competition.slug, split.visibility),
-        manifest_sha256=split.manifest_sha256 or "",
-        retraining_time_s=split.retraining_time_s or 0.0,
-        retraining_cpu_s=split.retraining_cpu_s,
-        start_cpu_s=split.start_cpu_s or 0.0,
-        competition=RunRules.of(config),
-    )
 
 
 def heartbeat(session: Session, shard: ClaimedShard, *, lease_s: float, runs_done: int, wall_time_s: float) -> bool:
@@ -312,18 +205,6 @@ def outcome(session: Session, shard: ClaimedShard) -> str:
     return made.outcome if made else "lost"
 
 
-def host_failure(shard: ClaimedShard, reason: str) -> Failure:
-    """Return the failure that a participant reads when this side could not run the code."""
-    return Failure(
-        fault=Fault.HOST,
-        error_class="host-fault",
-        message="The evaluation could not be run because of a problem on our side. It does not count against "
-        "your quota, and the organisers have been notified.",
-        run=shard.first_run,
-        detail=reason,
-    )
-
-
 def keep_logs(session: Session, shard: ClaimedShard, logs: Sequence[tuple[int, str]]) -> None:
     """Keep what some runs printed."""
     session.add_all(
@@ -335,14 +216,6 @@ def keep_logs(session: Session, shard: ClaimedShard, logs: Sequence[tuple[int, s
         )
         for run, text in logs
     )
-
-
-def result_key(shard: ClaimedShard) -> str:
-    """Return where the outputs of an attempt lie. A zombie may write its own file, never over the one that counts."""
-    folder = f"evaluations/{shard.evaluation_id}"
-    if shard.kind is ShardKind.SMOKE:
-        return f"{folder}/sample-attempt-{shard.attempt}.json"
-    return f"{folder}/{shard.kind.value}-{shard.first_run:06d}-attempt-{shard.attempt}.safetensors"
 
 
 def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any]) -> None:

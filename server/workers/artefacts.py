@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from lethe.errors import HostFault, NotFound
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.storage import Storage, content_key
 
 SCORERS_ALONE = (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lethe.errors import HostFault, NotFound
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.storage import Storage
 
 RETRAINED_OUTPUTS = "hidden/retrained/outputs.safetensors"

@@ -13,7 +13,7 @@ from lethe.errors import NotFound, Violation
 from server.config import Settings
 from server.errors import Conflict, NotAuthenticated
 from server.evaluations import leases
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.models.worker import Worker, WorkerState, WorkerToken
 from server.worker_facts import WorkerFacts
 from server.workers import repository, tokens

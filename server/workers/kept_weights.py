@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from lethe.errors import HostFault, InvalidInput, NotFound, Violation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, BadLayout, read_layout
-from server.evaluations import leases
+from server.evaluations.claimed_shard import ClaimedShard
 from server.evaluations.kept_weights import weights_key
-from server.evaluations.leases import ClaimedShard
 from server.storage import Storage
 
 HEADER_BYTES = 1 << 20
@@ -36,7 +35,7 @@ def keep(storage: Storage, shard: ClaimedShard, data: bytes) -> None:
     if found != expected:
         differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
         raise _wrong(f"{differ[0]} is {found.get(differ[0])} and must be {expected.get(differ[0])}")
-    storage.write(weights_key(leases.result_key(shard)), data)
+    storage.write(weights_key(shard.result_key), data)
 
 
 def _tensors(data: bytes) -> Tensors:

@@ -9,8 +9,7 @@ from safetensors.numpy import load
 
 from lethe.errors import InvalidInput, Violation
 from lethe.evaluation.shard_outputs import ShardOutputs
-from server.evaluations import leases
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.workers.captured_arrays import ArrayForm, Forms, find_fault
 
 MOST_CLASSES = 10_000
@@ -43,7 +42,7 @@ def key_by_content(shard: ClaimedShard, data: bytes) -> tuple[str, str]:
     """Return where a shard's result lies, and its SHA-256, by which it is named so that nothing sent later can take
     its place."""
     sha256 = hashlib.sha256(data).hexdigest()
-    stem, dot, suffix = leases.result_key(shard).rpartition(".")
+    stem, dot, suffix = shard.result_key.rpartition(".")
     return f"{stem}-{sha256[:16]}{dot}{suffix}", sha256
 
 

@@ -14,7 +14,8 @@ from server.audit import log as audit
 from server.config import Settings
 from server.db import Database, now
 from server.evaluations import leases, repository, service, verified_runs
-from server.evaluations.leases import OF_THE_MACHINE, ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.leases import OF_THE_MACHINE
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, ShardKind
 from server.models.worker import WorkerToken

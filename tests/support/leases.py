@@ -2,7 +2,7 @@
 
 from server.db import Database
 from server.evaluations import leases
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.submission import Submission
 
 

@@ -155,6 +155,75 @@ class PostgresServer:
         return installed / "bin"
 
 
+# What a test may do to a database beside filling it, as numbers that then differ.
+FORM = " UNION ALL ".join(
+    f"SELECT count(*), coalesce(max(xmin::text::bigint), 0) FROM {catalogue} WHERE {number} >= 16384"
+    for catalogue, number in (
+        ("pg_class", "oid"), ("pg_attribute", "attrelid"), ("pg_constraint", "oid"), ("pg_trigger", "oid"),
+        ("pg_proc", "oid"), ("pg_db_role_setting", "setdatabase"),
+    )
+)  # fmt: skip
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+MANY_ROWS = 2000  # more leave statistics and pages behind that change the plans of later tests
+
+
+class EmptiedDatabase:
+    """One copy of a template that tests use one after another, empty of rows for each.
+
+    A copy for each test would cost ten times as much. It is made again where a test changed its form, filled it, or
+    left a connection open.
+    """
+
+    def __init__(self, server: PostgresServer, *, template: str) -> None:
+        self._server, self._template = server, template
+        self._make()
+
+    @property
+    def url(self) -> str:
+        return self._server.url(self._name)
+
+    def empty(self) -> None:
+        """Take away what a test left there."""
+        try:
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                if self._is_left(connection) and connection.execute(FORM).fetchall() == self._form:
+                    result = connection.execute(self._deletes)
+                    removed = result.rowcount
+                    while result.nextset():
+                        removed += max(0, result.rowcount)
+                    if removed <= MANY_ROWS:
+                        return
+        except psycopg.Error:  # it is gone, or the server was restarted under it
+            pass
+        self.remove()
+        self._make()
+
+    def remove(self) -> None:
+        self._server.drop_database(self._name)
+
+    def _make(self) -> None:
+        self._name = self._server.create_database(template=self._template)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            self._form = connection.execute(FORM).fetchall()
+            tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+            sequences = connection.execute("SELECT sequencename FROM pg_sequences").fetchall()
+        self._deletes = "SET session_replication_role = replica"  # neither order nor triggers matter
+        self._deletes += "".join(f'; DELETE FROM "{name}"' for (name,) in tables if name != "alembic_version")
+        self._deletes += "".join(f"; SELECT setval('\"{name}\"', 1, false)" for (name,) in sequences)
+
+    @staticmethod
+    def _is_left(connection: psycopg.Connection[tuple[int, ...]]) -> bool:
+        """Return whether nobody else is connected, within the moment in which closed connections end."""
+        for _ in range(100):
+            if connection.execute(OTHERS).fetchone() == (0,):
+                return True
+            time.sleep(0.01)
+        return False
+
+
 def _unprivileged_identity() -> dict[str, Any]:
     """Return the subprocess arguments that leave root behind, none if we are not root."""
     if os.geteuid() != 0:

@@ -2,12 +2,15 @@
 
 import hashlib
 import os
+import re
 import resource
 import shutil
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from lethe.networks.builders import TRUST_SOURCE, limit_parameters
 from lethe.preparation.prepare import finish_split, make_split
 from lethe.preparation.sample_models import retrain_on_sample
 from lethe.preparation.step_cache import PreparationProgress
+from sandbox.confined import Answer
 from server.config import Settings
 from tests.lethe.conftest import competition
 from worker import source_networks
@@ -215,32 +219,52 @@ def read_or_nothing(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize(
-    "leaves",
-    [
-        "os.symlink('/etc/passwd', '/split/visible/retain.safetensors')",
-        "os.symlink('/etc', '/split/hidden/original')",
-        "os.link('/split/work/maker.txt', '/split/linked')",
-    ],
-)
-def test_link_left_in_the_split_is_not_followed(leaves: str, settings: Settings, tmp_path: Path) -> None:
-    source = "import os, shutil\nos.makedirs('/split/visible', exist_ok=True)\n"
-    source += f"os.makedirs('/split/hidden', exist_ok=True)\n{leaves}\nraise RuntimeError('enough')\n"
+LEAVES_LINKS = """
+import os
+os.makedirs("/split/visible", exist_ok=True)
+os.makedirs("/split/hidden", exist_ok=True)
+os.symlink("/etc/passwd", "/split/visible/retain.safetensors")
+os.symlink("/etc", "/split/hidden/original")
+os.link("/split/work/maker.txt", "/split/linked")
+raise RuntimeError("enough")
+"""
+
+
+def test_links_left_in_the_split_are_not_followed(settings: Settings, tmp_path: Path) -> None:
     out = tmp_path / "split"
     with pytest.raises(InvalidSplit, match="neither a file nor a folder"):
-        prepare(settings, source + PLAIN, out)
+        prepare(settings, LEAVES_LINKS + PLAIN, out)
     kinds = {path for path in out.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())}
     assert kinds == set()
     assert all(path.lstat().st_nlink == 1 for path in out.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("name", ["../../../etc/passwd", "/etc/passwd", "absent"])
-def test_forged_manifest_names_no_file_of_the_host(name: str, split: Path, settings: Settings, tmp_path: Path) -> None:
+def forged(split: Path, name: str) -> dict[str, Any]:
+    """Return the manifest of a split with one file more."""
     manifest = read_json(split / MANIFEST)
     manifest["files"][name] = next(iter(manifest["files"].values()))
-    source = FORGES_THE_ANSWER.replace("MANIFEST", repr(manifest))
+    return manifest
+
+
+def test_forged_manifest_of_a_split_that_is_not_there_is_refused(
+    split: Path, settings: Settings, tmp_path: Path
+) -> None:
+    source = FORGES_THE_ANSWER.replace("MANIFEST", repr(read_json(split / MANIFEST)))
     with pytest.raises(InvalidSplit, match="which is not a file of it"):
         prepare(settings, source + PLAIN, tmp_path / "split")
+
+
+@pytest.mark.parametrize("name", ["../../../etc/passwd", "/etc/passwd", "absent"])
+def test_forged_manifest_names_no_file_of_the_host(
+    name: str, split: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a process, whose answer is what it forged."""
+    answer = Answer({"manifest": forged(split, name)}, ())
+    process = SimpleNamespace(ask=lambda *_given, **_how: answer)
+    monkeypatch.setattr(source_networks, "_started", lambda *_given, **_how: nullcontext(process))
+    shutil.copytree(split, tmp_path / "split")
+    with pytest.raises(InvalidSplit, match=re.escape(f"names {name!r}, which is not a file of it")):
+        prepare(settings, PLAIN, tmp_path / "split")
 
 
 def test_forged_answers_of_an_evaluation_are_the_hosts_to_refuse(

@@ -18,8 +18,8 @@ from server.config import Settings
 from server.db import Database
 from server.disclosure.gate import show_score
 from server.errors import Conflict
-from server.evaluations import lease_repository, leases, repository
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations import lease_repository, repository
+from server.evaluations.claimed_shard import ClaimedShard, Failure, claimed_shard
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
 from worker.context import RunningContext
@@ -119,7 +119,7 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
         runs = [shard for shard in repository.get_shards(session, [found.id]) if shard.kind == ShardKind.RUNS.value]
 
         def given(shard: Shard) -> tuple[ClaimedShard, str, str]:
-            claimed = leases.claimed_shard(shard, found, submission, split, competition)
+            claimed = claimed_shard(shard, found, submission, split, competition)
             return claimed, shard.result_key or "", shard.result_sha256 or ""
 
         return Stored(

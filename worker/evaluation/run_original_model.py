@@ -9,7 +9,7 @@ from pathlib import Path
 from lethe.evaluation.manifest import Manifest, require_whole
 from lethe.evaluation.original_models import find_place, read_original
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from worker.context import RunningContext
 

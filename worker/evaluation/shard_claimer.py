@@ -6,7 +6,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from server.evaluations import leases
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.worker import WorkerState
 from server.workers import cordons
 from server.workers import service as workers

@@ -4,34 +4,26 @@ except those of the first runs where the competition keeps them for probes.
 No transaction is open while a model runs.
 """
 
-import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import structlog
 from torch import Tensor
 
 from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault, InvalidSubmission
-from lethe.evaluation.capture import stacked
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.original_models import read_whole_numbers
-from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.runtime.sent_names import name_as_sent
-from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.submission.package import as_it_is_run
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
-from sandbox.run_log import readable_log
 from sandbox.verdict import Fault as RunFault
-from sandbox.verdict import Verdict
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
 from worker.context import RunningContext
@@ -43,68 +35,19 @@ from worker.evaluation.notebook_runs import (
     SMOKE_SETUP_S,
     NotebookOutputs,
     is_notebook,
-    is_program,
-    notebook_policy,
-    program_policy,
-    reads_kaggle_folder,
-    with_kaggle_folder,
 )
 from worker.evaluation.program_comparison import compare_program, is_compared
 from worker.evaluation.run_original_model import own_original
-from worker.evaluation.run_policy import run_policy
+from worker.evaluation.run_policy import shard_policy
+from worker.evaluation.run_results import Done, RunFailed, Stopped, raise_fault, raise_unless_good, without_outputs
 from worker.evaluation.sample_run_answers import answers_of_run
 from worker.evaluation.staging import staged
 from worker.host import graceful_shutdown, prometheus
-from worker.host.gpu_sandbox import on_gpu
 from worker.host.heartbeat import Heart
-from worker.host.worker_info import find_gpu, pool_slot
 
 log = structlog.get_logger()
 TIME_LIMIT = "time-limit"  # the class of a run that used up its processor time
 TRIES_WITHIN_TIME = 3  # as often as preparation measures a retraining; of these the least counts there
-
-
-@dataclass
-class Done:
-    """What the runs of a shard have given so far."""
-
-    outputs: list[RunOutputs] = field(default_factory=list)
-    wall_times_s: list[float] = field(default_factory=list)
-    logs: list[tuple[int, str]] = field(default_factory=list)
-    kept: KeptWeights = field(default_factory=KeptWeights)
-    sample_answers: bytes | None = None  # of a language model's run on the sample
-
-    @property
-    def runs(self) -> int:
-        return len(self.wall_times_s)
-
-    @property
-    def wall_time_s(self) -> float:
-        return sum(self.wall_times_s)
-
-    def arrays(self, *, weights: bytes | None) -> ShardOutputs:
-        return ShardOutputs(
-            confidences=np.stack([output.confidences for output in self.outputs]),
-            retain_accuracy=np.array([output.retain_accuracy for output in self.outputs], dtype=np.float64),
-            test_accuracy=np.array([output.test_accuracy for output in self.outputs], dtype=np.float64),
-            class_accuracy=np.stack([output.class_accuracy for output in self.outputs]),
-            wall_time_s=np.array(self.wall_times_s, dtype=np.float64),
-            captured=stacked([output.captured for output in self.outputs]),
-            weights_sha256=None if weights is None else hashlib.sha256(weights).hexdigest(),
-        )
-
-
-class Stopped(Exception):
-    """The lease is lost, the submission cancelled or its time up."""
-
-
-class RunFailed(Exception):
-    """A run ended without weights."""
-
-    def __init__(self, run: int, verdict: Verdict) -> None:
-        super().__init__(verdict.message)
-        self.run = run
-        self.verdict = verdict
 
 
 def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
@@ -145,7 +88,7 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
     split_dir = context.artefacts.split(shard)
     sample = shard.kind is ShardKind.SMOKE
     data_dir = split_dir / ("sample" if sample else "visible")
-    policy = _policy(context, shard, data_dir)
+    policy = shard_policy(context.settings, shard, data_dir)
     evaluator = None if sample else _evaluator(context, shard, split_dir)
     keeps = shard.competition.keep_weights if shard.kind is ShardKind.RUNS else 0
     done.kept = KeptWeights(keeps, split_dir)
@@ -187,41 +130,7 @@ def _evaluations(context: RunningContext, evaluator: Evaluator | None, done: Don
                 evaluations.finish()
                 raise
     except RunNotFinite as failed:
-        raise _without_outputs(failed.error, failed.run) from failed
-
-
-def _policy(context: RunningContext, shard: ClaimedShard, data_dir: Path) -> RunPolicy:
-    policy = run_policy(
-        shard.competition.limits,
-        retraining=shard.retraining,
-        threads=context.settings.worker_threads,
-        libraries=shard.competition.submissions.libraries,
-    )
-    if context.settings.worker_device == "cuda":
-        number = int(find_gpu(context.settings, slot=pool_slot()))
-        policy = on_gpu(policy, shard.competition.limits, number=number)
-    notebook = is_notebook(shard.entry_point)
-    if notebook:
-        policy = notebook_policy(
-            policy,
-            shard.competition,
-            frame_bytes=(data_dir / ORIGINAL_MODEL).stat().st_size,
-            sample=shard.kind is ShardKind.SMOKE,
-        )
-    elif is_program(shard.entry_point):
-        frame_bytes = (data_dir / ORIGINAL_MODEL).stat().st_size
-        policy = program_policy(policy, shard.competition, frame_bytes=frame_bytes)
-    if reads_kaggle_folder(shard.entry_point):
-        cache = context.settings.scratch / "notebook-data"
-        policy = with_kaggle_folder(
-            policy,
-            data_dir,
-            cache=cache,
-            key=shard.manifest_sha256,
-            competition=shard.competition,
-            required=notebook or shard.entry_point.get("program") == "saves",
-        )
-    return policy
+        raise without_outputs(failed.error, failed.run) from failed
 
 
 def _evaluator(context: RunningContext, shard: ClaimedShard, split_dir: Path) -> Evaluator:
@@ -266,12 +175,12 @@ def _run_notebook(
     wanted = NotebookRun(shard.n_runs, models.take, stop_after=SMOKE_MODELS if evaluator is None else None)
     request = replace(_request(shard, code_dir, run=shard.first_run, seed=shard.seeds[0]), notebook=wanted)
     result = _run_one(context, context.sandbox(*key), request, heart=heart, key=key)
-    _raise_unless_good(result, done.runs, done, keep_log=evaluator is None)
+    raise_unless_good(result, done.runs, done, keep_log=evaluator is None)
     if evaluator is not None:
         try:
             done.outputs = models.chosen(result.chosen)
         except InvalidSubmission as error:
-            raise _without_outputs(error, done.runs) from error
+            raise without_outputs(error, done.runs) from error
         done.wall_times_s = [models.took_s[slot] for slot in result.chosen]
         for run, weights in enumerate(models.kept_of(result.chosen)):
             done.kept.add(run, weights)
@@ -297,7 +206,7 @@ def _compare(
     )
     done.logs.append((request.run, "\n".join(found.notes)))
     if found.verdict is not None:
-        _raise_fault(found.verdict, request.run)
+        raise_fault(found.verdict, request.run)
 
 
 def _run_one(
@@ -330,7 +239,7 @@ def _take(
     whole_numbers: Mapping[str, Tensor] | None,
 ) -> None:
     """Keep what a run gave, or raise how it failed."""
-    _raise_unless_good(result, run, done, keep_log=evaluations is None)
+    raise_unless_good(result, run, done, keep_log=evaluations is None)
     if result.weights is None:
         raise RunFailed(run, result.verdict)
     if evaluations is not None:
@@ -338,26 +247,6 @@ def _take(
         done.kept.add(run, result.weights, whole_numbers=whole_numbers)
     prometheus.RUN_SECONDS.observe(result.wall_time_s)
     done.wall_times_s.append(result.wall_time_s)
-
-
-def _raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: bool) -> None:
-    if keep_log or result.verdict.fault is not RunFault.NONE:
-        done.logs.append((run, readable_log(result.log, max_chars=len(result.log))))
-    _raise_fault(result.verdict, run, host_error=result.facts.host_error)
-
-
-def _raise_fault(verdict: Verdict, run: int, *, host_error: str = "") -> None:
-    if verdict.fault is RunFault.STOPPED:
-        raise Stopped
-    if verdict.fault is RunFault.HOST:
-        raise HostFault(f"run {run}: {host_error or verdict.message}")
-    if verdict.fault is not RunFault.NONE:
-        raise RunFailed(run, verdict)
-
-
-def _without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
-    verdict = Verdict(outcome="failed", fault=RunFault.PARTICIPANT, error_class=error.slug, message=f"{error.detail}.")
-    return RunFailed(run, verdict)
 
 
 def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lethe.submission.package import accepted_files
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.errors import HostFault
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from worker.remote.client import WorkerApi
 from worker.split_storage.split_cache import SplitCache
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from lethe.errors import AppError, HostFault
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.worker_facts import WorkerFacts
 
 log = structlog.get_logger()

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from lethe.errors import AppError
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.models.evaluation import ShardKind
 from worker.host import graceful_shutdown
 from worker.leases import Logs

@@ -8,7 +8,7 @@ import structlog
 
 from lethe.errors import AppError, HostFault
 from server.config import Settings
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.worker import WorkerState
 from server.worker_facts import WorkerFacts
 from worker.context import RunningContext

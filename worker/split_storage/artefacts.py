@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.storage import Storage, content_key
 from worker.split_storage.local_splits import local_file, local_split
 from worker.split_storage.split_cache import SplitCache, StoredSplit

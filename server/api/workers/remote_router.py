@@ -33,7 +33,7 @@ from server.db import Database
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.errors import Conflict, TooLarge
 from server.evaluations import leases
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState, WorkerToken
 from server.problem_details import problems

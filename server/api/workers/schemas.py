@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from lethe.evaluation.sample_answer_files import UnlearnedAnswers
 from server.api.schema import In, Out
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.models.submission import Fault
 from server.worker_facts import WorkerFacts
 

@@ -7,7 +7,6 @@ import pytest
 from benchmarks.papers.orderings import check_orderings
 from lethe.benchmark.results import read_results
 from lethe.reports.benchmark_tables import benchmark_tables
-from lethe.reports.table_formats import render
 
 FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks"
 SHOWN = ("digits mlp", "digits mlp: metrics")
@@ -24,7 +23,7 @@ def page():
 
 
 def test_page_has_the_tables_of_its_results(content, page):
-    tables = {table.title: render(table, "markdown") for table in benchmark_tables(content)}
+    tables = {table.title: table.markdown() for table in benchmark_tables(content)}
     for title in SHOWN:
         rows = "\n".join(line for line in tables[title].splitlines() if line.startswith("|"))
         assert rows in page, title

@@ -1,15 +1,14 @@
-"""`lethe methods`: list, show, submit, stitch, run."""
+"""`lethe methods`: list, show, stitch, run."""
 
 import json
 import zipfile
-from contextlib import contextmanager
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from lethe.cli import methods_commands
-from lethe.errors import InvalidInput, NotFound
+from lethe.errors import NotFound
 from lethe.methods.catalogue import method_ids, method_source
 
 runner = CliRunner()
@@ -20,27 +19,6 @@ def invoke(*arguments):
     app = typer.Typer()
     methods_commands.register_commands(app)
     return runner.invoke(app, ["methods", *map(str, arguments)])
-
-
-class RecordingClient:
-    def __init__(self):
-        self.sent = []
-
-    def submit(self, slug, path, *, message):
-        self.sent.append((slug, path.name, path.read_text(), message))
-        return {"id": "abc", "quota": {}}
-
-
-@pytest.fixture
-def client(monkeypatch):
-    recording = RecordingClient()
-
-    @contextmanager
-    def connected(url):
-        yield recording
-
-    monkeypatch.setattr(methods_commands, "connected", connected)
-    return recording
 
 
 def test_list_names_every_method():
@@ -65,20 +43,6 @@ def test_show_code_prints_the_file_with_settings():
 
 def test_show_of_an_unknown_method_is_refused():
     assert isinstance(invoke("show", "nothing").exception, NotFound)
-
-
-def test_submit_sends_the_rendered_file(client):
-    result = invoke("submit", "finetune", "-c", "digits", "--set", "LR=0.25", "--set", "EPOCHS=2")
-    assert result.exit_code == 0, result.output
-    slug, name, text, message = client.sent[0]
-    assert (slug, name, message) == ("digits", "finetune.py", "finetune LR=0.25 EPOCHS=2")
-    assert "\nLR = 0.25  #" in text
-    assert "\nEPOCHS = 2  #" in text
-
-
-def test_submit_refuses_a_wrong_setting_before_it_connects(client):
-    assert isinstance(invoke("submit", "finetune", "-c", "digits", "--set", "LR=x").exception, InvalidInput)
-    assert client.sent == []
 
 
 def test_stitch_writes_an_archive(tmp_path):

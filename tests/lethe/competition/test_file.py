@@ -2,7 +2,8 @@
 
 import pytest
 
-from lethe.competition.file import CompetitionFile, RunRules, Splits, parse_competition
+from lethe.competition.file import CompetitionFile, RunRules, parse_competition
+from lethe.competition.splits_section import Splits
 from lethe.errors import InvalidCompetitionFile
 
 TOML = """

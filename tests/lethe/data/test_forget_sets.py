@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethe.competition.file import ForgetSet
+from lethe.competition.splits_section import ForgetSet
 from lethe.data.errors import InvalidSplit
 from lethe.data.forget_sets import Drawn, draw_forget_set
 from tests.support.toy_images import toy

@@ -13,7 +13,7 @@ from benchmarks.platform.claims import competition_file as big_competition_file
 from benchmarks.platform.seeded import seed
 from server.db import Database, clock, database_time
 from server.evaluations import lease_reaper, leases, queue_repository, rerun
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.migrate import upgrade
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Shard, ShardKind

@@ -12,8 +12,8 @@ from sandbox.verdict import MESSAGES
 from server.api.submissions.schemas import FailureOut
 from server.db import Database
 from server.evaluations import leak_budget, leases, repository, rerun
+from server.evaluations.claimed_shard import Failure
 from server.evaluations.leak_budget import estimate_price
-from server.evaluations.leases import Failure
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure

@@ -6,7 +6,7 @@ import pytest
 
 from server.db import Database, clock, now
 from server.evaluations import lease_reaper, leases, repository, service
-from server.evaluations.leases import Failure
+from server.evaluations.claimed_shard import Failure
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission

@@ -16,6 +16,7 @@ from server.competitions import service as competitions
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import leases
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.audit import AuditEvent
 from server.models.competition import CompetitionState, Membership, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard
@@ -34,7 +35,7 @@ def stored(server: Instance) -> list[str]:
     return list(server.storage.keys("submissions"))
 
 
-def claim(server: Instance) -> leases.ClaimedShard | None:
+def claim(server: Instance) -> ClaimedShard | None:
     with server.database.write() as session:
         return leases.claim(session, worker="test", lease_s=60)
 

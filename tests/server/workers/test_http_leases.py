@@ -11,7 +11,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from server.api.workers.schemas import FailureIn
 from server.db import clock, database_time
 from server.evaluations import lease_reaper
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.models.competition import Split
 from server.models.evaluation import RunLog, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission

@@ -11,7 +11,7 @@ from lethe.competition.visibility import Visibility
 from server.config import Settings
 from server.db import clock, database_time
 from server.evaluations import lease_reaper, leases, verified_runs
-from server.evaluations.leases import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, Failure
 from server.models.audit import AuditEvent
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind

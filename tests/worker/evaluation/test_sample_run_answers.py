@@ -18,7 +18,7 @@ from lethe.preparation.prepare import begin_split
 from lethe.submission.package import load_package
 from sandbox.launcher import RunResult
 from sandbox.verdict import ExitFacts, Fault, Verdict
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from tests.support.instance import GOOD_CODE
 from tests.support.towns import towns_toml, write_towns

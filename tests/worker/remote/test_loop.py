@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.evaluations.leases import ClaimedShard
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from server.worker_facts import WorkerFacts
 from worker.context import RunningContext
