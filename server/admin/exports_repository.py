@@ -28,6 +28,8 @@ def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any
             Submission.size_bytes,
             Submission.message,
             Submission.received_at,
+            Submission.phase,
+            Submission.is_official,
             Submission.stage,
             Submission.fault,
             Submission.error_class,

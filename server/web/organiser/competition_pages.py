@@ -120,6 +120,7 @@ def teams_page(asked: OrganiserDep, *, q: Short = "", page_number: PageNumber = 
         page_number=page_number,
         board=board,
         query=q,
+        may_change=competition_edits.may_change(asked.competition),
         organisers=organisers.of(asked.session, asked.competition),
     )
 
