@@ -184,6 +184,6 @@ def _lacking(competition: Competition, standing: Standing) -> AppError | None:
     if standing.lacks_terms:
         version = standing.terms_version
         return NotAllowed(
-            f"Accept the terms of {slug} first (version {version}): lethe terms {slug} --accept {version}"
+            f"Accept the terms of {slug} first (version {version}): lethe terms -c {slug} --accept {version}"
         )
     return None

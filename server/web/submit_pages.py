@@ -12,7 +12,7 @@ from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
 from server.accounts import sessions
 from server.admission import AdmissionDep
-from server.competitions import phases
+from server.competitions import participation, phases
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import Database, now
@@ -113,6 +113,7 @@ def _admit(database: Database, slug: str, request: Request) -> tuple[Account, Co
         viewer = _sender(session, request)
         request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
         competition = competitions.get(session, slug, account=viewer)
+        participation.check_may_take_part(session, competition, viewer)
         return viewer, stored_file(competition)
 
 
