@@ -14,7 +14,7 @@ from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.question import Question
-from server.notifications import dispatch
+from server.notifications import dispatch, webhooks
 
 QUESTION_LENGTH = 4000
 ANSWER_LENGTH = 20_000
@@ -37,7 +37,7 @@ def ask(session: Session, competition: Competition, *, text: str, account: Accou
     session.add(row)
     session.flush()
     _record(session, competition, "question.asked", row, actor=account)
-    dispatch.tell_programs(session, competition.id, "question.asked", {"question": row.id})
+    webhooks.notify(session, competition.id, "question.asked", {"question": row.id})
     dispatch.write_to_organisers(
         session,
         competition,
@@ -74,7 +74,7 @@ def answer(
     session.flush()
     _record(session, competition, "question.answered", row, actor=actor)
     data = {"question": row.id, "to_all": to_all}
-    dispatch.tell_programs(session, competition.id, "question.answered", data)
+    webhooks.notify(session, competition.id, "question.answered", data)
     path = f"/competitions/{competition.slug}/questions"
     own = f"Your question:\n\n{row.text}\n\nThe organisers' answer:\n\n{row.answer}"
     dispatch.write_to_account(session, competition, row.account, subject="an answer", text=own, path=path)

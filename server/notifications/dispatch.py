@@ -51,11 +51,6 @@ def write_to_account(
     _write(session, competition, addresses, subject=subject, text=text, path=path)
 
 
-def tell_programs(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> None:
-    """Store the messages about an event for webhooks alone; people are written to in words of their own."""
-    webhooks.notify(session, competition_id, event, data)
-
-
 def write_to_everybody(
     session: Session, competition: Competition, *, subject: str, text: str, path: str, but: Account
 ) -> None:

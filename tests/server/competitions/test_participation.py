@@ -11,10 +11,11 @@ from sqlalchemy import select
 
 from server.db import now
 from server.models.account import Account, Role
+from server.models.competition import CompetitionState
 from server.models.notification import QueuedEmail
-from server.models.participation import AdmissionLink
+from server.models.participation import AdmissionLink, AdmittedAddress, CompetitionText, Participant
 from server.starter_kit.service import kit_key, picture_key
-from tests.support.instance import Instance
+from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor
 
 C = "/api/v1/competitions/digits"
@@ -313,3 +314,28 @@ def test_pages_ask_and_decide(server: Instance) -> None:
     rules = {"admission": "open", "terms": "Be fair.", "reason": "simpler"}
     assert visitor.post(f"{page}/rules", rules, page=page).status_code == 303
     assert "version 1" in visitor.get(page).text
+
+
+def test_a_deleted_draft_keeps_nothing_of_people_and_texts(server: Instance) -> None:
+    owner = server.account("olga", Role.ORGANISER)
+    server.competition(organiser=owner, state=CompetitionState.DRAFT, extra=f'{APPROVED}\nterms = "Be fair."')
+    server.account("ada")
+    server.client.post(f"{C}/participants/ada/decision", headers=server.headers(owner), json={"decision": "admit"})
+    assert server.client.delete(C, headers=server.headers(owner)).status_code == 204
+    with server.database.read() as session:
+        assert session.scalars(select(Participant)).all() == []
+        assert session.scalars(select(CompetitionText)).all() == []
+
+
+def test_a_deleted_account_leaves_no_message_and_no_address(server: Instance, mail: None) -> None:
+    owner, ada = server.account("olga", Role.ORGANISER), server.account("ada")
+    confirmed(server, ada, "Ada@example.org")
+    server.competition(organiser=owner, extra=APPROVED)
+    server.client.patch(f"{C}/addresses", headers=server.headers(owner), json={"add": ["bob@example.org"]})
+    server.client.post(f"{C}/participation/request", headers=server.headers(ada), json={"message": "I am Ada"})
+    server.client.patch(f"{C}/addresses", headers=server.headers(owner), json={"add": ["ada@example.org"]})
+    gone = server.client.post("/api/v1/me/deletion", headers=server.headers(ada), json={"password": PASSWORD})
+    assert gone.status_code == 204
+    with server.database.read() as session:
+        assert list(session.scalars(select(Participant.message))) == [""]
+        assert list(session.scalars(select(AdmittedAddress.address))) == ["bob@example.org"]
