@@ -68,6 +68,11 @@ class Settings(BaseSettings):
         description="comma-separated slugs of competitions that also have their own wake-up queues",
     )
     worker_prepares: bool = Field(default=True, description="whether this worker also prepares splits")
+    close_grace_s: float = Field(
+        default=10.0,
+        ge=0,
+        description="after a close, until finals are fixed: an upload that arrived in time may still be being stored",
+    )
     preparation_share: float = Field(
         default=0.25,
         ge=0,

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import psycopg
@@ -109,6 +109,12 @@ def _database_time_on_sqlite(element: database_time, compiler: SQLCompiler, **op
 def clock(session: Session) -> datetime:
     """Return the current time by the database's clock."""
     return session.scalars(select(database_time())).one()
+
+
+def clock_difference(session: Session) -> timedelta:
+    """Return how far the database's clock is ahead of this machine's; zero below a second, which asking may take."""
+    ahead = clock(session) - now()
+    return ahead if abs(ahead) >= timedelta(seconds=1) else timedelta(0)
 
 
 def new_id() -> str:

@@ -23,6 +23,8 @@ from server.api.dashboard import router as dashboard
 from server.api.datasets.router import router as datasets_router
 from server.api.leaderboard.router import router as leaderboard_router
 from server.api.metric_results.router import router as metric_results_router
+from server.api.participation import router as participation
+from server.api.questions import router as questions
 from server.api.rejudging.router import router as rejudging_router
 from server.api.starter_kit.router import router as starter_kit_router
 from server.api.submission_analysis.router import router as submission_analysis_router
@@ -53,6 +55,8 @@ ORGANISERS_ROUTERS = (
     submission_analysis_router,
     rejudging_router,
     webhooks_router,
+    participation.organisers,
+    questions.organisers,
 )
 VERSION = "0.1.0"
 COLLECTED_AFTER = (10_000, 20, 50)  # objects more than before, then collections of each younger generation
@@ -151,6 +155,8 @@ def _api() -> APIRouter:
         accounts_router,
         competitions_router,
         teams_router,
+        participation.router,
+        questions.router,
         submissions_router,
         datasets_router,
         starter_kit_router,

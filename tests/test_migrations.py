@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, event, select, text
 
 from server import last_times
-from server.db import Database
+from server.db import Database, make_engine
 from server.errors import Conflict
 from server.last_times import Upkeep
 from server.migrate import alembic_config, current_revision, downgrade, upgrade
+from server.models.competition import Team
+from server.models.participation import Participant
+from server.models.submission import Submission
 from server.models.worker import Worker
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
@@ -49,6 +52,9 @@ LANDED = [
     "0023_verified_workers_online",
     "0024_order_of_the_queue",
     "0025_retraining_processor_time",
+    "0026_who_takes_part",
+    "0027_phases_and_late_submissions",
+    "0028_questions",
 ]
 
 REFUSED = {
@@ -133,6 +139,42 @@ def test_database_of_a_newer_version_is_named(migrated_sqlite_url: str) -> None:
     engine.dispose()
     with pytest.raises(Conflict, match="made by a newer version"):
         upgrade(migrated_sqlite_url)
+
+
+def test_a_stored_competition_stays_open_and_its_submissions_count(database_url: str) -> None:
+    command.upgrade(alembic_config(database_url), "0025")
+    engine = make_engine(database_url)
+    at = "2026-01-01 00:00:00"
+    values = {
+        "accounts": {"id": "a", "name": "ada", "name_key": "ada", "password_hash": "!", "role": "organiser"},
+        "competitions": {
+            "id": "c", "slug": "digits", "title": "Digits", "summary": "", "state": "open", "opens_at": at,
+            "closes_at": "2999-01-01 00:00:00", "config": "{}", "source": "", "created_by": "a",
+        },
+        "teams": {"id": "t", "competition_id": "c", "name": "ada", "name_key": "ada", "leader_id": "a"},
+        "submissions": {
+            "id": "s", "competition_id": "c", "team_id": "t", "account_id": "a", "filename": "f.py", "kind": "py",
+            "content_sha256": "0", "size_bytes": 1, "entry_point": "{}", "message": "", "request_id": "",
+            "received_at": at, "stage": "queued",
+        },
+    }  # fmt: skip
+    flags = {"teams": ("is_baseline",), "submissions": ("refunded", "selected")}
+    with engine.begin() as connection:
+        for table, row in values.items():
+            created = {} if table == "submissions" else {"created_at": at}
+            whole = row | created | dict.fromkeys(flags.get(table, ()), False)
+            names = ", ".join(whole)
+            marks = ", ".join(f":{name}" for name in whole)
+            connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), whole)
+    engine.dispose()
+    upgrade(database_url)
+    database = Database(database_url)
+    with database.read() as session:
+        stored = session.get_one(Submission, "s")
+        assert (stored.phase, stored.is_official) == ("", True)
+        assert session.get_one(Team, "t").extended_until is None
+        assert session.scalars(select(Participant)).all() == []
+    database.dispose()
 
 
 def test_revision_is_known_before_and_after(database_url: str) -> None:

@@ -97,7 +97,7 @@ def sweep_lost(*, by_beat: bool = False) -> None:
     for evaluation_id in lost_metrics:
         send(COMPUTE_METRICS, evaluation_id)
     with database.write() as session:
-        scheduler.tick(session, now())
+        scheduler.tick(session, database_clock(session))
         service.retry_host_faults(session, max_attempts=settings.max_attempts)
     baselines.submit_missing(database, storage, at=now())
     benchmarks.submit_missing(database, storage, at=now())

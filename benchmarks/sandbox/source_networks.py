@@ -63,7 +63,7 @@ def _competition(network: dict[str, Any], n_models: int) -> CompetitionFile:
             "title": "A network as Python text",
             "opens_at": "2026-01-01T00:00:00Z",
             "closes_at": "2026-02-01T00:00:00Z",
-            "strangers": False,
+            "weak_seed": True,
             "n_models": n_models,
             "dataset": {"name": "digits"},
             "network": network,

@@ -55,12 +55,23 @@ def extend(
     until: Annotated[str, typer.Argument(help="The new end, such as 2030-03-01T12:00; UTC without a zone.")],
     *,
     reason: Why,
+    team: Annotated[str | None, typer.Option("--team", help="Only for this team: finals wait for it.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Set another end. A closed competition opens again, unless its finals are already being scored."""
+    """Set another end, or with --team one team's. A closed competition opens again, unless its finals are being
+    scored."""
     body = {"closes_at": _moment(until).isoformat(), "reason": reason}
     with connected(url) as client:
+        if team is not None:
+            act = {"act": "extend", "until": body["closes_at"], "reason": reason}
+            client.post(f"/competitions/{competition}/teams/{_team_id(client, competition, team)}/acts", act)
+            found: JsonObject = {"team": team, "until": body["closes_at"]}
+            if as_json:
+                print_json(found)
+            else:
+                print_facts((("team", team), ("may submit until", local_time(body["closes_at"]))))
+            return
         found = client.put(f"/competitions/{competition}/deadline", body)
     if as_json:
         print_json(found)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 import typer
 
 from lethe.cli import (
+    admission_commands,
     analysis_commands,
     change_commands,
     list_commands,
     organiser_commands,
     overview_commands,
+    question_commands,
     rejudging_commands,
 )
 
@@ -30,6 +32,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "announce": change_commands.announce,
     "disqualify": change_commands.disqualify,
     "restore": change_commands.restore,
+    "settings": admission_commands.settings,
+    "participants": admission_commands.participants,
+    "admit": admission_commands.admit,
+    "refuse": admission_commands.refuse,
+    "links": admission_commands.links,
+    "addresses": admission_commands.addresses,
+    "questions": question_commands.organiser_questions,
+    "answer": question_commands.answer,
     "overview": overview_commands.overview,
     "activity": overview_commands.activity,
     "people": list_commands.people,

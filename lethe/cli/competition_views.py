@@ -47,6 +47,7 @@ def show(competition: Competition = None, url: Url = None, as_json: Json = False
             ("closes", local_time(found["closes_at"])),
             ("metric", found["metric"]),
             ("dataset", found["dataset"]),
+            ("admission", None if found["admission"] == "open" else found["admission"]),
             ("modes", ", ".join(found.get("modes") or ())),
             ("runs", found["runs"]),
             ("time of all runs", f"{limits['wall_time_s']:g} s"),
@@ -54,20 +55,31 @@ def show(competition: Competition = None, url: Url = None, as_json: Json = False
             ("scratch", f"{limits['scratch_mib']} MiB"),
             ("upload", size_limits(limits["upload_mib"])),
             ("submissions", f"{limits['submissions_per_day']} a day"),
+            *((f"phase {phase['name']}", _phase(phase)) for phase in found["phases"]),
+            ("after the close", "unofficial submissions" if found["late"]["accepted"] else None),
             ("left today", found["quota"]["remaining"] if found.get("quota") else None),
         )
     )
 
 
+def _phase(phase: JsonObject) -> str:
+    begin = f"from {local_time(phase['begins_at'])}" if phase["begins_at"] else "from the opening"
+    return begin if phase["counts"] else f"{begin}; does not count for the final ranking"
+
+
 def leaderboard(
     competition: Competition = None,
     private: Annotated[bool, typer.Option("--private", help="The private leaderboard, once it is revealed.")] = False,
+    phase: Annotated[
+        str | None, typer.Option("--phase", help="A phase's own leaderboard; late: of submissions after the close.")
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Show the leaderboard."""
     with connected(url, anonymous=True) as client:
-        board = client.leaderboard(chosen_competition(client, competition), board="private" if private else None)
+        slug = chosen_competition(client, competition)
+        board = client.leaderboard(slug, board="private" if private else None, phase=phase)
     if as_json:
         print_json(board)
         return
@@ -75,7 +87,7 @@ def leaderboard(
     rows = (_board_row(row, extra) for row in board["rows"])
     numbers = ("score#", "of exact\nretraining#", *(f"{name}#" for name in extra), "entries#")
     columns = ("rank#", "team", *numbers, "last", "")
-    title = f"{board['competition']}, {board['board']}, N = {board['n_models']}"
+    title = f"{board['competition']}, {board.get('phase') or board['board']}, N = {board['n_models']}"
     print_table(title, columns, rows, empty="Nobody has a score yet.")
     for warning in board["warnings"]:
         notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -106,6 +118,7 @@ def quota(competition: Competition = None, url: Url = None, as_json: Json = Fals
         return
     print_facts(
         (
+            ("phase", found.get("phase") or None),
             ("left now", found["remaining"]),
             ("used today", f"{found['used_today']} of {found['per_day']}"),
             ("left in all", found["remaining_total"]),

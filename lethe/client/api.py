@@ -90,9 +90,13 @@ class LetheClient:
     def quota(self, slug: str) -> JsonObject:
         return self._object("GET", f"/competitions/{slug}/quota")
 
-    def leaderboard(self, slug: str, *, board: str | None = None) -> JsonObject:
-        """Return a board: the public one, or with board="private" the final one once it is revealed."""
-        return self._object("GET", f"/competitions/{slug}/leaderboard", params={"board": board} if board else None)
+    def leaderboard(self, slug: str, *, board: str | None = None, phase: str | None = None) -> JsonObject:
+        """Return a board: the public one, or with board="private" the final one once it is revealed.
+
+        phase: a phase's own public board; "late": of submissions after the close.
+        """
+        asked = {name: value for name, value in (("board", board), ("phase", phase)) if value}
+        return self._object("GET", f"/competitions/{slug}/leaderboard", params=asked or None)
 
     def starter_kit(self, slug: str) -> bytes:
         """Return the competition's starter kit, a zip archive."""

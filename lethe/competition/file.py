@@ -7,7 +7,7 @@ import re
 import tomllib
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,9 @@ from pydantic import (
 )
 
 from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
+from lethe.competition.pages_section import Pages
+from lethe.competition.participation_section import Participation
+from lethe.competition.phases_section import MOST_PHASES, Late, Phase, require_phases_in_order
 from lethe.competition.ranking_section import SCORE, Ranking
 from lethe.competition.read_only import Options
 from lethe.competition.recipes_section import METRIC_ID
@@ -219,8 +222,8 @@ class CompetitionFile(Section):
     opens_at: Timestamp
     closes_at: Timestamp
     merge_deadline: Timestamp | None = None
-    strangers: bool = Field(
-        default=True, description="whether strangers may take part; only without them may a seed be weak"
+    weak_seed: bool = Field(
+        default=False, description="whether splits.seed may be so short that it can be guessed: for trying Lethe out"
     )
     n_models: int = Field(
         default=512, ge=2, le=65_536, description="N: runs of a submission, and retrained models of a split"
@@ -238,6 +241,20 @@ class CompetitionFile(Section):
     workers: Workers = Workers()
     report: Report = Report()
     ranking: Ranking = Ranking()
+    participation: Participation = Participation()
+    phases: tuple[Phase, ...] = Field(default=(), max_length=MOST_PHASES)
+    late: Late = Late()
+    pages: Pages = Pages()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_strangers(cls, data: Any) -> Any:
+        """Read `strangers = false` of files before version 0.3 as what it did: it kept nobody out, but allowed a weak
+        seed."""
+        if isinstance(data, dict) and isinstance(data.get("strangers"), bool):
+            kept = {name: value for name, value in data.items() if name != "strangers"}
+            return {"weak_seed": not data["strangers"], **kept}
+        return data
 
     @model_validator(mode="after")
     def _ranks_by_what_is_computed(self) -> Self:
@@ -257,6 +274,11 @@ class CompetitionFile(Section):
             raise ValueError(f"closes_at ({_iso(self.closes_at)}) must be later than opens_at ({_iso(self.opens_at)})")
         if self.merge_deadline and not self.opens_at <= self.merge_deadline <= self.closes_at:
             raise ValueError(f"merge_deadline ({_iso(self.merge_deadline)}) must lie between opens_at and closes_at")
+        return self
+
+    @model_validator(mode="after")
+    def _phases_in_order(self) -> Self:
+        require_phases_in_order(self.phases, self.late, opens_at=self.opens_at, closes_at=self.closes_at)
         return self
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ from server.models.account import Account, ApiToken, PasswordReset, RecoveryCode
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
 from server.models.notification import QueuedEmail
+from server.models.participation import AdmittedAddress, Participant
 from server.models.submission import Submission
 
 NAMES = 0x6E616D65  # the class of advisory locks on the shapes of names
@@ -166,4 +167,6 @@ def forget(session: Session, account: Account) -> None:
     for table in (WebSession, ApiToken, PasswordReset, RecoveryCode, Invitation, CompetitionOrganiser):
         session.execute(delete(table).where(table.account_id == account.id))
     session.execute(delete(QueuedEmail).where(QueuedEmail.address == account.email))
+    session.execute(delete(AdmittedAddress).where(AdmittedAddress.address == (account.email or "").lower()))
     session.execute(update(Submission).where(Submission.account_id == account.id).values(message=""))
+    session.execute(update(Participant).where(Participant.account_id == account.id).values(message=""))

@@ -154,7 +154,10 @@ def announcements(session: Session, competition: Competition) -> Sequence[tuple[
 
 
 def _write_config(competition: Competition, values: Mapping[str, Any]) -> None:
-    file = CompetitionFile.model_validate({**competition.config, **values})
+    try:
+        file = CompetitionFile.model_validate({**competition.config, **values})
+    except ValidationError as error:
+        raise InvalidInput.from_validation(error, source="settings") from error
     competition.config = file.model_dump(mode="json")
 
 

@@ -32,6 +32,7 @@ class Table(StrEnum):
     SUBMISSIONS = "submissions"
     EVALUATIONS = "evaluations"
     METRICS = "metrics"
+    TERMS = "terms"
     AUDIT = "audit"
 
 
@@ -64,6 +65,7 @@ def export_rows(session: Session, competition: Competition, table: Table) -> Row
         Table.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
         Table.EVALUATIONS: lambda: _marked(repository.evaluations(session, competition.id), competition),
         Table.METRICS: lambda: _marked(repository.metrics(session, competition.id), competition),
+        Table.TERMS: lambda: repository.acceptances(session, competition.id),
         Table.AUDIT: lambda: repository.audit_events(session, competition.id),
     }
     return tables[table]()

@@ -11,6 +11,7 @@ from server.models.audit import AuditEvent
 from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
 from server.models.metric_result import MetricResult
+from server.models.participation import TermsAcceptance
 from server.models.submission import Submission
 
 CHUNK = 500
@@ -28,6 +29,8 @@ def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any
             Submission.size_bytes,
             Submission.message,
             Submission.received_at,
+            Submission.phase,
+            Submission.is_official,
             Submission.stage,
             Submission.fault,
             Submission.error_class,
@@ -99,6 +102,17 @@ def metrics(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
         .join(Split, Split.id == Evaluation.split_id)
         .where(Submission.competition_id == competition_id)
         .order_by(MetricResult.id)
+    )
+    return _rows(session, statement)
+
+
+def acceptances(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield who accepted which version of the terms, and when, the earliest first."""
+    statement = (
+        select(Account.name.label("account"), TermsAcceptance.version, TermsAcceptance.accepted_at)
+        .join(Account, Account.id == TermsAcceptance.account_id)
+        .where(TermsAcceptance.competition_id == competition_id)
+        .order_by(TermsAcceptance.accepted_at, Account.name)
     )
     return _rows(session, statement)
 

@@ -62,3 +62,9 @@ def chosen_per_team(session: Session, competition_id: str) -> dict[str, int]:
 def unfinished(session: Session, competition_id: str) -> int:
     waiting = Submission.competition_id == competition_id, Submission.stage.not_in(ENDED)
     return session.scalar(select(func.count()).select_from(Submission).where(*waiting)) or 0
+
+
+def phases_with_submissions(session: Session, competition_id: str) -> frozenset[str]:
+    """Return the names of the phases to which something was submitted."""
+    names = select(Submission.phase).where(Submission.competition_id == competition_id).distinct()
+    return frozenset(session.scalars(names))

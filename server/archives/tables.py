@@ -1,7 +1,8 @@
 """Which rows make a competition, in an order in which they can be written again, and how a row is written as JSON.
 
-Left out is what serves a moment or one instance: invitations, requests to merge, webhooks, mails, log-ins, tokens, the
-shards of a preparation. Of an account only id, name and age go along: no address, no password, no role.
+Left out is what serves a moment or one instance: invitations, links and lists of addresses, requests to merge,
+webhooks, mails, log-ins, tokens, the shards of a preparation.
+Of an account only id, name and age go along: no address, no password, no role.
 """
 
 import base64
@@ -20,13 +21,21 @@ from server.models.competition import Competition, CompetitionOrganiser, Members
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
 from server.models.leak_budget import Disclosure
 from server.models.metric_result import MetricResult
+from server.models.participation import CompetitionText, Participant, TermsAcceptance
+from server.models.question import Question
 from server.models.rejudging import Announcement, Rejudging
 from server.models.submission import Submission
 
 Row = dict[str, Any]
 OF_ACCOUNTS = ("id", "name", "created_at")
 CHUNK = 500
-ADDED_LATER = ("metric_results",)  # tables that archives written before them do not hold
+ADDED_LATER = (
+    "metric_results",
+    "participants",
+    "competition_texts",
+    "terms_acceptances",
+    "questions",
+)  # tables that archives written before them do not hold
 RENAMED = {  # columns of archives that were written before revision 0014
     ("shards", "strikes"): "failed_attempts",
     ("disclosures", "told_at"): "disclosed_at",
@@ -89,6 +98,10 @@ OWN_PARTS = (
     _by_evaluation(MetricResult),
     _by_evaluation(Disclosure),
     _by_competition(Announcement),
+    _by_competition(Participant),
+    _by_competition(CompetitionText),
+    _by_competition(TermsAcceptance),
+    _by_competition(Question),
     _by_competition(AuditEvent),
 )
 

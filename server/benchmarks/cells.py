@@ -25,7 +25,7 @@ OPENS_AT, CLOSES_AT = datetime(2999, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, t
 
 def checked_cell(given: dict[str, Any], *, name: str, organiser: Account) -> CompetitionFile:
     """Return a cell's competition under the name of its content. Raises InvalidCompetitionFile or NotAllowed."""
-    fixed = {"opens_at": OPENS_AT, "closes_at": CLOSES_AT, "merge_deadline": None, "strangers": False}
+    fixed = {"opens_at": OPENS_AT, "closes_at": CLOSES_AT, "merge_deadline": None, "weak_seed": True}
     try:
         file = CompetitionFile.model_validate({**given, **fixed})
         file = CompetitionFile.model_validate({**file.model_dump(), "slug": f"cell-{cell_key(file)}"})

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from server.audit import log as audit
-from server.competitions import repository, stalled_preparations
+from server.competitions import participation_repository, repository, stalled_preparations
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
@@ -36,5 +36,6 @@ def delete_draft(session: Session, competition: Competition, *, actor: Account) 
     for split in repository.splits(session, competition.id):
         stalled_preparations.let_go(split)
         repository.forget_model_shards(session, split.id)
+    participation_repository.forget_competition(session, competition.id)
     session.execute(delete(CompetitionOrganiser).where(CompetitionOrganiser.competition_id == competition.id))
     session.flush()

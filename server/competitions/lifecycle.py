@@ -87,11 +87,12 @@ def is_revealed(competition: Competition) -> bool:
     return get_state(competition) in REVEALED
 
 
-def accepts_submission(competition: Competition, received_at: datetime) -> bool:
+def accepts_submission(competition: Competition, received_at: datetime, *, until: datetime | None = None) -> bool:
     """Return whether a submission received at that moment counts: its time decides, not when the state was moved.
 
+    until: the end for its team; default: the close.
     A ready competition whose hour has come is open although nothing has moved it yet; a closed one still takes
     what was received before the end, until its finals are frozen.
     """
     takes = competition.state in (S.READY, S.OPEN) or (competition.state == S.CLOSED and competition.frozen_at is None)
-    return takes and competition.opens_at <= received_at < competition.closes_at
+    return takes and competition.opens_at <= received_at < (until or competition.closes_at)

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, Violation
 from server.audit import log as audit
-from server.competitions import lifecycle, repository, stalled_preparations
+from server.competitions import lifecycle, repository, stalled_preparations, texts
 from server.competitions.read_file import read_file
 from server.competitions.service import check_trust
 from server.datasets import service as datasets
@@ -47,6 +47,7 @@ def rewrite(session: Session, competition: Competition, text: str, *, actor: Acc
     competition.title, competition.summary = file.title, file.summary
     competition.opens_at, competition.closes_at = file.opens_at, file.closes_at
     competition.config, competition.source = file.model_dump(mode="json"), text
+    texts.keep_versions(session, competition, author=actor)
     for split in splits:
         stalled_preparations.let_go(split)
         repository.forget_model_shards(session, split.id)

@@ -10,7 +10,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from server import queue
 from server.audit import log as audit
-from server.competitions import lifecycle, repository, stalled_preparations
+from server.competitions import lifecycle, participation, repository, stalled_preparations, texts
 from server.competitions.read_file import read_file
 from server.competitions.stored_file import stored_file
 from server.datasets import service as datasets
@@ -42,7 +42,11 @@ def list_visible(session: Session, *, account: Account | None) -> list[Competiti
     """Return every competition that the caller may know of, the latest to open first."""
     mine = repository.organised_by(session, account.id) if account else frozenset()
     sees_all = account is not None and account.role == Role.ADMINISTRATOR
-    return [c for c in repository.everything(session) if sees_all or c.id in mine or not lifecycle.is_hidden(c)]
+    return [
+        c
+        for c in repository.everything(session)
+        if sees_all or c.id in mine or (not lifecycle.is_hidden(c) and participation.may_see(session, c, account))
+    ]
 
 
 def list_in_preparation(session: Session) -> list[Competition]:
@@ -59,11 +63,7 @@ def list_organised(session: Session, account: Account) -> list[Competition]:
 
 def is_organiser(session: Session, competition: Competition, account: Account | None) -> bool:
     """Return whether `account` runs this competition; administrators run all of them."""
-    if account is None:
-        return False
-    if account.role == Role.ADMINISTRATOR:
-        return True
-    return repository.organises(session, competition_id=competition.id, account_id=account.id)
+    return participation.organises(session, competition, account)
 
 
 def create(session: Session, text: str, *, organiser: Account, source: str = "competition file") -> Competition:
@@ -89,6 +89,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
     session.add_all(Split(competition_id=competition.id, visibility=v.value) for v in Visibility)
     audit.record(session, organiser, "competition.created", competition=competition, subject=competition.slug)
+    texts.keep_versions(session, competition, author=organiser)
     return competition
 
 
@@ -205,4 +206,6 @@ def _add(session: Session, competition: Competition) -> None:
 
 
 def _may_see(session: Session, competition: Competition, account: Account | None) -> bool:
-    return not lifecycle.is_hidden(competition) or is_organiser(session, competition, account)
+    if lifecycle.is_hidden(competition):
+        return is_organiser(session, competition, account)
+    return participation.may_see(session, competition, account)

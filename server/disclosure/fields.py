@@ -82,14 +82,16 @@ HARMLESS: Mapping[str, Fields] = {
     },
     "sent by its team, or known when it was received": {
         "SubmissionOut": (
-            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at"
+            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "
+            "is_official"
         ),
         "AcceptedSubmission": (
-            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at"
+            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "
+            "is_official"
         ),
         "Submission": (
             "account_id competition_id content_sha256 entry_point filename id kind message received_at request_id "
-            "size_bytes team_id"
+            "size_bytes team_id phase is_official"
         ),
         "ComparedSubmission": "id team note",
         "ComparedSubmissionOut": "id team note values",
@@ -103,10 +105,11 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "can_choose may_be_chosen would_count final_selections",
     },
     "counts of submissions, teams and days": {
-        "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at",
-        "Quota": "per_day resets_at total used_today used_total",
+        "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at phase",
+        "Quota": "per_day resets_at total used_today used_total phase",
         "LeaderboardPage": (
-            "as_of competition board teams total offset scores_verified n_models smallest_detectable_shift warnings"
+            "as_of competition board phase teams total offset scores_verified n_models smallest_detectable_shift "
+            "warnings"
         ),
         "LeaderboardRow": "kind team_id team entries last_entry_at mode",
         "Entry": "kind team_id team entries last_entry_at mode received_at submission_id",
@@ -149,8 +152,11 @@ HARMLESS: Mapping[str, Fields] = {
         "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
         "CompetitionPage": (
             "slug title summary state opens_at closes_at metric dataset runs scores_verified description "
-            "merge_deadline modes libraries"
+            "merge_deadline modes libraries admission private"
         ),
+        "PhaseOut": "name begins_at counts submissions_per_day submissions_total",
+        "LateOut": "accepted until submissions_per_day",
+        "Period": ("name counts per_day total"),
         "LimitsOut": (
             "wall_time_s run_wall_time_s run_fraction_of_retraining run_start_time_s memory_mib scratch_mib upload_mib "
             "submissions_per_day submissions_total final_selections team_size"
@@ -165,7 +171,8 @@ HARMLESS: Mapping[str, Fields] = {
         "Place": "file is_organiser",
         "Card": "group has_results is_mine",
         "page": (
-            "timeline announcements n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed "
+            "timeline announcements period phase phases "
+            "n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed "
             "closed limits at"
         ),
     },
@@ -180,16 +187,28 @@ HARMLESS: Mapping[str, Fields] = {
     "of teams and of whoever reads": {
         "TeamOut": "id name leader members created_at",
         "InvitationOut": "id team name expires_at token",
+        "StandingOut": ("admission state reason may_take_part terms_version accepted_at lacks_address shares_address"),
+        "Standing": "admission state reason terms_version accepted_at lacks_address shares_address",
+        "TermsOut": "version text",
+        "PageOut": "name title text",
+        "QuestionOut": "id question answer created_at answered_at is_public is_mine",
+        "Question": (
+            "id competition_id account_id text created_at answer answered_at answered_by is_public shown_text"
+        ),
         "MergeOut": "id team into created_at",
         "Team": (
-            "competition_id created_at disqualified_at id is_baseline leader_id merged_into_id name name_key served_at"
+            "competition_id created_at disqualified_at id is_baseline leader_id extended_until merged_into_id name "
+            "name_key served_at"
         ),
         "Reader": "id name role",
         "page": (
             "viewer is_staff is_mine is_own may_grow may_leave leads link invitations invited members merges name back "
             "theme public_url tab flash message error http_status request_id request csrf account dead_because email "
             "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong address "
-            "codes codes_left has_second_factor is_confirmed is_on needs_code scopes setup usual_scope"
+            "codes codes_left barred "
+            "standing competition may_have_data text titles questions mine longest "
+            "has_second_factor is_confirmed is_on needs_code scopes setup "
+            "usual_scope"
         ),
     },
 }

@@ -10,7 +10,7 @@ def run_seed(competition_slug: str, data: str, *, split_seed: int, run: int) -> 
 
     Runs of every submission on a split share their seeds, so two submissions differ by their code alone. Participants'
     code is told its seed. It is half of a hash of the split's seed, so only whoever could try every split seed would
-    learn from it: a competition with strangers takes no split seed below 64 bits (lethe.competition.file).
+    learn from it: unless its file says weak_seed, a competition takes no split seed below 64 bits.
     """
     text = f"lethe-run/{competition_slug}/{data}/{split_seed}/{run}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -26,8 +26,9 @@ class Candidate:
 
 
 def unfinished(session: Session, competition_id: str) -> int:
-    """Return how many submissions have neither a public score nor a named failure yet."""
-    waiting = Submission.competition_id == competition_id, Submission.stage.not_in(ENDED)
+    """Return how many submissions that count have neither a public score nor a named failure yet."""
+    counts = Submission.competition_id == competition_id, Submission.is_official.is_(True)
+    waiting = *counts, Submission.stage.not_in(ENDED)
     return session.scalar(select(func.count()).select_from(Submission).where(*waiting)) or 0
 
 
@@ -46,6 +47,7 @@ def candidates(session: Session, competition_id: str, *, team_id: str | None = N
         .join(Team, Team.id == Submission.team_id)
         .where(
             Submission.competition_id == competition_id,
+            Submission.is_official.is_(True),
             Submission.disqualified_at.is_(None),
             Submission.excluded_at.is_(None),
             Team.disqualified_at.is_(None),
@@ -64,6 +66,12 @@ def selected(session: Session, team_id: str) -> Sequence[Submission]:
     """Return what a team chose itself, the earliest first."""
     chosen = select(Submission).where(Submission.team_id == team_id, Submission.selected.is_(True))
     return session.scalars(chosen.order_by(Submission.received_at, Submission.id)).all()
+
+
+def last_extension(session: Session, competition_id: str) -> datetime | None:
+    """Return until when the last team may submit that the organisers gave longer; None if there is none."""
+    counts = Team.disqualified_at.is_(None), Team.merged_into_id.is_(None)
+    return session.scalar(select(func.max(Team.extended_until)).where(Team.competition_id == competition_id, *counts))
 
 
 def mark(session: Session, competition_id: str, chosen: Collection[str]) -> None:

@@ -8,15 +8,16 @@ taken by anyone, at any time, twice.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from sqlalchemy.orm import Session
 
 from server.audit import log as audit
-from server.competitions import lifecycle
+from server.competitions import lifecycle, participation, phases
 from server.competitions import repository as competition_repository
 from server.competitions.stored_file import stored_file
+from server.config import get_settings
 from server.datetime_format import in_words
 from server.db import now
 from server.disclosure import gate
@@ -26,7 +27,7 @@ from server.evaluations import service as evaluations
 from server.finals import repository
 from server.finals.repository import Candidate
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState, Split
+from server.models.competition import Competition, CompetitionState, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore
 from server.models.submission import ENDED, Fault, Stage, Submission
 from server.teams import repository as team_repository
@@ -56,10 +57,14 @@ class Rescoring:
 
 
 def choose(session: Session, submission: Submission, *, selected: bool, actor: Account) -> Submission:
-    """Make a submission one of its team's finals, or no longer. Raises Conflict once it is too late or too many."""
+    """Make a submission one of its team's finals, or no longer. Raises Conflict once it is too late or too many.
+
+    Raises NotAllowed for who was removed from the competition.
+    """
     competition = competition_repository.held(session, submission.competition_id)
-    team_repository.locked(session, submission.team_id)
-    _check_still_open(competition)
+    participation.check_admitted(session, competition, actor)
+    team = team_repository.locked(session, submission.team_id)
+    _check_still_open(competition, team)
     if selected and not submission.selected:
         _check_may_be_final(submission)
         limit = stored_file(competition).limits.final_selections
@@ -98,15 +103,27 @@ def pick(candidates: Sequence[Candidate], *, limit: int) -> list[Candidate]:
 
 
 def advance(session: Session, competition: Competition, *, at: datetime) -> None:
-    """Take the next step of a closed competition. The caller holds its row lock."""
+    """Take the next step of a closed competition. The caller holds its row lock.
+
+    The finals are frozen once no team may submit any more, what was received in time can no longer be on its way into
+    the database, and each of these submissions has ended.
+    """
     if competition.state != CompetitionState.CLOSED:
         return
     if competition.frozen_at is None:
+        if at < last_deadline(session, competition) + timedelta(seconds=get_settings().close_grace_s):
+            return
         if repository.unfinished(session, competition.id):
             return
         _freeze(session, competition, at=at)
     if _all_settled(session, competition):
         lifecycle.move(session, competition, CompetitionState.PROVISIONAL, actor=None)
+
+
+def last_deadline(session: Session, competition: Competition) -> datetime:
+    """Return until when the last team may submit: the close, or the latest extension."""
+    extended = repository.last_extension(session, competition.id)
+    return max(competition.closes_at, extended) if extended else competition.closes_at
 
 
 def rescoring(session: Session, competition: Competition) -> Rescoring:
@@ -289,11 +306,11 @@ def _advance_again(session: Session, competition: Competition) -> None:
     advance(session, competition, at=now())
 
 
-def _check_still_open(competition: Competition) -> None:
-    if competition.state != CompetitionState.OPEN or now() >= competition.closes_at:
-        raise Conflict(
-            f"Finals of {competition.slug} are chosen while it is open, until {in_words(competition.closes_at)}"
-        )
+def _check_still_open(competition: Competition, team: Team) -> None:
+    until = phases.deadline(competition, team)
+    is_extended = competition.state == CompetitionState.CLOSED and competition.frozen_at is None
+    if not (competition.state == CompetitionState.OPEN or is_extended) or now() >= until:
+        raise Conflict(f"Finals of {competition.slug} are chosen while it is open, until {in_words(until)}")
 
 
 def _check_may_be_final(submission: Submission) -> None:
@@ -301,3 +318,5 @@ def _check_may_be_final(submission: Submission) -> None:
         raise Conflict(f"The submission is {submission.stage}; only one that has a score, or may get one, is chosen")
     if submission.disqualified_at is not None:
         raise Conflict("The submission was disqualified")
+    if not submission.is_official:
+        raise Conflict(f"The submission is of the phase {submission.phase!r}, of which none becomes a final")

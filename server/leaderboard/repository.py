@@ -22,14 +22,23 @@ PORTION = 500  # rows that are read while other threads wait
 
 
 def entries(
-    session: Session, competition_id: str, visibility: Visibility, *, n_models: int, with_intervals: bool
+    session: Session,
+    competition_id: str,
+    visibility: Visibility,
+    *,
+    n_models: int,
+    with_intervals: bool,
+    phase: str = "",
 ) -> list[Entry]:
     """Return each team that has a score: its best one of the evaluations that count now, and how often it entered.
 
     On the private split only finals count; what is disqualified is left out on both. What was refunded is not an entry.
-    n_models: N of the board; a score of another number of runs is not compared with its scores.
+    n_models: N of the board; a score of another number of runs is not compared with its scores. phase: of whose
+    submissions alone the board is; empty for the official one.
     """
-    statement = _standings(TABLES[visibility], competition_id, n_models=n_models, with_intervals=with_intervals)
+    statement = _standings(
+        TABLES[visibility], competition_id, n_models=n_models, with_intervals=with_intervals, phase=phase
+    )
     return [
         Entry(
             team_id,
@@ -64,7 +73,7 @@ def entries(
 
 
 def tries(
-    session: Session, competition_id: str, *, n_models: int, team_ids: Sequence[str] | None = None
+    session: Session, competition_id: str, *, n_models: int, team_ids: Sequence[str] | None = None, phase: str = ""
 ) -> dict[str, list[Try]]:
     """Return the publicly scored submissions of each team in the order of receipt, by team id."""
     statement = (
@@ -77,7 +86,7 @@ def tries(
         )
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
-        .where(_counts(competition_id, n_models))
+        .where(_counts(competition_id, n_models, phase))
         .order_by(Submission.received_at, Submission.id)
     )
     if team_ids is not None:
@@ -96,7 +105,7 @@ def best_over_time(
         select(Submission.team_id, Submission.received_at, PublicScore.final_score)
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
-        .where(_counts(competition_id, n_models), Submission.team_id.in_(team_ids))
+        .where(_counts(competition_id, n_models, ""), Submission.team_id.in_(team_ids))
         .order_by(Submission.received_at, Submission.id)
     )
     return rows.all()
@@ -117,9 +126,12 @@ def _moment(written: str) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _standings(table: ScoreTable, competition_id: str, *, n_models: int, with_intervals: bool) -> Executable:
+def _standings(
+    table: ScoreTable, competition_id: str, *, n_models: int, with_intervals: bool, phase: str
+) -> Executable:
     """Select each team with its best score and its activity; moments as they are written."""
-    best, active = _placed_scores(table, competition_id, n_models).subquery(), _activity(competition_id).subquery()
+    best = _placed_scores(table, competition_id, n_models, phase).subquery()
+    active = _activity(competition_id, phase).subquery()
     interval = (best.c.interval_low, best.c.interval_high) if with_intervals else (null(), null())
     return (
         select(
@@ -143,7 +155,7 @@ def _standings(table: ScoreTable, competition_id: str, *, n_models: int, with_in
     )
 
 
-def _activity(competition_id: str) -> Select[str, int, datetime]:
+def _activity(competition_id: str, phase: str) -> Select[str, int, datetime]:
     """Select how often each team entered, and when last."""
     return (
         select(
@@ -151,12 +163,14 @@ def _activity(competition_id: str) -> Select[str, int, datetime]:
             func.count().label("entries"),
             func.max(Submission.received_at).label("last_entry_at"),
         )
-        .where(Submission.competition_id == competition_id, Submission.refunded.is_(False))
+        .where(Submission.competition_id == competition_id, _of_board(phase), Submission.refunded.is_(False))
         .group_by(Submission.team_id)
     )
 
 
-def _placed_scores(table: ScoreTable, competition_id: str, n_models: int) -> Select[tuple[str, str, datetime, float]]:
+def _placed_scores(
+    table: ScoreTable, competition_id: str, n_models: int, phase: str
+) -> Select[tuple[str, str, datetime, float]]:
     """Select every score with its place within its team: better first, then earlier."""
     order = score_order(table.final_score) if table is PublicScore else table.final_score
     place = func.row_number().over(
@@ -177,7 +191,7 @@ def _placed_scores(table: ScoreTable, competition_id: str, n_models: int) -> Sel
         )
         .join(table, table.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
-        .where(_counts(competition_id, n_models), *_finals_only(table))
+        .where(_counts(competition_id, n_models, phase), *_finals_only(table))
     )
 
 
@@ -192,9 +206,15 @@ def _finals_only(table: ScoreTable) -> tuple[ColumnElement[bool], ...]:
     return (Submission.selected.is_(True), Submission.excluded_at.is_(None))
 
 
-def _counts(competition_id: str, n_models: int) -> ColumnElement[bool]:
+def _of_board(phase: str) -> ColumnElement[bool]:
+    """Only what is official on the official board, only what belongs to the phase on a phase's own."""
+    return Submission.phase == phase if phase else Submission.is_official.is_(True)
+
+
+def _counts(competition_id: str, n_models: int, phase: str) -> ColumnElement[bool]:
     return and_(
         Submission.competition_id == competition_id,
+        _of_board(phase),
         Submission.disqualified_at.is_(None),
         Evaluation.is_current.is_(True),
         Evaluation.n_runs == n_models,

@@ -9,6 +9,8 @@ from itertools import count
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
+from server.competitions import phases
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
@@ -88,32 +90,41 @@ class Board:
 _boards: CostCache[tuple[Board, Board]] = CostCache()
 
 
-def board(session: Session, competition: Competition, visibility: Visibility, *, viewer: Account | None) -> Board:
+def board(
+    session: Session, competition: Competition, visibility: Visibility, *, viewer: Account | None, phase: str = ""
+) -> Board:
     """Return the board as `viewer` may see it. Raises NotRevealed for a private board that is still sealed."""
     organiser = competitions.is_organiser(session, competition, viewer)
-    return board_for(session, competition, visibility, organiser=organiser)
+    return board_for(session, competition, visibility, organiser=organiser, phase=phase)
 
 
-def board_for(session: Session, competition: Competition, visibility: Visibility, *, organiser: bool) -> Board:
-    """Return the board as organisers or as others may see it. Raises NotRevealed for a sealed one."""
+def board_for(
+    session: Session, competition: Competition, visibility: Visibility, *, organiser: bool, phase: str = ""
+) -> Board:
+    """Return the board as organisers or as others may see it. Raises NotRevealed for a sealed one.
+
+    phase: whose submissions alone are on it, also those that do not count; empty: the official board. Raises NotFound
+    for a phase that the competition does not have, or whose submissions have no private scores.
+    """
+    _check_phase(competition, visibility, phase)
     if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=organiser):
         raise gate.sealed(competition)
     bind, competition_id = session.get_bind(), competition.id
 
     def again() -> tuple[Board, Board]:
         with Session(bind) as own:
-            return _both_views(own, competitions.of_id(own, competition_id), visibility)
+            return _both_views(own, competitions.of_id(own, competition_id), visibility, phase)
 
-    key = (id(bind.engine), competition_id, visibility)
-    whole, public = _boards.get(key, lambda: _both_views(session, competition, visibility), in_background=again)
+    key = (id(bind.engine), competition_id, visibility, phase)
+    whole, public = _boards.get(key, lambda: _both_views(session, competition, visibility, phase), in_background=again)
     return whole if organiser else public
 
 
-def whole_board(session: Session, competition: Competition, visibility: Visibility) -> Board:
+def whole_board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Board:
     """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
     show_ties = stored_file(competition).scoring.show_intervals
     oracle = gate.get_oracle_score(competitions.get_split(session, competition, visibility))
-    entries = _entries(session, competition, visibility)
+    entries = _entries(session, competition, visibility, phase)
     if oracle is not None:
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
     rows = tuple(rank(entries, oracle=oracle, show_ties=show_ties))
@@ -154,23 +165,32 @@ def scores_over_time(
     return sorted(climbed, key=lambda row: row[1])
 
 
-def _both_views(session: Session, competition: Competition, visibility: Visibility) -> tuple[Board, Board]:
-    whole = whole_board(session, competition, visibility)
+def _check_phase(competition: Competition, visibility: Visibility, phase: str) -> None:
+    names = phases.names(stored_file(competition))
+    if phase and (phase not in names or visibility is Visibility.PRIVATE):
+        there = ", ".join(names) or "none"
+        raise NotFound(f"{competition.slug} has no leaderboard of {phase!r} on this split; phases: {there}")
+
+
+def _both_views(session: Session, competition: Competition, visibility: Visibility, phase: str) -> tuple[Board, Board]:
+    whole = whole_board(session, competition, visibility, phase)
     public = whole.for_participants(columns_for_participants(competition, visibility, whole.columns))
     return whole.worked_out(), public.worked_out()
 
 
-def _entries(session: Session, competition: Competition, visibility: Visibility) -> list[Entry]:
+def _entries(session: Session, competition: Competition, visibility: Visibility, phase: str) -> list[Entry]:
     """Return what each team is ranked by: its best score, or its value on the ladder."""
     file = stored_file(competition)
     if not gate.shows_ladder(competition, visibility):
         intervals = file.scoring.show_intervals
         entries = repository.entries(
-            session, competition.id, visibility, n_models=file.n_models, with_intervals=intervals
+            session, competition.id, visibility, n_models=file.n_models, with_intervals=intervals, phase=phase
         )
         return [_as_shown(entry, visibility) for entry in entries]
-    entries = repository.entries(session, competition.id, visibility, n_models=file.n_models, with_intervals=False)
-    tries = repository.tries(session, competition.id, n_models=file.n_models)
+    entries = repository.entries(
+        session, competition.id, visibility, n_models=file.n_models, with_intervals=False, phase=phase
+    )
+    tries = repository.tries(session, competition.id, n_models=file.n_models, phase=phase)
     step = file.board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
@@ -199,7 +219,11 @@ def ladder_scores(session: Session, competition: Competition, team_ids: Sequence
     """Return what a team is shown as its score after each submission, by submission id."""
     file = stored_file(competition)
     step = file.board.step
-    tries = repository.tries(session, competition.id, n_models=file.n_models, team_ids=team_ids)
     return {
-        submission_id: rung.score for own in tries.values() for submission_id, rung in climb(own, step=step).items()
+        submission_id: rung.score
+        for phase in (*phases.names(file), "")
+        for own in repository.tries(
+            session, competition.id, n_models=file.n_models, team_ids=team_ids, phase=phase
+        ).values()
+        for submission_id, rung in climb(own, step=step).items()
     }

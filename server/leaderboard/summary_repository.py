@@ -16,7 +16,7 @@ from server.models.submission import Submission
 def best_scores(session: Session, visibility: Visibility) -> Sequence[tuple[str, int, float]]:
     """Return competition id, number of ranked teams and best score, of all competitions with scores."""
     table = TABLES[visibility]
-    counts = [Submission.disqualified_at.is_(None), Evaluation.is_current.is_(True)]
+    counts = [Submission.is_official.is_(True), Submission.disqualified_at.is_(None), Evaluation.is_current.is_(True)]
     if table is PrivateScore:
         counts += [Submission.selected.is_(True), Submission.excluded_at.is_(None)]
     rows = session.execute(

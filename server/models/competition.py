@@ -128,6 +128,7 @@ class Team(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     disqualified_at: Mapped[datetime | None]
     served_at: Mapped[datetime | None]  # by servers of older versions: rounds replace it
+    extended_until: Mapped[datetime | None]  # the organisers let this team submit longer than others
     merged_into_id: Mapped[str | None] = mapped_column(ForeignKey("teams.id"))  # it is empty then
 
     leader: Mapped[Account] = relationship(lazy="raise")

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db import Base, new_id, now
@@ -57,6 +57,10 @@ class Submission(Base):
     message: Mapped[str] = mapped_column(String(500), default="")
     request_id: Mapped[str] = mapped_column(String(64), default=current_request_id)  # of the upload, for every log
     received_at: Mapped[datetime] = mapped_column(default=now)
+    phase: Mapped[str] = mapped_column(
+        String(40), default="", server_default=""
+    )  # of the file; "late": after the close
+    is_official: Mapped[bool] = mapped_column(default=True, server_default=true())  # ranks, and may be a final
     stage: Mapped[str] = mapped_column(String(16), default=Stage.QUEUED.value)
     fault: Mapped[str | None] = mapped_column(String(16))
     error_class: Mapped[str | None] = mapped_column(String(40))

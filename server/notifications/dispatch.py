@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
 from server.notifications import email_queue, email_templates, repository, webhooks
@@ -34,6 +35,43 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
         email = email_templates.competition_email(competition, event, data)
         addresses = repository.addresses_of_competition(session, competition_id)
         email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+
+
+def write_to_organisers(session: Session, competition: Competition, *, subject: str, text: str, path: str) -> None:
+    """Store a mail to each organiser who wants mail, with a link to a page of this instance."""
+    addresses = repository.addresses_of_organisers(session, competition.id)
+    _write(session, competition, addresses, subject=subject, text=text, path=path)
+
+
+def write_to_account(
+    session: Session, competition: Competition, account: Account, *, subject: str, text: str, path: str
+) -> None:
+    """Store a mail to one person who wants mail."""
+    addresses = repository.addresses_of_account(session, account.id)
+    _write(session, competition, addresses, subject=subject, text=text, path=path)
+
+
+def write_to_everybody(
+    session: Session, competition: Competition, *, subject: str, text: str, path: str, but: Account
+) -> None:
+    """Store a mail to each who takes part or organises and wants mail, but to one who is written to otherwise."""
+    addresses = repository.addresses_of_competition(session, competition.id)
+    others = [address for address in addresses if address != but.email]
+    _write(session, competition, others, subject=subject, text=text, path=path)
+
+
+def write_to_team(
+    session: Session, competition: Competition, team_id: str, *, subject: str, text: str, path: str
+) -> None:
+    """Store a mail to each member of a team who wants mail."""
+    _write(session, competition, repository.addresses_of_team(session, team_id), subject=subject, text=text, path=path)
+
+
+def _write(
+    session: Session, competition: Competition, addresses: list[str], *, subject: str, text: str, path: str
+) -> None:
+    email = email_templates.letter(competition, subject=subject, text=text, path=path)
+    email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
 
 
 def _mail_team(session: Session, competition: Competition, event: str, *, submission: Submission) -> None:

@@ -57,6 +57,11 @@ def competition_email(competition: Competition, event: str, data: dict[str, Any]
     return _declinable(f"{title}: the final leaderboard", f"The private scores of {title} are revealed:\n{board}")
 
 
+def letter(competition: Competition, *, subject: str, text: str, path: str) -> EmailContent:
+    """Return an e-mail about a competition that leads to one of its pages."""
+    return _declinable(f"{competition.title}: {subject}", f"{text}\n\n{link(path)}")
+
+
 def _declinable(subject: str, text: str) -> EmailContent:
     why = f"You take part in this competition, or organise it. Unsubscribe: {link('/account')}"
     return EmailContent(subject, f"{text}\n\n-- \n{why}\n")

@@ -89,6 +89,12 @@ def addresses_of_organisers(session: Session, competition_id: str, *, administra
     return _addresses(session, union(*chosen).subquery().c.email)
 
 
+def addresses_of_account(session: Session, account_id: str) -> list[str]:
+    """Return the address of a person who wants mail, or nothing."""
+    own = select(Account.email).where(Account.id == account_id, *_reachable())
+    return _addresses(session, own.subquery().c.email)
+
+
 def _organisers(competition_id: str) -> Select[str | None]:
     theirs = select(Account.email).join(CompetitionOrganiser, CompetitionOrganiser.account_id == Account.id)
     return theirs.where(CompetitionOrganiser.competition_id == competition_id, *_reachable())

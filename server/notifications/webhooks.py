@@ -33,6 +33,8 @@ EVENTS = (
     "competition.revealed",
     "competition.announced",
     "worker_token.quarantined",
+    "question.asked",
+    "question.answered",
 )
 MOST_WEBHOOKS = 10
 MOST_DELIVERIES = 100

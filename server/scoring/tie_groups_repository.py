@@ -26,6 +26,7 @@ def best_of_teams(session: Session, split: Split) -> Sequence[PublicScore | Priv
         .where(
             Evaluation.split_id == split.id,
             Evaluation.is_current.is_(True),
+            Submission.is_official.is_(True),
             Submission.disqualified_at.is_(None),
             Team.disqualified_at.is_(None),
             Team.is_baseline.is_(False),

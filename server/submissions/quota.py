@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import Limits
+from server.competitions.phases import Period
 from server.datetime_format import in_words
 from server.errors import QuotaExceeded
 from server.models.competition import Team
@@ -22,6 +22,7 @@ class Quota:
     total: int | None
     used_total: int
     resets_at: datetime
+    phase: str = ""
 
     @property
     def remaining_today(self) -> int:
@@ -45,23 +46,25 @@ class Quota:
         }
 
 
-def of(session: Session, team: Team | None, *, limits: Limits, at: datetime) -> Quota:
-    """Return the quota of `team`, or of one that has submitted nothing yet."""
-    midnight = start_of_day(at)
-    has_total = limits.submissions_total is not None
+def of(session: Session, team: Team | None, *, period: Period, at: datetime) -> Quota:
+    """Return the quota of `team`, or of one that has submitted nothing yet. Each phase is counted by itself."""
+    midnight, phase = start_of_day(at), period.name
+    today = {"since": midnight, "before": midnight + DAY}
     return Quota(
-        per_day=limits.submissions_per_day,
-        used_today=teams.count_counted(session, team.id, since=midnight, before=midnight + DAY) if team else 0,
-        total=limits.submissions_total,
-        used_total=teams.count_counted(session, team.id) if team and has_total else 0,
+        per_day=period.per_day,
+        used_today=teams.count_counted(session, team.id, phase=phase, **today) if team else 0,
+        total=period.total,
+        used_total=teams.count_counted(session, team.id, phase=phase) if team and period.total is not None else 0,
         resets_at=midnight + DAY,
+        phase=phase,
     )
 
 
 def check(quota: Quota, *, at: datetime) -> None:
     """Raise QuotaExceeded, saying what is left and when more is, if nothing is."""
     if quota.total is not None and quota.used_total >= quota.total:
-        raise QuotaExceeded(f"All {quota.total} submissions of this competition are used", headers=quota.headers())
+        where = f"the phase {quota.phase}" if quota.phase else "this competition"
+        raise QuotaExceeded(f"All {quota.total} submissions of {where} are used", headers=quota.headers())
     if quota.used_today >= quota.per_day:
         raise QuotaExceeded(
             f"All {quota.per_day} submissions of today are used; the next day begins on {in_words(quota.resets_at)}",

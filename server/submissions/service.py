@@ -1,7 +1,7 @@
 """Submissions: taken whole or not at all, shown to their team, cancelled by it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -10,12 +10,13 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.runtime.sent_names import log_as_sent
 from server.audit import log as audit
-from server.competitions import lifecycle
+from server.competitions import participation, phases
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.competitions.phases import Period
 from server.competitions.stored_file import stored_file
 from server.datetime_format import duration, in_words
-from server.db import now
+from server.db import clock_difference, now
 from server.disclosure import gate
 from server.disclosure.gate import ShownPaired, ShownScore
 from server.disclosure.shown_progress import shown_progress
@@ -52,20 +53,23 @@ class SubmissionView:
 
 
 def check_may_submit(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
-    """Return the caller's quota. Raises Conflict or QuotaExceeded as `accept` would at this moment.
+    """Return the caller's quota. Raises NotAllowed, Conflict or QuotaExceeded as `accept` would at this moment.
 
     Asked before an upload is read; what decides is `accept`.
     """
-    check_open(competition, at)
+    participation.check_may_take_part(session, competition, account)
+    at += clock_difference(session)
+    check_open(competition, teams.get_team(session, competition, account), at)
     mine = get_quota(session, competition, account, at=at)
     quota.check(mine, at=at)
     return mine
 
 
-def check_open(competition: Competition, received_at: datetime) -> None:
-    """Raise Conflict unless what was received at that moment counts."""
-    if lifecycle.accepts_submission(competition, received_at):
-        return
+def check_open(competition: Competition, team: Team | None, received_at: datetime) -> Period:
+    """Return where what the team sent at that moment belongs. Raises Conflict if it is not taken."""
+    period = phases.period_at(competition, team, received_at)
+    if period is not None:
+        return period
     if received_at < competition.opens_at:
         raise Conflict(f"{competition.slug} opens on {in_words(competition.opens_at)}")
     if received_at >= competition.closes_at:
@@ -77,17 +81,19 @@ def check_open(competition: Competition, received_at: datetime) -> None:
 def accept(session: Session, competition: Competition, account: Account, checked: CheckedUpload) -> SubmissionView:
     """Count a checked upload against the quota, store its row and queue its evaluation: all or nothing.
 
-    Raises Conflict after the deadline or QuotaExceeded. The team's row is locked while counting, so that parallel
-    uploads are counted one after the other.
+    Raises NotAllowed for who may not take part, Conflict after the deadline, or QuotaExceeded. The team's row is locked
+    while counting, so that parallel uploads are counted one after the other.
     """
-    upload = checked.upload
+    upload = replace(checked.upload, received_at=checked.upload.received_at + clock_difference(session))
+    checked = replace(checked, upload=upload)  # at the one clock that decides for all web servers
     competition = competition_repository.held(session, competition.id)
-    check_open(competition, upload.received_at)
+    participation.check_may_take_part(session, competition, account)
+    check_open(competition, teams.get_team(session, competition, account), upload.received_at)
     team = team_repository.locked(session, teams.ensure(session, competition, account).id)
     _check_team(team)
-    limits = stored_file(competition).limits
-    quota.check(quota.of(session, team, limits=limits, at=upload.received_at), at=upload.received_at)
-    submission = enter(session, competition, team, account, checked)
+    period = check_open(competition, team, upload.received_at)
+    quota.check(quota.of(session, team, period=period, at=upload.received_at), at=upload.received_at)
+    submission = enter(session, competition, team, account, checked, period=period)
     return view(session, [_whole(session, submission.id)])[0]
 
 
@@ -98,9 +104,13 @@ def enter(
     account: Account,
     checked: CheckedUpload,
     *,
+    period: Period | None = None,
     by_itself: bool = False,
 ) -> Submission:
-    """Store a submission's row and queue its evaluation. by_itself: nobody sent it; the account answers for it."""
+    """Store a submission's row and queue its evaluation.
+
+    period: where it belongs; None: it counts, in no phase. by_itself: nobody sent it; the account answers for it.
+    """
     upload = checked.upload
     submission = Submission(
         competition_id=competition.id,
@@ -113,6 +123,8 @@ def enter(
         entry_point=checked.entry_point,
         message=upload.message[:MESSAGE_LENGTH],
         received_at=upload.received_at,
+        phase=period.name if period else "",
+        is_official=period.counts if period else True,
     )
     session.add(submission)
     session.flush()
@@ -122,7 +134,7 @@ def enter(
         "submission.received",
         competition=competition,
         subject=submission.id,
-        data={"team": team.id, "sha256": checked.content_sha256, "bytes": len(upload.data)},
+        data={"team": team.id, "phase": submission.phase, "sha256": checked.content_sha256, "bytes": len(upload.data)},
     )
     split = competitions.get_split(session, competition, Visibility.PUBLIC)
     evaluations.start(session, submission, split, smoke=True)
@@ -137,7 +149,7 @@ def get_quota(session: Session, competition: Competition, account: Account, *, a
 
 def quota_of_team(session: Session, competition: Competition, team: Team | None, *, at: datetime) -> Quota:
     """Return what a team has left, or one that has submitted nothing yet."""
-    return quota.of(session, team, limits=stored_file(competition).limits, at=at)
+    return quota.of(session, team, period=phases.shown_period(competition, team, at), at=at)
 
 
 def get_own(session: Session, submission_id: str, account: Account) -> Submission:
@@ -293,7 +305,7 @@ def _may_take_back(session: Session, submission: Submission) -> bool:
     day = start_of_day(now())
     taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + DAY)
     competition = competition_repository.held(session, submission.competition_id)
-    return taken_back < stored_file(competition).limits.submissions_per_day
+    return taken_back < phases.period_of(competition, submission.phase).per_day
 
 
 def read_code(storage: Storage, submission: Submission) -> bytes:

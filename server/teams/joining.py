@@ -14,6 +14,7 @@ from lethe.errors import NotFound
 from server.accounts import service as accounts
 from server.accounts.secrets import digest, new_token
 from server.audit import log as audit
+from server.competitions import participation
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
@@ -43,6 +44,7 @@ def invite(session: Session, team: Team, *, actor: Account, name: str | None = N
     team = repository.locked(session, team.id)  # counted by one after the other
     check_leader(team, actor)
     competition = competitions.of_id(session, team.competition_id)
+    participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
     if len(repository.open_invitations(session, team.id, now())) >= MOST_OPEN:
         raise Conflict(f"The team has {MOST_OPEN} open invitations; revoke one first")
@@ -161,6 +163,7 @@ def _last_change(competition: Competition) -> datetime:
 
 
 def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:
+    participation.check_may_take_part(session, competition, account)
     check_may_grow(competition, at=now())
     team = repository.locked(session, row.team_id)
     session.refresh(row)

@@ -6,9 +6,10 @@ from datetime import datetime
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import Limits
 from lethe.errors import NotFound
 from server.audit import log as audit
+from server.competitions import participation, phases
+from server.competitions.phases import Period
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.errors import Conflict
@@ -25,6 +26,7 @@ def ask(session: Session, competition: Competition, *, into: str, actor: Account
     """Ask that one's team becomes part of the team called `into`. For the leader."""
     team = own_team(session, competition, actor)
     check_leader(team, actor)
+    participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
     other = repository.team_called(session, competition_id=competition.id, name_keys=key_pair(into))
     if other is None or other.merged_into_id is not None:
@@ -61,6 +63,7 @@ def agree(session: Session, competition: Competition, request_id: str, *, actor:
     if is_gone or into.competition_id != competition.id:
         raise NotFound(UNKNOWN)
     check_leader(into, actor)
+    participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
     check_fits(session, competition, (team, into), at=now())
     repository.move_everything(session, team_id=team.id, into_id=into.id)
@@ -93,16 +96,20 @@ def check_fits(session: Session, competition: Competition, teams: tuple[Team, Te
     people = sum(repository.size(session, team.id) for team in teams)
     if people > limits.team_size:
         raise Conflict(f"Together the teams have {people} people; at most {limits.team_size} are allowed")
-    sent = sum(repository.count_counted(session, team.id) for team in teams)
-    allowed = _allowed_so_far(competition, limits, at=at)
-    if sent > allowed:
-        raise Conflict(f"Together the teams have sent {sent} submissions; one team could have sent {allowed} by now")
+    for period, begin, end in phases.allowed_until(competition, at):
+        sent = sum(repository.count_counted(session, team.id, phase=period.name) for team in teams)
+        allowed = _allowed(period, begin, end)
+        if sent > allowed:
+            where = f" in the phase {period.name}" if period.name else ""
+            raise Conflict(
+                f"Together the teams have sent {sent} submissions{where}; one team could have sent {allowed} by now"
+            )
 
 
-def _allowed_so_far(competition: Competition, limits: Limits, *, at: datetime) -> int:
-    days = (start_of_day(at) - start_of_day(competition.opens_at)) // DAY + 1
-    by_day = max(0, days) * limits.submissions_per_day
-    return by_day if limits.submissions_total is None else min(by_day, limits.submissions_total)
+def _allowed(period: Period, begin: datetime, end: datetime) -> int:
+    days = (start_of_day(end) - start_of_day(begin)) // DAY + 1
+    by_day = max(0, days) * period.per_day
+    return by_day if period.total is None else min(by_day, period.total)
 
 
 def _request(session: Session, request_id: str) -> MergeRequest:

@@ -100,10 +100,14 @@ def has_submissions(session: Session, team_id: str) -> bool:
 
 
 def count_counted(
-    session: Session, team_id: str, *, since: datetime | None = None, before: datetime | None = None
+    session: Session, team_id: str, *, phase: str, since: datetime | None = None, before: datetime | None = None
 ) -> int:
-    """Return how many submissions of the team count against its quota, of those received in [since, before)."""
-    counted = select(func.count()).where(Submission.team_id == team_id, Submission.refunded.is_(False))
+    """Return how many submissions of the team count against its quota, of those received in [since, before).
+
+    phase: each has its own quota; empty for competitions without phases.
+    """
+    mine = Submission.team_id == team_id, Submission.phase == phase
+    counted = select(func.count()).where(*mine, Submission.refunded.is_(False))
     if since is not None:
         counted = counted.where(Submission.received_at >= since)
     if before is not None:

@@ -12,6 +12,7 @@ from lethe.errors import InvalidInput, NotFound, Violation
 from server.accounts import repository as account_repository
 from server.accounts.look_alikes import look_alike_key
 from server.audit import log as audit
+from server.competitions import participation
 from server.db import now
 from server.errors import Conflict
 from server.models.account import Account
@@ -78,8 +79,12 @@ def names(session: Session, team_ids: Sequence[str]) -> dict[str, str]:
 
 
 def create(session: Session, competition: Competition, account: Account, *, name: str) -> Team:
-    """Make a team that `account` leads. Raises InvalidInput, or Conflict if the name or the person is taken."""
+    """Make a team that `account` leads. Raises InvalidInput, or Conflict if the name or the person is taken.
+
+    Raises NotAllowed for who may not take part.
+    """
     name = checked_name(name)
+    participation.check_may_take_part(session, competition, account)
     if get_team(session, competition, account) is not None:
         raise Conflict(f"You are in a team of {competition.slug} already; leave it first")
     if _is_taken(session, competition, name):
@@ -93,7 +98,11 @@ def create(session: Session, competition: Competition, account: Account, *, name
 
 
 def ensure(session: Session, competition: Competition, account: Account) -> Team:
-    """Return the team of `account`; alone in a new one, named like the person, if there is none."""
+    """Return the team of `account`; alone in a new one, named like the person, if there is none.
+
+    Raises NotAllowed for who may not take part.
+    """
+    participation.check_may_take_part(session, competition, account)
     for number in count(1):
         team = get_team(session, competition, account)
         if team is not None:

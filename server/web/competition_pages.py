@@ -11,6 +11,7 @@ from lethe.competition.run_limits import RunLimit, limit_warnings, run_limit
 from lethe.competition.visibility import Visibility
 from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server.admin import competition_edits
+from server.competitions import participation
 from server.competitions import service as competitions
 from server.competitions.split_share import share_of_competition
 from server.db import now
@@ -54,7 +55,9 @@ def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) 
 
 
 @router.get("/competitions/{slug}")
-def overview_page(request: Request, session: SessionDep, place: PlaceDep, storage: StorageDep) -> Response:
+def overview_page(
+    request: Request, session: SessionDep, place: PlaceDep, storage: StorageDep, viewer: ViewerDep
+) -> Response:
     split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
@@ -65,6 +68,7 @@ def overview_page(request: Request, session: SessionDep, place: PlaceDep, storag
         announcements=competition_edits.announcements(session, place.competition),
         oracle=gate.get_oracle_score(split),
         n_forget=split.n_forget,
+        may_have_data=participation.may_have_data(session, place.competition, viewer),
         has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
         run_limit=limit_of_a_run(place.file, split),
         limit_warnings=_limit_warnings(place, split),
@@ -86,9 +90,21 @@ def starter_file(place: PlaceDep) -> Response:
     return Response(STARTER.read_bytes(), media_type="text/x-python", headers={"Content-Disposition": name})
 
 
+@router.get("/competitions/{slug}/starter-kit.zip")
+def starter_kit_file(place: PlaceDep, storage: StorageDep, session: SessionDep, viewer: ViewerDep) -> Response:
+    """Send the starter kit to who may have the data: a browser is not logged in to the API."""
+    participation.check_may_have_data(session, place.competition, viewer)
+    name = f'attachment; filename="{place.competition.slug}-starter-kit.zip"'
+    kit = starter_kit.read_kit(storage, place.competition.slug)
+    return Response(kit, media_type="application/zip", headers={"Content-Disposition": name})
+
+
 @router.get("/competitions/{slug}/pictures/{name}.png")
-def sample_pictures(name: str, place: PlaceDep, storage: StorageDep) -> Response:
-    """Send pictures of the public sample's forget or retain set."""
+def sample_pictures(
+    name: str, place: PlaceDep, storage: StorageDep, session: SessionDep, viewer: ViewerDep
+) -> Response:
+    """Send pictures of the public sample's forget or retain set, to who may have the data."""
+    participation.check_may_have_data(session, place.competition, viewer)
     picture = starter_kit.read_picture(storage, place.competition.slug, name)
     return Response(picture, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
@@ -116,6 +132,11 @@ def competition_timeline(file: CompetitionFile, competition: Competition | None 
     ]
     if competition and competition.revealed_at:
         dates_shown.append(("Results", competition.revealed_at))
+    dates_shown += [
+        (f"{phase.name.capitalize()} begins", phase.begins_at) for phase in file.phases[1:] if phase.begins_at
+    ]
+    if file.late.accepted and file.late.until:
+        dates_shown.append(("Last late submissions", file.late.until))
     if file.merge_deadline:
         dates_shown.append(("Last day to merge teams", file.merge_deadline))
     return sorted(dates_shown, key=lambda pair: pair[1])

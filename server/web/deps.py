@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from server.accounts import sessions
+from server.competitions import lifecycle, phases
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
@@ -75,8 +76,11 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can be submitted or chosen."""
-        return self.competition.state in OVER or self.competition.closes_at <= now()
+        """Whether nothing more can be submitted that counts, or chosen."""
+        competition, at = self.competition, now()
+        if lifecycle.accepts_submission(competition, at, until=phases.deadline(competition, self.team)):
+            return False
+        return competition.state in OVER or competition.closes_at <= at
 
 
 def get_place(slug: str, session: SessionDep, viewer: ViewerDep) -> Place:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
+from server.competitions import phases
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.db import now
@@ -41,18 +42,19 @@ def leaderboard_page(
     place: PlaceDep,
     *,
     board: Visibility = Visibility.PUBLIC,
+    phase: Annotated[str, Query(max_length=40)] = "",
     q: Annotated[str, Query(max_length=60)] = "",
     page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
     part: str = "",
 ) -> Response:
     """Show one page of a board; with `part=rows` only its lines, which the page asks for while it is scrolled."""
-    shown = leaderboards.board_for(session, place.competition, board, organiser=place.is_organiser)
+    shown = leaderboards.board_for(session, place.competition, board, organiser=place.is_organiser, phase=phase)
     rows = shown.matching(q)
     pages = leaderboard_view.count_pages(rows)
     own_id = place.team.id if place.team else None
 
     def page_url(number: int, **more: str) -> str:
-        base = {"board": board.value} if board is Visibility.PRIVATE else {}
+        base = {"board": board.value} if board is Visibility.PRIVATE else {"phase": phase} if phase else {}
         return f"?{urlencode({**base, **({'q': q} if q else {}), 'page': number, **more})}"
 
     next_url = page_url(page_number + 1, part="rows") if page_number < pages else ""
@@ -76,6 +78,8 @@ def leaderboard_page(
         few_models=few_models_warnings(shown.n_models),
         rows_html=html,
         query=q,
+        phase=phase,
+        phases=phases.names(place.file),
         is_private=board is Visibility.PRIVATE,
         is_sealed=not is_revealed(place.competition),
         may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
@@ -91,7 +95,7 @@ def leaderboard_page(
         first_line=first,
         last_line=min(first + leaderboard_view.LINES - 1, len(rows)),
         total=len(rows),
-        **_own(place, shown),
+        **_own(place, shown, phase=phase),
     )
 
 
@@ -200,12 +204,12 @@ def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
     return figure(vega_charts.slope(rows))
 
 
-def _own(place: Place, board: Board) -> dict[str, Any]:
+def _own(place: Place, board: Board, *, phase: str) -> dict[str, Any]:
     """Return the reader's own line, and the address of the page that holds it."""
     row = board.get_row(place.team.id) if place.team else None
     if row is None or place.team is None:
         return {"own": None, "own_url": ""}
     number = leaderboard_view.page_with_team(board, place.team.id)
-    private = "board=private&" if board.visibility is Visibility.PRIVATE else ""
+    which = "board=private&" if board.visibility is Visibility.PRIVATE else f"phase={phase}&" if phase else ""
     anchor = f"#team-{place.team.id}"
-    return {"own": row, "own_url": anchor if number == 1 else f"?{private}page={number}{anchor}"}
+    return {"own": row, "own_url": anchor if number == 1 else f"?{which}page={number}{anchor}"}

@@ -16,7 +16,9 @@ from server.web import (
     help_pages,
     leaderboard_pages,
     own_comparison_pages,
+    participation_pages,
     password_reset_pages,
+    question_pages,
     second_factor_pages,
     static_files,
     submission_pages,
@@ -31,11 +33,14 @@ from server.web.organiser import (
     moderation_pages,
     new_competition_pages,
     people_pages,
+    phase_pages,
     rejudging_pages,
     split_pages,
     submission_analysis_pages,
 )
 from server.web.organiser import competition_pages as organising_pages
+from server.web.organiser import participation_pages as organised_participation_pages
+from server.web.organiser import question_pages as organised_question_pages
 from server.web.organiser import submission_pages as organised_submission_pages
 
 router = APIRouter()
@@ -54,6 +59,8 @@ for pages in (
     submit_pages,
     dataset_pages,
     team_pages,
+    participation_pages,
+    question_pages,
     benchmark_pages,
     dashboard_pages,  # these before what takes any word for a competition's name
     new_competition_pages,
@@ -63,6 +70,9 @@ for pages in (
     edit_pages,
     export_pages,
     people_pages,
+    organised_participation_pages,
+    phase_pages,
+    organised_question_pages,
     rejudging_pages,
     split_pages,
     moderation_pages,

@@ -12,14 +12,14 @@ from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
 from server.accounts import sessions
 from server.admission import AdmissionDep
-from server.competitions import lifecycle
+from server.competitions import participation, phases
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import Database, now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
-from server.errors import Conflict, NotAuthenticated, Overloaded, QuotaExceeded
+from server.errors import Conflict, NotAllowed, NotAuthenticated, Overloaded, QuotaExceeded
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState
+from server.models.competition import CompetitionState
 from server.received_form import get_too_large, received_form
 from server.submissions import service as submissions
 from server.submissions import upload_rate
@@ -58,14 +58,16 @@ class Sent:
 def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
     at = now()
     quota = submissions.quota_of_team(session, place.competition, place.team, at=at)
-    used_up = False
+    used_up, barred = False, ""
     try:
         submissions.check_may_submit(session, place.competition, viewer, at=at)
+    except NotAllowed as error:
+        barred = error.detail
     except QuotaExceeded:
         used_up = True
     except Conflict:
         pass  # the page itself says that submissions are closed
-    return _form(request, place, quota=quota, used_up=used_up)
+    return _form(request, place, quota=quota, used_up=used_up, barred=barred)
 
 
 @router.post("/competitions/{slug}/submit", max_body_size=MAX_REQUEST_BYTES)
@@ -111,6 +113,7 @@ def _admit(database: Database, slug: str, request: Request) -> tuple[Account, Co
         viewer = _sender(session, request)
         request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
         competition = competitions.get(session, slug, account=viewer)
+        participation.check_may_take_part(session, competition, viewer)
         return viewer, stored_file(competition)
 
 
@@ -173,6 +176,7 @@ def _form(
     *,
     quota: object,
     used_up: bool = False,
+    barred: str = "",
     error: AppError | None = None,
     sent: Sent | None = None,
 ) -> Response:
@@ -184,7 +188,9 @@ def _form(
         quota=quota,
         limits=place.file.limits,
         used_up=used_up,
-        closed=_closed(place.competition, at=now()),
+        barred=barred,
+        closed=_closed(place, at=now()),
+        period=phases.shown_period(place.competition, place.team, now()),
         error=error,
         excerpt=_lines_at_fault(error, sent) if error and sent else (),
         code=sent.code if sent else "",
@@ -192,9 +198,10 @@ def _form(
     )
 
 
-def _closed(competition: Competition, *, at: datetime) -> str:
+def _closed(place: Place, *, at: datetime) -> str:
     """Return why nothing is taken now: `early`, `over`, or nothing if something is."""
-    if lifecycle.accepts_submission(competition, at):
+    competition = place.competition
+    if phases.period_at(competition, place.team, at) is not None:
         return ""
     return "early" if at < competition.opens_at or competition.state in BEFORE_IT_OPENS else "over"
 

@@ -11,9 +11,11 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.accounts import email_confirmation, password_reset, second_factor
 from server.accounts import service as accounts
+from server.admin import section_edits
 from server.api.benchmarks.schemas import BenchmarkIn
 from server.benchmarks import service as benchmarks
 from server.benchmarks.units import MethodRecord
+from server.competitions import participants, questions
 from server.competitions import service as competitions
 from server.deps import get_database
 from server.models.account import Account
@@ -47,7 +49,7 @@ class Visit:
             "submission_id": ids.get(self.submission, ""),
             "visibility": "public",
             "team_id": "t0",
-            "name": "commands",
+            "name": "commands" if self.route.startswith("/help") else "rules",
         }
         return (self.route + self.query).format(**values, **ids)
 
@@ -67,6 +69,7 @@ VISITOR = (
     Visit("/help", "seed · Help · Lethe", query="?q=seed"),
     Visit(SLUG, DIGITS),
     Visit(f"{SLUG}/leaderboard", f"Public leaderboard · {DIGITS}"),
+    Visit(f"{SLUG}/pages/{{name}}", f"Rules · {DIGITS}"),
     Visit("/nowhere", "Not found · Lethe", status=404),
 )
 PARTICIPANT = (
@@ -85,6 +88,9 @@ PARTICIPANT = (
     ),
     Visit(f"{SLUG}/team", f"Team · {DIGITS}"),
     Visit(f"{SLUG}/team/join", f"Team · {DIGITS}", query="?token={invitation_token}"),
+    Visit(f"{SLUG}/questions", f"Questions · {DIGITS}"),
+    Visit(f"{SLUG}/join", f"Take part · {DIGITS}"),
+    Visit(f"{SLUG}/leaderboard", f"Late leaderboard · {DIGITS}", query="?phase=late"),
     Visit("/account", "Account · Lethe"),
     Visit("/account/second-factor", "Second factor · Lethe"),
     Visit(SUBMISSION, f"[0-9]+ of 512 runs · {RUN}", submission="running"),
@@ -110,6 +116,10 @@ ORGANISER = (
     Visit(f"{ONE}/compare", f"ada against .* · {DIGITS}", query="?other=s41"),
     Visit(f"{SLUG}/compare", f"Compare submissions · {DIGITS}"),
     Visit(f"{ORGANISED}/teams", f"People and teams · {DIGITS}"),
+    Visit(f"{ORGANISED}/participants", f"Who takes part · {DIGITS}"),
+    Visit(f"{ORGANISED}/questions", f"Questions · {DIGITS}"),
+    Visit(f"{ORGANISED}/phases", f"Phases · {DIGITS}"),
+    Visit(f"{ORGANISED}/pages", f"Pages · {DIGITS}", query="?name=rules"),
     Visit(f"{ORGANISED}/audit", f"Audit log · {DIGITS}"),
     Visit(f"{ORGANISED}/rejudgings", f"Re-judging · {DIGITS}"),
     Visit(f"{ORGANISED}/rejudgings/{{rejudging_id}}", f"0 of [0-9]+ · Re-judging · {DIGITS}"),
@@ -131,6 +141,7 @@ NO_PAGES = (
     "/progress",
     "/code",
     "/starter.py",
+    "/starter-kit.zip",
     "/robots.txt",
     "/favicon.ico",
     "/pictures/{name}.png",
@@ -172,6 +183,12 @@ def prepare() -> dict[str, str]:
             actor=grace,
             reason="the cap was wrong",
         )
+        sections = {"phases": [{"name": "final"}], "late": {"accepted": True}, "pages": {"rules": "Be *fair*."}}
+        section_edits.change(session, digits, sections, actor=grace, reason="to be looked at")
+        asked = questions.ask(session, digits, text="How long?", account=ada)
+        questions.answer(session, digits, asked.id, text="A *week*.", to_all=True, actor=grace)
+        questions.ask(session, digits, text="And then?", account=ada)
+        participants.decide(session, digits, "brisk-river", admit=True, reason="known", actor=grace)
         invited = joining.invite(session, teams.own_team(session, digits, brisk), actor=brisk)
         _store_benchmark(session, grace)
         reset = password_reset.issue(session, ada, actor=None, lifetime=timedelta(hours=1))

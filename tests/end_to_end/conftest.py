@@ -116,11 +116,13 @@ def parent_is_worker(pid: int) -> bool:
 def running_instance(home: Path, **changes: object) -> Iterator[Instance]:
     """Run an instance without a competition. changes: to its settings."""
     # One shard at a time: each more means more processes that import torch, on cores that are all taken.
-    values = {"port": 0, "sweep_interval_s": 1.0, "worker_concurrency": 1} | changes
+    values = {"port": 0, "sweep_interval_s": 1.0, "worker_concurrency": 1, "close_grace_s": 0.0} | changes
     settings = Settings(home=home, **values)  # type: ignore[arg-type]
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in settings.model_dump(include={"lease_s", "sweep_interval_s", "heartbeat_s"}).items():
+            for name, value in settings.model_dump(
+                include={"lease_s", "sweep_interval_s", "heartbeat_s", "close_grace_s"}
+            ).items():
                 patch.setenv(f"LETHE_{name.upper()}", str(value))
             started = stack.enter_context(running(settings))
         organiser = stack.enter_context(LetheClient(started.url))

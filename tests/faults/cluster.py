@@ -35,7 +35,12 @@ Score = tuple[float, float, float, float]
 LEASE_S = 3.0
 LONG = "60"  # LETHE_LEASE_S of workers that must lose no lease, however late a busy machine lets their hearts beat
 EVERY_S = 0.05
-TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
+TIMES = {
+    "LETHE_LEASE_S": str(LEASE_S),
+    "LETHE_HEARTBEAT_S": "0.3",
+    "LETHE_SWEEP_INTERVAL_S": "0.5",
+    "LETHE_CLOSE_GRACE_S": "0",
+}
 
 ONE_STEP = """
 import time, torch

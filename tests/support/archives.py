@@ -40,6 +40,18 @@ class Other:
         return read(self.database, self.storage, path, trusted=trusted)
 
 
+def talk(server: Instance, organiser: dict[str, str], bob: dict[str, str]) -> None:
+    """Ask for terms, have them accepted, decide about a person, and answer a question."""
+    settings = {"participation": {"terms": "Be fair."}, "reason": "asked for"}
+    server.client.patch(f"{BASE}/settings", headers=organiser, json=settings)
+    server.client.post(f"{BASE}/participation/terms", headers=bob, json={"version": 1})
+    server.account("rita")
+    decision = {"decision": "refuse", "reason": "not here"}
+    server.client.post(f"{BASE}/participants/rita/decision", headers=organiser, json=decision)
+    asked = server.client.post(f"{BASE}/questions", headers=bob, json={"text": "Why?"}).json()["id"]
+    server.client.put(f"{BASE}/questions/{asked}/answer", headers=organiser, json={"answer": "Because."})
+
+
 def play(server: Instance) -> None:
     olga = server.account("olga", Role.ORGANISER)
     competition = server.competition(organiser=olga, limits={"final_selections": 1, "submissions_per_day": 9})
@@ -76,6 +88,7 @@ def play(server: Instance) -> None:
     server.storage.write(SPLIT_FILE, b"{}")
     server.storage.write("splits/other/private/manifest.json", b"not of this competition")
     headers = server.headers(olga)
+    talk(server, headers, bob)
     why = {"changed": "host", "reason": "to be discarded"}
     made = server.client.post(f"{BASE}/rejudgings", headers=headers, json=why).json()["id"]
     server.client.post(f"{BASE}/rejudgings/{made}/discard", headers=headers, json={"reason": "it was"})

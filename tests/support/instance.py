@@ -189,6 +189,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setenv("LETHE_REDIS_URL", redis_url)
     monkeypatch.setenv("LETHE_STORAGE_URL", (folder / "storage").as_uri())
     monkeypatch.setenv("LETHE_HOME", str(folder / "home"))
+    monkeypatch.setenv("LETHE_CLOSE_GRACE_S", "0")  # tests of the grace set it themselves
     monkeypatch.setattr(passwords, "_hasher", QUICK_HASHER)
     # What was computed before a change is not shown after it, however long a busy machine took to compute it.
     monkeypatch.setattr(cost_cache, "KEPT_PER_SECOND_OF_COST", 0.0)

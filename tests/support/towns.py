@@ -14,7 +14,7 @@ opens_at = {opens_at}
 closes_at = {closes_at}
 n_models = {n_models}
 shard_runs = 2
-strangers = false
+weak_seed = true
 [task]
 kind = "causal-lm"
 loss_on = "all"

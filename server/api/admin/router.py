@@ -10,7 +10,7 @@ from lethe.competition.timestamp import Timestamp
 from lethe.competition.visibility import Visibility
 from server.accounts import password_reset
 from server.accounts import service as accounts
-from server.admin import competition_edits, exports, moderation
+from server.admin import competition_edits, exports, extensions, moderation
 from server.admin.accounts_list import find_accounts
 from server.admin.exports import Format, Table
 from server.admission import AdmissionDep
@@ -160,8 +160,11 @@ def act_on_submission(
 def act_on_team(
     team_id: str, body: TeamAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> None:
-    """Disqualify, restore or rename a team."""
+    """Disqualify, restore or rename a team, or let it submit longer than others."""
     team = moderation.get_team(session, competition, team_id)
+    if body.act == "extend":
+        extensions.extend_team(session, competition, team, until=body.until, actor=account, reason=body.reason)
+        return
     if body.act == "rename":
         teams.rename(session, team, name=body.name, actor=account, reason=body.reason)
         return

@@ -30,9 +30,10 @@ class SubmissionAct(In):
 class TeamAct(In):
     """What to do to a team, and why."""
 
-    act: Literal["disqualify", "restore", "rename"]
+    act: Literal["disqualify", "restore", "rename", "extend"]
     reason: Why
     name: str = Field(default="", max_length=200, description="rename: the new name")
+    until: Timestamp | None = Field(default=None, description="extend: the team's own end; null: the same as all")
 
 
 class AccountAct(In):

@@ -45,6 +45,25 @@ class QuotaOut(Out):
     remaining_today: int = Field(examples=[3])
     remaining_total: int | None = Field(description="null: no limit", examples=[None])
     resets_at: datetime = Field(description="when the next UTC day begins")
+    phase: str = Field(default="", description="which is counted by itself; late: after the close", examples=["final"])
+
+
+class PhaseOut(Out):
+    """A phase."""
+
+    name: str = Field(examples=["practice"])
+    begins_at: datetime | None = Field(description="null: of the first, at the opening")
+    counts: bool = Field(description="whether its submissions rank, and may be finals")
+    submissions_per_day: int | None = Field(description="null: that of limits")
+    submissions_total: int | None
+
+
+class LateOut(Out):
+    """Whether submissions are taken after the close: unofficial, on a leaderboard of their own."""
+
+    accepted: bool
+    until: datetime | None = Field(description="null: until the competition is archived")
+    submissions_per_day: int | None
 
 
 class CompetitionOut(Out):
@@ -76,6 +95,10 @@ class CompetitionPage(CompetitionOut):
     limits: LimitsOut
     modes: list[str] = Field(description="function, notebook: what is done with code", examples=[["function"]])
     libraries: str = Field(description="the set of older libraries that code runs with; empty: the workers' own")
+    phases: list[PhaseOut]
+    late: LateOut
+    admission: str = Field(description="open, invited, approved: who may take part", examples=["open"])
+    private: bool = Field(description="only those who may take part see the competition")
     quota: QuotaOut | None = Field(description="null for a caller without a token")
 
     @classmethod
@@ -89,6 +112,10 @@ class CompetitionPage(CompetitionOut):
             limits=LimitsOut.read(file.limits),
             modes=list(file.submissions.modes),
             libraries=file.submissions.libraries,
+            phases=[PhaseOut.read(phase) for phase in file.phases],
+            late=LateOut.read(file.late),
+            admission=file.participation.admission,
+            private=file.participation.private,
             quota=QuotaOut.read(quota) if quota else None,
         )
 

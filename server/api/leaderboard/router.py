@@ -24,17 +24,22 @@ def show_leaderboard(
     account: OptionalAccount,
     *,
     board: Annotated[Visibility, Query(description="private: sealed until the reveal")] = Visibility.PUBLIC,
+    phase: Annotated[
+        str,
+        Query(max_length=40, description="a phase's own leaderboard; late: after the close; empty: the official one"),
+    ] = "",
     q: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = MOST_ROWS,
 ) -> LeaderboardPage:
     """Show a leaderboard: best score of each team first, equal scores share a rank, beside the exact-retraining
     oracle. The organiser's baselines and the oracle are references without a rank."""
-    shown = service.board(session, competition, board, viewer=account)
+    shown = service.board(session, competition, board, viewer=account, phase=phase)
     rows = shown.matching(q)
     return LeaderboardPage(
         competition=competition.slug,
         board=board,
+        phase=phase,
         scores_verified=competition.scores_verified,
         oracle=OracleScore(score=shown.oracle) if shown.oracle is not None else None,
         n_models=shown.n_models,

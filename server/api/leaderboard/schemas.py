@@ -113,6 +113,7 @@ class LeaderboardPage(BaseModel):
     )
     competition: str
     board: Visibility
+    phase: str = Field(default="", description="whose submissions alone are on it; empty: the official board")
     scores_verified: bool = Field(
         default=True, description="false: they came with an archive whose key nobody vouched for"
     )

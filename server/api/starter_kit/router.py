@@ -2,8 +2,9 @@
 
 from fastapi import APIRouter, Response
 
-from server.api.auth_dependencies import VisibleCompetition
-from server.deps import StorageDep
+from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
+from server.competitions import participation
+from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
 from server.starter_kit import service
 
@@ -13,10 +14,16 @@ router = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
 @router.get(
     "/starter-kit",
     response_class=Response,
-    responses={**problems(401, 404), 200: {"content": {"application/zip": {}}}},
+    responses={**problems(401, 403, 404), 200: {"content": {"application/zip": {}}}},
 )
-def download_kit(competition: VisibleCompetition, storage: StorageDep) -> Response:
-    """Download the starter kit: sample data, a first submission, a notebook, the scorer, the rules."""
+def download_kit(
+    competition: VisibleCompetition, storage: StorageDep, session: SessionDep, account: OptionalAccount
+) -> Response:
+    """Download the starter kit: sample data, a first submission, a notebook, the scorer, the rules.
+
+    Where not everybody may take part, or terms must be accepted, only for who may take part.
+    """
+    participation.check_may_have_data(session, competition, account)
     headers = {
         "Content-Disposition": f'attachment; filename="{competition.slug}-starter-kit.zip"',
         "X-Content-Type-Options": "nosniff",

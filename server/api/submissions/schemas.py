@@ -106,6 +106,8 @@ class SubmissionOut(Out):
     notes: list[str] = Field(description="what may make it fail: libraries that are not installed")
     message: str
     received_at: datetime
+    phase: str = Field(description="of the competition; late: after the close; empty: there are none", examples=[""])
+    is_official: bool = Field(description="whether it ranks, and may be a final")
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
     progress: ProgressOut | None
     wait: WaitOut | None = Field(default=None, description="why nothing of it runs; where one submission is asked for")

@@ -10,7 +10,14 @@ from lethe.errors import InvalidInput, NotFound
 from server.admin import competition_edits
 from server.audit import log as audit
 from server.audit.event_filter import EventFilter
-from server.competitions import draft_deletion, organisers, replace_config, stopped_preparations
+from server.competitions import (
+    draft_deletion,
+    organisers,
+    participants,
+    questions,
+    replace_config,
+    stopped_preparations,
+)
 from server.competitions import service as competitions
 from server.dashboard import service as dashboard
 from server.deps import DatabaseDep
@@ -43,6 +50,8 @@ def control_page(asked: OrganiserDep) -> Response:
         "competition.html",
         tab="control",
         teams=dashboard.count_teams(asked.session, asked.competition),
+        asked=participants.count_asked(asked.session, asked.competition),
+        open_questions=questions.count_open(asked.session, asked.competition),
         **_state(asked.session, asked.competition),
     )
 
@@ -120,6 +129,7 @@ def teams_page(asked: OrganiserDep, *, q: Short = "", page_number: PageNumber = 
         page_number=page_number,
         board=board,
         query=q,
+        may_change=competition_edits.may_change(asked.competition),
         organisers=organisers.of(asked.session, asked.competition),
     )
 

@@ -22,6 +22,7 @@ TABLES = {
         "Metrics",
         "A line for each of an evaluation: value, interval, the oracle, original model",
     ),
+    Table.TERMS: ("Accepted terms", "Who accepted which version of the terms, and when"),
     Table.AUDIT: ("Audit log", "Who did what, when, about what and why"),
 }
 

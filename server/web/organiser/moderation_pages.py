@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
-from server.admin import competition_edits, moderation
+from server.admin import competition_edits, extensions, moderation
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.submission import Submission
@@ -59,9 +59,9 @@ def act_on_submissions(
 
 @router.post("/organise/{slug}/teams/{team_id}")
 def act_on_team(
-    team_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "", name: Reason = ""
+    team_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "", name: Reason = "", until: Reason = ""
 ) -> Response:
-    """Disqualify a team, restore it, or give it another name."""
+    """Disqualify a team, restore it, give it another name, or let it submit longer."""
     team = moderation.get_team(asked.session, asked.competition, team_id)
     if act == "disqualify":
         moderation.disqualify_team(asked.session, team, actor=asked.viewer, reason=needed(reason))
@@ -69,8 +69,13 @@ def act_on_team(
         moderation.restore_team(asked.session, team, actor=asked.viewer, reason=needed(reason))
     elif act == "rename":
         teams.rename(asked.session, team, name=name, actor=asked.viewer, reason=needed(reason))
+    elif act == "extend":
+        end = timestamp(until, field="until") if until.strip() else None
+        extensions.extend_team(
+            asked.session, asked.competition, team, until=end, actor=asked.viewer, reason=needed(reason)
+        )
     else:
-        raise InvalidInput(f"{act!r} is not an act; allowed are disqualify, restore, rename")
+        raise InvalidInput(f"{act!r} is not an act; allowed are disqualify, restore, rename, extend")
     return asked.done(f"{team.name}: done.", to="/teams")
 
 

@@ -145,6 +145,16 @@ def test_archive_older_than_metrics_is_read_without_them(archive: Path, elsewher
     assert found["public_scores"] != []
 
 
+def test_archive_older_than_participants_is_read_without_them(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+    later = ("participants", "competition_texts", "terms_acceptances", "questions")
+    older = archive
+    for name in later:
+        older = without_table(older, tmp_path / f"without-{name}.zip", name)
+    elsewhere.read(older)
+    after = everything(elsewhere.database)
+    assert [after[name] for name in later] == [[]] * 4
+
+
 def test_archive_without_a_table_that_all_have_is_refused(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="has no rows/shards"):
         elsewhere.read(without_table(archive, tmp_path / "cut.zip", "shards"))

@@ -1,4 +1,4 @@
-"""A run's seed is told to strangers' code, so a split's seed must be too long to be tried."""
+"""A run's seed is told to participants' code, so a split's seed must be too long to be tried."""
 
 from server.evaluations.seeds import SAMPLE, run_seed
 from tests.support.instance import Instance, competition_toml
@@ -15,7 +15,7 @@ def test_seed_differs_by_competition_split_and_run() -> None:
     assert len(seeds) == 108
 
 
-def test_weak_seed_needs_a_competition_without_strangers(server: Instance) -> None:
+def test_weak_seed_must_be_allowed_by_the_file(server: Instance) -> None:
     headers = server.organiser()
 
     def created(slug: str, seed: int, extra: str = "") -> int:
@@ -24,4 +24,6 @@ def test_weak_seed_needs_a_competition_without_strangers(server: Instance) -> No
 
     assert created("weak", 2**62) == 422
     assert created("strong", 2**64 + 1) == 201
-    assert created("known", 7, "strangers = false") == 201
+    assert created("known", 7, "weak_seed = true") == 201
+    assert created("older", 7, "strangers = false") == 201  # what a file said until version 0.2
+    assert created("refused", 7, "strangers = true") == 422

@@ -1,0 +1,148 @@
+"""/api/v1/competitions/{slug}: who takes part, for those who want to, and for those who decide."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, status
+
+from lethe.errors import InvalidInput, Violation
+from server.admin import section_edits
+from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, require_organiser_for
+from server.api.auth_dependencies import OrganisedCompetition as Organised
+from server.api.competitions.schemas import CompetitionOut
+from server.api.participation.schemas import (
+    Addresses,
+    AdmissionRequest,
+    LinkOut,
+    LinkToken,
+    NewLink,
+    ParticipantDecision,
+    ParticipantsOut,
+    Settings,
+    StandingOut,
+    TermsOut,
+    TermsVersion,
+)
+from server.competitions import admission_links, participants, participation, texts
+from server.competitions.stored_file import stored_file
+from server.deps import SessionDep
+from server.models.participation import ParticipantState
+from server.problem_details import problems
+
+DONE = status.HTTP_204_NO_CONTENT
+
+router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
+organisers = APIRouter(
+    prefix="/competitions/{slug}",
+    tags=["organisers"],
+    dependencies=[Depends(require_organiser_for)],
+    responses=problems(401, 403, 404),
+)
+
+
+@router.get("/participation", responses=problems(401, 404))
+def show_standing(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> StandingOut:
+    """Show whether you may take part, and what is missing."""
+    return StandingOut.read(participation.standing(session, competition, account))
+
+
+@router.get("/terms", responses=problems(401, 404))
+def show_terms(session: SessionDep, competition: VisibleCompetition) -> TermsOut:
+    """Show the terms in force, and their version."""
+    version = participation.terms_version(session, competition)
+    return TermsOut(version=version, text=stored_file(competition).participation.terms)
+
+
+@router.post("/participation/terms", responses=problems(401, 404))
+def accept_terms(
+    body: TermsVersion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
+) -> StandingOut:
+    """Accept the terms in force. Another version than the one in force is refused."""
+    texts.accept_terms(session, competition, version=body.version, account=account)
+    return StandingOut.read(participation.standing(session, competition, account))
+
+
+@router.post("/participation/request", status_code=status.HTTP_201_CREATED, responses=problems(401, 404, 409))
+def ask(
+    body: AdmissionRequest, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
+) -> StandingOut:
+    """Ask the organisers to take part; they accept or refuse."""
+    participants.ask(session, competition, message=body.message, account=account)
+    return StandingOut.read(participation.standing(session, competition, account))
+
+
+@router.post("/participation/join", responses=problems(401, 403, 404))
+def join_by_link(body: LinkToken, slug: str, session: SessionDep, account: CurrentAccount) -> StandingOut:
+    """Take part by a link of the organisers, also in a competition that you do not see yet."""
+    competition = admission_links.use(session, slug, body.token, account=account)
+    return StandingOut.read(participation.standing(session, competition, account))
+
+
+@organisers.get("/participants")
+def list_participants(
+    session: SessionDep,
+    competition: Organised,
+    *,
+    state: ParticipantState | None = None,
+    page: Annotated[int, Query(ge=1, le=100_000, description="a hundred a page")] = 1,
+) -> ParticipantsOut:
+    """List those about whom something was asked or decided, the latest first."""
+    found, has_more = participants.list_participants(session, competition, state=state or "", page=page)
+    asked = participants.count_asked(session, competition)
+    return ParticipantsOut.model_validate({"participants": found, "has_more": has_more, "asked": asked})
+
+
+@organisers.post("/participants/{name}/decision", status_code=DONE, responses=problems(409))
+def decide(
+    name: str, body: ParticipantDecision, session: SessionDep, *, competition: Organised, account: CurrentAccount
+) -> None:
+    """Admit or refuse a person, whether they asked or not. Who is refused later is removed. They are written to."""
+    if body.decision == "refuse" and not body.reason.strip():
+        missing = Violation("reason", "is needed to refuse")
+        raise InvalidInput("A reason is needed to refuse: the person reads it", violations=(missing,))
+    admit = body.decision == "admit"
+    participants.decide(session, competition, name, admit=admit, reason=body.reason, actor=account)
+
+
+@organisers.get("/links")
+def list_links(session: SessionDep, competition: Organised) -> list[LinkOut]:
+    """List the links that still admit somebody."""
+    return [LinkOut.of(row) for row in admission_links.open_links(session, competition)]
+
+
+@organisers.post("/links", status_code=status.HTTP_201_CREATED, responses=problems(409))
+def make_link(body: NewLink, session: SessionDep, competition: Organised, account: CurrentAccount) -> LinkOut:
+    """Make a link that admits people. Its token is shown this once."""
+    issued = admission_links.make(session, competition, days=body.days, uses=body.uses, label=body.label, actor=account)
+    return LinkOut.of(issued.row, token=issued.token)
+
+
+@organisers.delete("/links/{link_id}", status_code=DONE)
+def revoke_link(link_id: str, session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
+    """End a link. Who came by it stays."""
+    admission_links.revoke(session, competition, link_id, actor=account)
+
+
+@organisers.get("/addresses")
+def list_addresses(session: SessionDep, competition: Organised) -> list[str]:
+    """List the e-mail addresses whose confirmed owners are admitted."""
+    return participants.addresses(session, competition)
+
+
+@organisers.patch("/addresses", responses=problems(409))
+def change_addresses(
+    body: Addresses, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> list[str]:
+    """Add and remove addresses; each new one is written to."""
+    return participants.change_addresses(session, competition, add=body.add, remove=body.remove, actor=account)
+
+
+@organisers.patch("/settings", responses=problems(409))
+def change_settings(
+    body: Settings, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> CompetitionOut:
+    """Change who takes part, phases, late submissions and pages, until the competition is archived.
+
+    Other terms are a new version, to be accepted again. Phases change until the finals are frozen.
+    """
+    sections = body.model_dump(exclude={"reason"}, exclude_none=True)
+    return CompetitionOut.of(section_edits.change(session, competition, sections, actor=account, reason=body.reason))

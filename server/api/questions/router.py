@@ -1,0 +1,104 @@
+"""/api/v1/competitions/{slug}: the pages beside the description, and questions to organisers."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, status
+
+from lethe.competition.pages_section import TITLES
+from lethe.errors import NotFound
+from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, require_organiser_for
+from server.api.auth_dependencies import OrganisedCompetition as Organised
+from server.api.questions.schemas import (
+    Answer,
+    AskedQuestion,
+    NewQuestion,
+    PageOut,
+    PageVersion,
+    QuestionOut,
+    QuestionsPage,
+)
+from server.competitions import questions, texts
+from server.competitions.stored_file import stored_file
+from server.deps import SessionDep
+from server.problem_details import problems
+
+TextName = Literal["terms", "data", "rules", "evaluation", "prizes", "faq"]
+
+router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
+organisers = APIRouter(
+    prefix="/competitions/{slug}",
+    tags=["organisers"],
+    dependencies=[Depends(require_organiser_for)],
+    responses=problems(401, 403, 404),
+)
+
+
+@router.get("/pages", responses=problems(401, 404))
+def list_pages(competition: VisibleCompetition) -> list[PageOut]:
+    """List the pages beside the description, with their texts."""
+    shown = stored_file(competition).pages.shown
+    return [PageOut(name=name, title=TITLES[name], text=text) for name, text in shown.items()]
+
+
+@router.get("/pages/{name}", responses=problems(401, 404))
+def show_page(name: str, competition: VisibleCompetition) -> PageOut:
+    """Show a page: data, rules, evaluation, prizes, faq."""
+    text = stored_file(competition).pages.shown.get(name)
+    if text is None:
+        raise NotFound(f"{competition.slug} has no page {name!r}")
+    return PageOut(name=name, title=TITLES[name], text=text)
+
+
+@router.get("/questions", responses=problems(401, 404))
+def list_questions(session: SessionDep, competition: VisibleCompetition, account: OptionalAccount) -> list[QuestionOut]:
+    """List the questions that are answered to all, and your own."""
+    return [QuestionOut.of(row, reader=account) for row in questions.shown_to(session, competition, account)]
+
+
+@router.post("/questions", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 404, 409))
+def ask(
+    body: NewQuestion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
+) -> QuestionOut:
+    """Ask the organisers. They answer you, or all without your name."""
+    return QuestionOut.of(questions.ask(session, competition, text=body.text, account=account), reader=account)
+
+
+@organisers.get("/all-questions")
+def list_all_questions(
+    session: SessionDep,
+    competition: Organised,
+    *,
+    only_open: Annotated[bool, Query(alias="open", description="only those without an answer")] = False,
+    page: Annotated[int, Query(ge=1, le=100_000, description="fifty a page")] = 1,
+) -> QuestionsPage:
+    """List all questions with who asked, the newest first."""
+    found, has_more = questions.page_of_all(session, competition, only_open=only_open, page=page)
+    return QuestionsPage(
+        questions=[AskedQuestion.for_organisers(row) for row in found],
+        has_more=has_more,
+        open=questions.count_open(session, competition),
+    )
+
+
+@organisers.put("/questions/{question_id}/answer")
+def answer(
+    question_id: str, body: Answer, session: SessionDep, *, competition: Organised, account: CurrentAccount
+) -> AskedQuestion:
+    """Answer a question, or answer it otherwise. Those who may read it are written to."""
+    row = questions.answer(
+        session,
+        competition,
+        question_id,
+        text=body.answer,
+        to_all=body.to_all,
+        shown_text=body.question,
+        actor=account,
+    )
+    return AskedQuestion.for_organisers(row)
+
+
+@organisers.get("/texts/{name}/versions")
+def list_versions(name: TextName, session: SessionDep, competition: Organised) -> list[PageVersion]:
+    """List every version of a page or of the terms, the newest first."""
+    found = texts.versions(session, competition, name)
+    return [PageVersion.read(row, author=author) for row, author in found]

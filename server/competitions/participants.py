@@ -1,0 +1,206 @@
+"""Asking to take part, the organisers' decisions, and lists of addresses whose owners are admitted."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from lethe.errors import InvalidInput, Violation
+from server.accounts import service as accounts
+from server.audit import log as audit
+from server.competitions import participation
+from server.competitions import participation_repository as repository
+from server.competitions import repository as competition_repository
+from server.competitions.stored_file import stored_file
+from server.db import now
+from server.errors import Conflict, NotAllowed
+from server.models.account import Account
+from server.models.competition import Competition
+from server.models.participation import AdmittedAddress, Participant, ParticipantState
+from server.notifications import dispatch, email_queue
+
+PAGE_SIZE = 100
+MOST_ADDRESSES = 5000
+ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,189}")
+S = ParticipantState
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A person about whom something was asked or decided, for organisers."""
+
+    name: str
+    state: str
+    message: str
+    reason: str
+    created_at: datetime
+    decided_at: datetime | None
+    terms_version: int | None
+    terms_accepted_at: datetime | None
+
+
+def ask(session: Session, competition: Competition, *, message: str, account: Account) -> Participant:
+    """Ask the organisers to take part. Raises Conflict where nobody is asked, or where it was asked before."""
+    competition = competition_repository.locked(session, competition.id)
+    if stored_file(competition).participation.admission != "approved":
+        raise Conflict(f"Nobody is asked for admission to {competition.slug}")
+    standing = participation.standing(session, competition, account)
+    if standing.state != "none":
+        raise Conflict(f"Your admission to {competition.slug} is decided, or was asked for: {standing.state}")
+    row = Participant(
+        competition_id=competition.id, account_id=account.id, state=S.ASKED.value, message=message.strip()
+    )
+    session.add(row)
+    session.flush()
+    _record(session, competition, "participant.asked", account, actor=account)
+    text = f"{account.name} asks to take part in {competition.title}:\n\n{row.message or '(without a message)'}"
+    dispatch.write_to_organisers(
+        session,
+        competition,
+        subject="a request to take part",
+        text=text,
+        path=f"/organise/{competition.slug}/participants",
+    )
+    return row
+
+
+def decide(
+    session: Session, competition: Competition, name: str, *, admit: bool, reason: str, actor: Account
+) -> Participant:
+    """Admit or refuse a person, whether they have asked or not; who is refused later is removed. They are written to.
+
+    Raises NotFound for an unknown name, Conflict where it is so already.
+    """
+    competition = competition_repository.locked(session, competition.id)
+    account = accounts.find(session, name)
+    state = S.ADMITTED if admit else S.REFUSED
+    if not admit and participation.organises(session, competition, account):
+        raise Conflict(f"{account.name} organises {competition.slug}, and is not refused")
+    row = repository.participant(session, competition.id, account.id)
+    if row is None:
+        row = Participant(competition_id=competition.id, account_id=account.id, message="")
+        session.add(row)
+    elif row.state == state:
+        raise Conflict(f"{account.name} is {state} already")
+    row.state, row.reason = state.value, reason.strip()
+    row.decided_at, row.decided_by = now(), actor.id
+    session.flush()
+    action = "participant.admitted" if admit else "participant.refused"
+    _record(session, competition, action, account, actor=actor, reason=reason)
+    said = "You are admitted to" if admit else "You are not admitted to"
+    why = f"\n\nReason: {row.reason}" if row.reason else ""
+    dispatch.write_to_account(
+        session,
+        competition,
+        account,
+        subject="admitted" if admit else "not admitted",
+        text=f"{said} {competition.title}.{why}",
+        path=f"/competitions/{competition.slug}",
+    )
+    return row
+
+
+def admit_by_link(session: Session, competition: Competition, *, account: Account) -> bool:
+    """Admit an account that came by a link; the caller counts the use. Return False if it was admitted before.
+
+    Raises NotAllowed for who was refused: a link is no way around a decision.
+    """
+    row = repository.participant(session, competition.id, account.id)
+    if row is not None and row.state == S.REFUSED:
+        raise NotAllowed(f"The organisers of {competition.slug} have refused you: {row.reason}")
+    if participation.standing(session, competition, account).state == "admitted":
+        return False
+    if row is None:
+        row = Participant(competition_id=competition.id, account_id=account.id)
+        session.add(row)
+    row.state, row.decided_at = S.ADMITTED.value, now()
+    session.flush()
+    return True
+
+
+def list_participants(
+    session: Session, competition: Competition, *, state: str = "", page: int = 1
+) -> tuple[list[Listed], bool]:
+    """Return a page (from 1) of those about whom something was asked or decided, and whether there is another."""
+    offset = (page - 1) * PAGE_SIZE
+    found = repository.participants(session, competition.id, state=state, offset=offset, limit=PAGE_SIZE + 1)
+    shown = found[:PAGE_SIZE]
+    accepted = repository.acceptances(session, competition.id, [row.account_id for row in shown])
+    listed = []
+    for row in shown:
+        terms = accepted.get(row.account_id)
+        listed.append(
+            Listed(
+                name=row.account.name,
+                state=row.state,
+                message=row.message,
+                reason=row.reason,
+                created_at=row.created_at,
+                decided_at=row.decided_at,
+                terms_version=terms.version if terms else None,
+                terms_accepted_at=terms.accepted_at if terms else None,
+            )
+        )
+    return listed, len(found) > PAGE_SIZE
+
+
+def count_asked(session: Session, competition: Competition) -> int:
+    """Return how many wait for a decision."""
+    return repository.count_asked(session, competition.id)
+
+
+def addresses(session: Session, competition: Competition) -> list[str]:
+    """Return the addresses whose confirmed owners are admitted."""
+    return [row.address for row in repository.addresses(session, competition.id)]
+
+
+def change_addresses(
+    session: Session,
+    competition: Competition,
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+    actor: Account,
+) -> list[str]:
+    """Add and remove addresses; each new one is written to. Return those that are there then.
+
+    Raises InvalidInput for what is no address, or too many, and Conflict where no address can be confirmed.
+    """
+    competition = competition_repository.locked(session, competition.id)
+    if add and not email_queue.is_on():
+        raise Conflict("This instance sends no e-mail, so nobody could confirm an address; make links instead")
+    wanted, gone = _checked(add), _checked(remove)
+    known = set(addresses(session, competition))
+    new = sorted(wanted - known)
+    if len(known | wanted) > MOST_ADDRESSES:
+        allowed = f"may be at most {MOST_ADDRESSES}"
+        raise InvalidInput(f"The addresses {allowed}", violations=(Violation("add", allowed),))
+    session.add_all(
+        AdmittedAddress(competition_id=competition.id, address=address, added_by=actor.id) for address in new
+    )
+    repository.remove_addresses(session, competition.id, gone)
+    session.flush()
+    data = {"added": len(new), "removed": len(gone & known)}
+    audit.record(session, actor, "participant.addresses", competition=competition, subject=competition.slug, data=data)
+    page = email_queue.link(f"/competitions/{competition.slug}")
+    text = f"You are invited to take part in {competition.title}. Register with this address, and confirm it:\n{page}\n"
+    email_queue.queue_mails(session, new, subject=f"{competition.title}: you are invited", body=text)
+    return addresses(session, competition)
+
+
+def _checked(given: Collection[str]) -> set[str]:
+    found = {address.strip().lower() for address in given if address.strip()}
+    for address in sorted(found):
+        if not ADDRESS.fullmatch(address):
+            wrong = Violation("add", "is not an e-mail address", address[:120])
+            raise InvalidInput(f"{address[:120]!r} is not an e-mail address", violations=(wrong,))
+    return found
+
+
+def _record(
+    session: Session, competition: Competition, action: str, account: Account, *, actor: Account, reason: str = ""
+) -> None:
+    data = {"account": account.name}
+    audit.record(session, actor, action, competition=competition, subject=account.id, reason=reason, data=data)

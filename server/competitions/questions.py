@@ -1,0 +1,116 @@
+"""Questions to organisers: answered to whoever asked, or to all without their name."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from lethe.errors import InvalidInput, NotFound, Violation
+from server.audit import log as audit
+from server.competitions import participation
+from server.competitions import question_repository as repository
+from server.competitions import repository as competition_repository
+from server.db import now
+from server.errors import Conflict, NotAllowed
+from server.models.account import Account
+from server.models.competition import Competition, CompetitionState
+from server.models.question import Question
+from server.notifications import dispatch, webhooks
+
+QUESTION_LENGTH = 4000
+ANSWER_LENGTH = 20_000
+MOST_OPEN = 10  # of one person, without an answer
+PAGE_SIZE = 50
+
+
+def ask(session: Session, competition: Competition, *, text: str, account: Account) -> Question:
+    """Ask the organisers, who are written to. Raises InvalidInput, NotAllowed for who was refused, or Conflict for an
+    archived competition and for too many questions without an answer."""
+    competition = competition_repository.locked(session, competition.id)  # counted by one after the other
+    _check_length("text", text, QUESTION_LENGTH)
+    if competition.state == CompetitionState.ARCHIVED:
+        raise Conflict(f"{competition.slug} is archived; nobody answers any more")
+    if participation.standing(session, competition, account).state == "refused":
+        raise NotAllowed(f"The organisers of {competition.slug} have refused you")
+    if repository.count_open(session, competition.id, account_id=account.id) >= MOST_OPEN:
+        raise Conflict(f"You have {MOST_OPEN} questions without an answer; wait for one")
+    row = Question(competition_id=competition.id, account_id=account.id, text=text.strip())
+    session.add(row)
+    session.flush()
+    _record(session, competition, "question.asked", row, actor=account)
+    webhooks.notify(session, competition.id, "question.asked", {"question": row.id})
+    dispatch.write_to_organisers(
+        session,
+        competition,
+        subject="a question",
+        text=f"{account.name} asks:\n\n{row.text}",
+        path=f"/organise/{competition.slug}/questions",
+    )
+    return row
+
+
+def answer(
+    session: Session,
+    competition: Competition,
+    question_id: str,
+    *,
+    text: str,
+    to_all: bool,
+    shown_text: str = "",
+    actor: Account,
+) -> Question:
+    """Answer a question, or answer it otherwise, to whoever asked or to all. Those who read it are written to.
+
+    shown_text: the question in other words, for all. Raises NotFound or InvalidInput.
+    """
+    competition = competition_repository.locked(session, competition.id)
+    row = repository.by_id(session, question_id)
+    if row is None or row.competition_id != competition.id:
+        raise NotFound(f"{competition.slug} has no question {question_id!r}")
+    _check_length("answer", text, ANSWER_LENGTH)
+    if shown_text.strip():
+        _check_length("question", shown_text, QUESTION_LENGTH)
+    row.answer, row.is_public, row.shown_text = text.strip(), to_all, shown_text.strip()
+    row.answered_at, row.answered_by = now(), actor.id
+    session.flush()
+    _record(session, competition, "question.answered", row, actor=actor)
+    data = {"question": row.id, "to_all": to_all}
+    webhooks.notify(session, competition.id, "question.answered", data)
+    path = f"/competitions/{competition.slug}/questions"
+    own = f"Your question:\n\n{row.text}\n\nThe organisers' answer:\n\n{row.answer}"
+    dispatch.write_to_account(session, competition, row.account, subject="an answer", text=own, path=path)
+    if to_all:
+        said = f"A question:\n\n{row.public_text}\n\nThe organisers' answer:\n\n{row.answer}"
+        dispatch.write_to_everybody(
+            session, competition, subject="a question and its answer", text=said, path=path, but=row.account
+        )
+    return row
+
+
+def shown_to(session: Session, competition: Competition, account: Account | None) -> Sequence[Question]:
+    """Return what is answered to all, and what `account` asked, the newest first."""
+    return repository.shown(session, competition.id, account_id=account.id if account else None)
+
+
+def page_of_all(
+    session: Session, competition: Competition, *, only_open: bool = False, page: int = 1
+) -> tuple[Sequence[Question], bool]:
+    """Return a page (from 1) of all questions with who asked, and whether there is another. For organisers."""
+    offset = (page - 1) * PAGE_SIZE
+    found = repository.page(session, competition.id, only_open=only_open, offset=offset, limit=PAGE_SIZE + 1)
+    return found[:PAGE_SIZE], len(found) > PAGE_SIZE
+
+
+def count_open(session: Session, competition: Competition) -> int:
+    """Return how many questions have no answer."""
+    return repository.count_open(session, competition.id)
+
+
+def _check_length(field: str, text: str, most: int) -> None:
+    if not 1 <= len(text.strip()) <= most:
+        allowed = f"needs 1 to {most} characters"
+        raise InvalidInput(f"The {field} {allowed}", violations=(Violation(field, allowed, text.strip()[:40]),))
+
+
+def _record(session: Session, competition: Competition, action: str, row: Question, *, actor: Account) -> None:
+    data = {"to_all": row.is_public} if row.answered_at else {}
+    audit.record(session, actor, action, competition=competition, subject=row.id, data=data)
