@@ -49,6 +49,7 @@ LANDED = [
     "0023_verified_workers_online",
     "0024_order_of_the_queue",
     "0025_retraining_processor_time",
+    "0029_tasks",
 ]
 
 REFUSED = {

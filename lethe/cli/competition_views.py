@@ -57,17 +57,22 @@ def show(competition: Competition = None, url: Url = None, as_json: Json = False
             ("left today", found["quota"]["remaining"] if found.get("quota") else None),
         )
     )
+    if tasks := found.get("tasks"):
+        rows = ((t["name"], t["title"], t["kind"], t["dataset"], t["runs"], f"{t['weight']:g}") for t in tasks)
+        print_table("", ("task", "title", "kind", "dataset", "runs#", "weight#"), rows, empty="")
 
 
 def leaderboard(
     competition: Competition = None,
     private: Annotated[bool, typer.Option("--private", help="The private leaderboard, once it is revealed.")] = False,
+    task: Annotated[str | None, typer.Option("--task", help="The leaderboard of one task. Default: combined.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Show the leaderboard."""
     with connected(url, anonymous=True) as client:
-        board = client.leaderboard(chosen_competition(client, competition), board="private" if private else None)
+        slug = chosen_competition(client, competition)
+        board = client.leaderboard(slug, board="private" if private else None, task=task)
     if as_json:
         print_json(board)
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from lethe.cli.context import Json, Slug, Url, connected
 from lethe.cli.output import console, local_time, notes, print_facts, print_json
@@ -49,15 +49,25 @@ def validate(
     from lethe.competition.run_limits import RetrainingCost, limit_warnings
 
     checked = read_competition_file(file)
-    sizes = {} if file_only else _set_sizes(file, checked)
-    seconds = _retraining_s(file, checked, sizes)
-    warnings = limit_warnings(checked.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
-    recipes = recipe_cost(checked, retraining_s=seconds)
+    found, warnings = [], []
+    for each in checked.evaluated:
+        sizes = {} if file_only else _set_sizes(file, each)
+        seconds = _retraining_s(file, each, sizes)
+        limits = limit_warnings(each.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
+        warnings += [f"{each.title}: {limit}" if checked.tasks else limit for limit in limits]
+        found.append((each, sizes, recipe_cost(each, retraining_s=seconds)))
     if as_json:
-        found = {"set_sizes": sizes, "recipe_models": recipes.n_models, "recipe_seconds": recipes.seconds}
-        print_json(checked.model_dump(mode="json") | found | {"warnings": warnings})
+        set_sizes = {each.slug: sizes for each, sizes, _ in found} if checked.tasks else found[0][1]
+        more = {
+            "set_sizes": set_sizes,
+            "recipe_models": sum(recipes.n_models for _, _, recipes in found),
+            "recipe_seconds": sum(known) if (known := [cost.seconds for *_, cost in found if cost.seconds]) else None,
+            "warnings": warnings,
+        }
+        print_json(checked.model_dump(mode="json") | more)
         return
-    _print_plan(checked, sizes, recipes)
+    for each, sizes, recipes in found:
+        _print_plan(each, sizes, recipes)
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -154,15 +164,15 @@ def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
     """Return the competition once both splits are ready or one has failed."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=notes, transient=True, disable=quiet) as bars:
-        tasks = {name: bars.add_task(name, total=1.0) for name in ("public", "private")}
+        shown: dict[str, TaskID] = {}
         while True:
             found = client.preparation(slug)
             for split in found["splits"]:
-                ready = split["state"] == "ready"
-                words = f"{split['visibility']} split: {split['stage'] or split['state']}"
-                bars.update(
-                    tasks[split["visibility"]], description=words, completed=1.0 if ready else split["progress"]
-                )
+                name, ready = _split_name(found, split), split["state"] == "ready"
+                if name not in shown:
+                    shown[name] = bars.add_task(name, total=1.0)
+                words = f"{name}: {split['stage'] or split['state']}"
+                bars.update(shown[name], description=words, completed=1.0 if ready else split["progress"])
             states = {split["state"] for split in found["splits"]}
             if states == {"ready"} or "failed" in states:
                 return found
@@ -181,8 +191,14 @@ def print_organised(found: JsonObject, *, as_json: bool) -> None:
         ("state", found["state"]),
     ]
     for split in found.get("splits") or ():
-        facts.append((f"{split['visibility']} split", f"{split['state']} {split['stage']} {split['error']}".strip()))
+        facts.append((_split_name(found, split), f"{split['state']} {split['stage']} {split['error']}".strip()))
     print_facts(facts)
+
+
+def _split_name(competition: JsonObject, split: JsonObject) -> str:
+    """Return what a split is called beside the others: where there are tasks, with the name of its own."""
+    task = next((task["name"] for task in competition.get("tasks") or () if task["slug"] == split["competition"]), "")
+    return " ".join(part for part in (task, f"{split['visibility']} split") if part)
 
 
 def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], recipes: "RecipeCost") -> None:

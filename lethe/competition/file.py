@@ -28,6 +28,7 @@ from lethe.competition.recipes_section import METRIC_ID, Recipes
 from lethe.competition.report_section import Report
 from lethe.competition.section import Section
 from lethe.competition.task import CausalLm, ImageClassification, Task
+from lethe.competition.tasks_section import Combine, completed, wrong_combination
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
@@ -283,6 +284,26 @@ class CompetitionFile(Section):
     workers: Workers = Workers()
     report: Report = Report()
     ranking: Ranking = Ranking()
+    tasks: tuple["CompetitionFile", ...] = Field(default=(), description="several tasks in place of one")
+    combine: Combine = Combine()
+
+    @property
+    def evaluated(self) -> tuple["CompetitionFile", ...]:
+        """The files that submissions are evaluated by: those of its tasks, or itself."""
+        return self.tasks or (self,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_tasks(cls, data: object) -> object:
+        return completed(data)
+
+    @model_validator(mode="after")
+    def _tasks_can_be_combined(self) -> Self:
+        if nested := [task.slug for task in self.tasks if task.tasks]:
+            raise ValueError(f"tasks: {nested[0]} has tasks of its own; a task cannot")
+        if wrong := wrong_combination(self.slug, [task.slug for task in self.tasks], self.combine):
+            raise ValueError(wrong)
+        return self
 
     @model_validator(mode="after")
     def _ranks_by_what_is_computed(self) -> Self:

@@ -102,8 +102,12 @@ def has_submissions(session: Session, team_id: str) -> bool:
 def count_counted(
     session: Session, team_id: str, *, since: datetime | None = None, before: datetime | None = None
 ) -> int:
-    """Return how many submissions of the team count against its quota, of those received in [since, before)."""
-    counted = select(func.count()).where(Submission.team_id == team_id, Submission.refunded.is_(False))
+    """Return how many submissions of the team count against its quota, of those received in [since, before).
+
+    One that goes to several tasks is one.
+    """
+    wholes = Submission.team_id == team_id, Submission.parent_id.is_(None)
+    counted = select(func.count()).where(*wholes, Submission.refunded.is_(False))
     if since is not None:
         counted = counted.where(Submission.received_at >= since)
     if before is not None:
