@@ -55,6 +55,7 @@ LANDED = [
     "0026_who_takes_part",
     "0027_phases_and_late_submissions",
     "0028_questions",
+    "0029_tasks",
 ]
 
 REFUSED = {

@@ -60,6 +60,9 @@ def show(competition: Competition = None, url: Url = None, as_json: Json = False
             ("left today", found["quota"]["remaining"] if found.get("quota") else None),
         )
     )
+    if tasks := found.get("tasks"):
+        rows = ((t["name"], t["title"], t["kind"], t["dataset"], t["runs"], f"{t['weight']:g}") for t in tasks)
+        print_table("", ("task", "title", "kind", "dataset", "runs#", "weight#"), rows, empty="")
 
 
 def _phase(phase: JsonObject) -> str:
@@ -67,19 +70,20 @@ def _phase(phase: JsonObject) -> str:
     return begin if phase["counts"] else f"{begin}; does not count for the final ranking"
 
 
-def leaderboard(
+def leaderboard(  # noqa: PLR0917 - a command's options
     competition: Competition = None,
     private: Annotated[bool, typer.Option("--private", help="The private leaderboard, once it is revealed.")] = False,
     phase: Annotated[
         str | None, typer.Option("--phase", help="A phase's own leaderboard; late: of submissions after the close.")
     ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="The leaderboard of one task. Default: combined.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Show the leaderboard."""
     with connected(url, anonymous=True) as client:
         slug = chosen_competition(client, competition)
-        board = client.leaderboard(slug, board="private" if private else None, phase=phase)
+        board = client.leaderboard(slug, board="private" if private else None, phase=phase, task=task)
     if as_json:
         print_json(board)
         return

@@ -49,15 +49,25 @@ def validate(
     from lethe.competition.run_limits import RetrainingCost, limit_warnings
 
     checked = read_competition_file(file)
-    sizes = {} if file_only else _set_sizes(file, checked)
-    seconds = _retraining_s(file, checked, sizes)
-    warnings = limit_warnings(checked.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
-    recipes = recipe_cost(checked, retraining_s=seconds)
+    found, warnings = [], []
+    for each in checked.evaluated:
+        sizes = {} if file_only else _set_sizes(file, each)
+        seconds = _retraining_s(file, each, sizes)
+        limits = limit_warnings(each.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
+        warnings += [f"{each.title}: {limit}" if checked.tasks else limit for limit in limits]
+        found.append((each, sizes, recipe_cost(each, retraining_s=seconds)))
     if as_json:
-        found = {"set_sizes": sizes, "recipe_models": recipes.n_models, "recipe_seconds": recipes.seconds}
-        print_json(checked.model_dump(mode="json") | found | {"warnings": warnings})
+        set_sizes = {each.slug: sizes for each, sizes, _ in found} if checked.tasks else found[0][1]
+        more = {
+            "set_sizes": set_sizes,
+            "recipe_models": sum(recipes.n_models for _, _, recipes in found),
+            "recipe_seconds": sum(known) if (known := [cost.seconds for *_, cost in found if cost.seconds]) else None,
+            "warnings": warnings,
+        }
+        print_json(checked.model_dump(mode="json") | more)
         return
-    _print_plan(checked, sizes, recipes)
+    for each, sizes, recipes in found:
+        _print_plan(each, sizes, recipes)
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -174,8 +184,14 @@ def print_organised(found: JsonObject, *, as_json: bool) -> None:
         ("state", found["state"]),
     ]
     for split in found.get("splits") or ():
-        facts.append((f"{split['visibility']} split", f"{split['state']} {split['stage']} {split['error']}".strip()))
+        facts.append((_split_name(found, split), f"{split['state']} {split['stage']} {split['error']}".strip()))
     print_facts(facts)
+
+
+def _split_name(competition: JsonObject, split: JsonObject) -> str:
+    """Return what a split is called beside the others: where there are tasks, with the name of its own."""
+    task = next((task["name"] for task in competition.get("tasks") or () if task["slug"] == split["competition"]), "")
+    return " ".join(part for part in (task, f"{split['visibility']} split") if part)
 
 
 def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], recipes: "RecipeCost") -> None:

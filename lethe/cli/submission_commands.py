@@ -48,6 +48,9 @@ def submit(
         list[str] | None, typer.Option("--set", help="With --method, set a constant: NAME=value. May be repeated.")
     ] = None,
     message: Annotated[str, typer.Option("--message", "-m", help="A note to yourself.")] = "",
+    tasks: Annotated[
+        list[str] | None, typer.Option("--task", help="A task of the competition; may be repeated. Default: all.")
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", "-w", help="Wait for completion; the exit status says how it ended.")
     ] = False,
@@ -58,7 +61,7 @@ def submit(
     """Send a submission. With --wait: exit status 0 scored, 3 failed, 4 failed because of the server, 5 cancelled."""
     with _chosen_file(file, method, settings) as (path, label), connected(url) as client:
         slug = chosen_competition(client, competition)
-        sent = client.submit(slug, path, message=message or label)
+        sent = client.submit(slug, path, message=message or label, tasks=tasks or ())
         if not as_json:
             console.print(f"Received as [bold]{sent['id']}[/] in {slug}; {_left(sent['quota'])}.", highlight=False)
             console.print(f"Its page: {client.url}/submissions/{sent['id']}", highlight=False, soft_wrap=True)
@@ -263,6 +266,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("waits", _wait_text(submission)),
             ("runs", f"{progress['runs_done']} of {progress['runs_total']}" if progress else None),
             ("score", score_text(score.get("final_score"))),
+            ("combined score", score_text(submission.get("combined_score"))),
             ("share of the oracle", share_text(placing.get("share_of_oracle"))),
             ("team's rank", rank_text(placing)),
             ("time taken", duration_text(time_taken_s(submission))),
@@ -274,8 +278,22 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("quota", "this one does not count" if submission["refunded"] else None),
         )
     )
+    if parts := submission.get("parts"):
+        columns = ("task", "submission", "stage", "score#", "private#")
+        print_table("", columns, (_part_row(part) for part in parts), empty="")
     if failure_text:
         typer.echo(f"\nThe run on the public sample ended with:\n{failure_text}")
+
+
+def _part_row(part: JsonObject) -> tuple[object, ...]:
+    failure = part["failure"] or {}
+    return (
+        part["task"],
+        part["id"],
+        f"{part['stage']}: {failure['error_class']}" if failure else part["stage"],
+        score_text((part["score"] or {}).get("final_score")),
+        score_text((part["private_score"] or {}).get("final_score")),
+    )
 
 
 def _where(failure: JsonObject) -> str | None:

@@ -6,7 +6,7 @@ with LetheClient("http://127.0.0.1:8000", token="lethe_…") as lethe:
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -90,12 +90,15 @@ class LetheClient:
     def quota(self, slug: str) -> JsonObject:
         return self._object("GET", f"/competitions/{slug}/quota")
 
-    def leaderboard(self, slug: str, *, board: str | None = None, phase: str | None = None) -> JsonObject:
+    def leaderboard(
+        self, slug: str, *, board: str | None = None, phase: str | None = None, task: str | None = None
+    ) -> JsonObject:
         """Return a board: the public one, or with board="private" the final one once it is revealed.
 
-        phase: a phase's own public board; "late": of submissions after the close.
+        phase: a phase's own public board; "late": of submissions after the close. task: the name of one; without it,
+        where a competition has tasks, their combined board.
         """
-        asked = {name: value for name, value in (("board", board), ("phase", phase)) if value}
+        asked = {name: value for name, value in (("board", board), ("phase", phase), ("task", task)) if value}
         return self._object("GET", f"/competitions/{slug}/leaderboard", params=asked or None)
 
     def starter_kit(self, slug: str) -> bytes:
@@ -112,14 +115,17 @@ class LetheClient:
 
     # --- submissions ---
 
-    def submit(self, slug: str, path: Path, *, message: str = "") -> JsonObject:
-        """Upload a file. Raises ApiError naming what is wrong with it, and where."""
+    def submit(self, slug: str, path: Path, *, message: str = "", tasks: Sequence[str] = ()) -> JsonObject:
+        """Upload a file. Raises ApiError naming what is wrong with it, and where.
+
+        tasks: names of those that it is for; none: all that the competition has.
+        """
         with path.open("rb") as file:
             return self._object(
                 "POST",
                 f"/competitions/{slug}/submissions",
                 files={"file": (path.name, file, "application/octet-stream")},
-                data={"message": message},
+                data={"message": message} | ({"tasks": ",".join(tasks)} if tasks else {}),
             )
 
     def submissions(self, slug: str) -> list[JsonObject]:

@@ -31,6 +31,7 @@ from lethe.competition.report_section import Report
 from lethe.competition.section import Section
 from lethe.competition.splits_section import Splits
 from lethe.competition.task import CausalLm, ImageClassification, Task
+from lethe.competition.tasks_section import Combine, completed, wrong_combination
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
@@ -245,16 +246,31 @@ class CompetitionFile(Section):
     phases: tuple[Phase, ...] = Field(default=(), max_length=MOST_PHASES)
     late: Late = Late()
     pages: Pages = Pages()
+    tasks: tuple["CompetitionFile", ...] = Field(default=(), description="several tasks in place of one")
+    combine: Combine = Combine()
+
+    @property
+    def evaluated(self) -> tuple["CompetitionFile", ...]:
+        """The files that submissions are evaluated by: those of its tasks, or itself."""
+        return self.tasks or (self,)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_strangers(cls, data: Any) -> Any:
-        """Read `strangers = false` of files before version 0.3 as what it did: it kept nobody out, but allowed a weak
-        seed."""
+    def _complete(cls, data: Any) -> Any:
+        """Complete tasks. `strangers = false` of files before version 0.3 is read as what it did: it kept nobody out,
+        but allowed a weak seed."""
         if isinstance(data, dict) and isinstance(data.get("strangers"), bool):
             kept = {name: value for name, value in data.items() if name != "strangers"}
-            return {"weak_seed": not data["strangers"], **kept}
-        return data
+            data = {"weak_seed": not data["strangers"], **kept}
+        return completed(data)
+
+    @model_validator(mode="after")
+    def _tasks_can_be_combined(self) -> Self:
+        if nested := [task.slug for task in self.tasks if task.tasks]:
+            raise ValueError(f"tasks: {nested[0]} has tasks of its own; a task cannot")
+        if wrong := wrong_combination(self.slug, [task.slug for task in self.tasks], self.combine):
+            raise ValueError(wrong)
+        return self
 
     @model_validator(mode="after")
     def _ranks_by_what_is_computed(self) -> Self:

@@ -75,16 +75,18 @@ class Description(BaseModel):
     samples: Style | None = None
 
 
-def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None) -> EntryPoint:
+def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None, task: str = "") -> EntryPoint:
     """Return the entry point of a package. Raises InvalidSubmission naming file and line.
 
     Only the entry file is parsed, what it imports from the package, and what might have been the entry file.
 
-    files: content by relative path. shown_as: the name that the participant knows a lone file by.
+    files: content by relative path. shown_as: the name that the participant knows a lone file by. task: the name of the
+    task that it is for, whose file `<task>.py` goes before any other.
     """
     described = _described(files)
     sources = [name for name in files if name.endswith(".py")]
-    file = _chosen_file(files, sources, described)
+    own = next((name for name in (f"{task}.py", f"{task.replace('-', '_')}.py") if task and name in sources), None)
+    file = own or _chosen_file(files, sources, described)
     tree = _parsed(file, files[file], shown_as or file)
     followed = [file]
     imported = _imported_in(files, file, followed)

@@ -51,12 +51,14 @@ def load_package(
     limits: PackageLimits = LIMITS,
     modes: Sequence[Mode] = ("function",),
     libraries: str = "",
+    task: str = "",
     sources_only: bool = False,
 ) -> Package:
     """Return the checked package in `data`. Raises InvalidSubmission naming file, line and what is allowed.
 
     modes: what may be done with a notebook; where both may, each run runs it by itself.
     libraries: the set of older libraries that the competition names; "" for the worker's own.
+    task: the name of the task that it is for; its file, `<task>.py` at a zip's top, goes before the usual one.
     sources_only: check the other files of a zip as well, but keep them empty.
     """
     if not data:
@@ -68,7 +70,8 @@ def load_package(
     if source.cells is not None:
         return _notebook_package(kind, source.cells, filename, modes=modes, libraries=libraries)
     _check_function_mode(filename, modes=modes)
-    return _plain_package(kind, source.files, shown_as=filename if kind == "py" else None, libraries=libraries)
+    shown_as = filename if kind == "py" else None
+    return _plain_package(kind, source.files, shown_as=shown_as, libraries=libraries, task=task)
 
 
 def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -> dict[str, bytes]:
@@ -139,8 +142,8 @@ def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sourc
     return _Source({SCRIPT: data}) if cell is None else _Source({}, [cell])
 
 
-def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None, libraries: str) -> Package:
-    entry_point = find_entry_point(files, shown_as=shown_as)
+def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None, libraries: str, task: str) -> Package:
+    entry_point = find_entry_point(files, shown_as=shown_as, task=task)
     notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"), libraries=libraries)
     return Package(kind, files, replace(entry_point, notes=notes))
 

@@ -9,11 +9,13 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from server.admin import repository
 from server.audit import log as audit
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.errors import Conflict
@@ -54,6 +56,7 @@ def extend(
     session: Session, competition: Competition, *, closes_at: datetime, actor: Account, reason: str
 ) -> Competition:
     """Set another end; a competition that has closed opens again unless its finals are frozen."""
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its end can no longer be changed")
@@ -67,12 +70,14 @@ def extend(
     if competition.state == CompetitionState.CLOSED:
         competition.closed_at = None
         lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
+    competitions.share(session, competition)
     return competition
 
 
 def preview_limits(session: Session, competition: Competition, values: Mapping[str, Any]) -> LimitsChange:
     """Return what other limits would mean. Raises InvalidInput naming each wrong value."""
     before = stored_file(competition).limits
+    _check_are_its_own(competition, {name for name, value in values.items() if value != getattr(before, name, None)})
     try:
         after = Limits.model_validate({**before.model_dump(), **values})
     except ValidationError as error:
@@ -101,6 +106,7 @@ def change_limits(
         raise Conflict(f"{competition.slug} is {competition.state}; its limits can no longer be changed")
     change = preview_limits(session, competition, values)
     _write_config(competition, {"limits": change.after.model_dump(mode="json")})
+    competitions.share(session, competition)
     data = {name: {"from": old, "to": new} for name, (old, new) in change.changed.items()}
     _record(session, competition, "competition.limits_changed", actor=actor, reason=reason, data=data)
     return change
@@ -138,6 +144,7 @@ def archive(session: Session, competition: Competition, *, actor: Account, reaso
 
 def announce(session: Session, competition: Competition, *, title: str, text: str, actor: Account) -> Announcement:
     """Publish an announcement, in Markdown. Raises Conflict once the competition is archived."""
+    lifecycle.require_no_task(competition)
     if competition.state == CompetitionState.ARCHIVED:
         raise Conflict(f"{competition.slug} is archived; nothing can be announced any more")
     row = Announcement(competition_id=competition.id, author_id=actor.id, title=title, text=text)
@@ -159,6 +166,19 @@ def _write_config(competition: Competition, values: Mapping[str, Any]) -> None:
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="settings") from error
     competition.config = file.model_dump(mode="json")
+
+
+def _check_are_its_own(competition: Competition, changed: set[str]) -> None:
+    """Raise InvalidInput for limits of runs of a competition with tasks, and for a task's that all tasks share."""
+    if stored_file(competition).tasks:
+        wrong, whose = sorted(changed - set(SHARED_LIMITS)), "is a limit of each task: change the task's"
+    elif competition.parent_id is not None:
+        wrong, whose = sorted(changed & set(SHARED_LIMITS)), "is the same for all tasks: change the competition's"
+    else:
+        return
+    if wrong:
+        violations = tuple(Violation(f"limits.{name}", whose) for name in wrong)
+        raise InvalidInput(f"{competition.slug}: {wrong[0]} {whose}", violations=violations)
 
 
 def _beyond(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:

@@ -10,7 +10,7 @@ from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.db import now
 from server.errors import Conflict
-from server.evaluations import rerun
+from server.evaluations import parts, rerun
 from server.evaluations import service as evaluations
 from server.finals import service as finals
 from server.models.account import Account
@@ -23,17 +23,24 @@ from server.teams import repository as team_repository
 def cancel(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
     """Stop a submission. An organiser's act never costs the team its quota."""
     team_repository.locked(session, submission.team_id)
-    submission = submission_repository.locked(session, submission.id)
+    own = parts.locked(session, submission.id)
+    submission = submission if own else submission_repository.locked(session, submission.id)
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
-    evaluations.cancel(session, submission)
-    submission.refunded = True
+    for each in own or [submission]:
+        if each.stage not in ENDED:
+            evaluations.cancel(session, each)
+            each.refunded = True
+    if own:
+        parts.follow(session, submission.id)
     _record(session, submission, "submission.cancelled", actor=actor, reason=reason)
 
 
 def run_again(session: Session, submission: Submission, *, visibility: Visibility, actor: Account, reason: str) -> None:
     """Evaluate a submission again on one split; the old score is kept, and counts no longer."""
-    competition = competition_repository.locked(session, submission.competition_id)
+    competition = competition_repository.locked_with_root(session, submission.competition_id)
+    if competitions.tasks(session, competition):
+        raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
     submission = submission_repository.locked(session, submission.id)
     if visibility is Visibility.PRIVATE:
         finals.rescore(session, competition, submission, actor=actor, reason=reason)
@@ -50,7 +57,8 @@ def disqualify(session: Session, submission: Submission, *, actor: Account, reas
     """Take a submission off every board."""
     if submission.disqualified_at is not None:
         raise Conflict("The submission is disqualified already")
-    submission.disqualified_at = now()
+    for each in _with_parts(session, submission):
+        each.disqualified_at = now()
     _record(session, submission, "submission.disqualified", actor=actor, reason=reason)
 
 
@@ -58,9 +66,14 @@ def restore(session: Session, submission: Submission, *, actor: Account, reason:
     """Put a disqualified submission back on the boards."""
     if submission.disqualified_at is None:
         raise Conflict("The submission is not disqualified")
-    submission.disqualified_at = None
+    for each in _with_parts(session, submission):
+        each.disqualified_at = None
     _record(session, submission, "submission.restored", actor=actor, reason=reason)
     _rescore_what_is_missing(session, submission.competition_id)
+
+
+def _with_parts(session: Session, submission: Submission) -> list[Submission]:
+    return [submission, *parts.of(session, [submission.id]).get(submission.id, ())]
 
 
 def get_team(session: Session, competition: Competition, team_id: str) -> Team:
@@ -91,7 +104,8 @@ def restore_team(session: Session, team: Team, *, actor: Account, reason: str) -
 def _rescore_what_is_missing(session: Session, competition_id: str) -> None:
     """Who comes back after the finals were frozen still needs a private score."""
     session.flush()
-    competition = competition_repository.locked(session, competition_id)
+    competition = competition_repository.locked_with_root(session, competition_id)
+    competition = competitions.root(session, competition)
     if competition.state == CompetitionState.PROVISIONAL and not finals.is_complete(session, competition):
         lifecycle.move(session, competition, CompetitionState.CLOSED, actor=None, reason="a final came back")
 

@@ -21,6 +21,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.archives.tables import PARTS, rows
 from server.competitions import repository as competitions
+from server.competitions.lifecycle import require_no_task
 from server.config import Settings
 from server.db import Database, now
 from server.errors import Conflict
@@ -83,6 +84,7 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
             competition = competitions.by_slug(session, slug)
             if competition is None:
                 raise NotFound(f"No competition is called {slug!r}")
+            require_no_task(competition)
             part.chmod(0o600)
             written = _write(session, storage, settings, competition, archive=Archive(zipped, now()))
         part.rename(path)
@@ -94,15 +96,17 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
 def _write(
     session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: Archive
 ) -> Written:
+    evaluated = [competition, *competitions.tasks(session, competition.id)]
+    ids = [each.id for each in evaluated]
     counts = {}
     for part in PARTS:
-        lines = _Counted(rows(session, part, competition.id))
+        lines = _Counted(rows(session, part, ids))
         archive.add(f"{ROWS}{part.name}.jsonl", lines, compress=True)
         counts[part.name] = lines.count
-    keys = list(_keys(session, storage, competition))
+    keys = list(dict.fromkeys(key for each in evaluated for key in _keys(session, storage, each)))
     for key in keys:
         archive.add(f"{FILES}{key}", storage.chunks(key), compress=False)
-    signed = list(_receipts(session, settings, competition))
+    signed = [receipt for each in evaluated for receipt in _receipts(session, settings, each)]
     for name, receipt in signed:
         archive.add(f"{RECEIPTS}{name}.json", [json.dumps(receipt, sort_keys=True).encode()], compress=True)
     manifest = {

@@ -81,11 +81,12 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
 
 
 def _check_is_new(session: Session, checked: CheckedArchive) -> None:
-    if competitions.by_slug(session, checked.slug) is not None:
-        raise Conflict(
-            f"This instance has a competition called {checked.slug!r}. The name is part of a split's seeds, so an "
-            "import cannot change it"
-        )
+    for slug in checked.slugs:
+        if competitions.by_slug(session, slug) is not None:
+            raise Conflict(
+                f"This instance has a competition called {slug!r}. The name is part of a split's seeds, so an "
+                "import cannot change it"
+            )
     for part in OWN_PARTS:
         if part.is_numbered or "id" not in part.table.c:
             continue

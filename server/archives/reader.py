@@ -18,13 +18,16 @@ from pydantic import ValidationError
 
 from lethe.client.receipts import canonical, verify
 from lethe.competition.file import CompetitionFile
+from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
 from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS, schema_head
 from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, Part, Row
+from server.competitions.lifecycle import RESCORED
 from server.competitions.read_file import check_size
 from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
+from server.models.competition import CompetitionState
 from server.starter_kit import service as starter_kit
 from server.storage import CHUNK as PIECE
 from server.storage import Storage, content_key, split_key
@@ -70,11 +73,14 @@ class CheckedArchive:
             for _piece in self.pieces(name):
                 pass
         competitions = list(self.rows(OWN_PARTS[0]))
-        if len(competitions) != 1:
-            raise invalid(f"holds {len(competitions)} competitions; it must hold one")
-        self.competition = competitions[0]
+        whole = [row for row in competitions if row.get("parent_id") is None]
+        if len(whole) != 1:
+            raise invalid(f"holds {len(whole)} competitions; it must hold one")
+        self.competition = whole[0]
         self.id, self.slug = str(self.competition["id"]), str(self.competition["slug"])
-        self._check_competition()
+        self.slugs = [str(row["slug"]) for row in competitions]
+        files = {str(row["slug"]): _checked_file(row) for row in competitions}
+        self._check_tasks([row for row in competitions if row is not self.competition], files[self.slug])
 
     def _check_sizes(self) -> None:
         """Raise InvalidInput for what would unpack to more than it says, or to more than any archive needs."""
@@ -88,18 +94,15 @@ class CheckedArchive:
             if not name.startswith(FILES) and info.file_size > at_most:
                 raise invalid(f"holds {name} of {info.file_size} bytes; at most {at_most} are read")
 
-    def _check_competition(self) -> None:
-        """Raise InvalidInput for a competition whose own file this instance would not take."""
-        row = self.competition
-        try:
-            file = CompetitionFile.model_validate(row["config"])
-        except (ValidationError, KeyError) as error:
-            raise invalid("has a competition file that is not valid") from error
-        if file.slug != self.slug:
-            raise invalid(f"calls its competition {self.slug[:80]!r}, and its file calls it {file.slug!r}")
-        if row.get("cell_key") is not None:
-            raise invalid("is a cell of a benchmark, which is not a competition")
-        check_size(file, source="the archive's competition file")
+    def _check_tasks(self, tasks: list[Row], file: CompetitionFile) -> None:
+        """Raise InvalidInput for tasks that are not those of the competition's file, or not in its state."""
+        if sorted(str(row["slug"]) for row in tasks) != sorted(task.slug for task in file.tasks):
+            raise invalid(f"does not hold the tasks of {self.slug} that its file names")
+        state = self.competition["state"]
+        allowed = RESCORED if state == CompetitionState.CLOSED else {state}
+        for row in tasks:
+            if row["state"] not in allowed or row["task_name"] != task_name(str(row["slug"])):
+                raise invalid(f"has the task {row['slug']} in the state {str(row['state'])[:20]} of {self.slug}")
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """Yield an entry piece by piece. Raises InvalidInput at its end if the hash differs."""
@@ -137,8 +140,8 @@ class CheckedArchive:
             if key and (key.split("/")[:2] != ["evaluations", str(row["evaluation_id"])] or ".." in key.split("/")):
                 raise invalid(f"has a shard whose result is {key[:200]}, which is not a file of its evaluation")
             own |= {key, weights_key(key)} if key else set()
-        folders = tuple(f"{split_key(self.slug, visibility.value)}/" for visibility in Visibility)
-        own.update(starter_kit.possible_keys(self.slug))
+        folders = tuple(f"{split_key(slug, visibility.value)}/" for slug in self.slugs for visibility in Visibility)
+        own.update(key for slug in self.slugs for key in starter_kit.possible_keys(slug))
         for key in self.keys():
             if ".." in key.split("/") or not (key in own or key.startswith(folders)):
                 raise invalid(f"holds {key}, which is not a file of {self.slug}")
@@ -185,6 +188,20 @@ class CheckedArchive:
         for name in names:
             verify(json.loads(self._zip.read(name)), public_key=self._receipt_key)
         return len(names)
+
+
+def _checked_file(row: Row) -> CompetitionFile:
+    """Return the file of a competition. Raises InvalidInput for one that this instance would not take."""
+    try:
+        file = CompetitionFile.model_validate(row["config"])
+    except (ValidationError, KeyError) as error:
+        raise invalid("has a competition file that is not valid") from error
+    if file.slug != row["slug"]:
+        raise invalid(f"calls its competition {str(row['slug'])[:80]!r}, and its file calls it {file.slug!r}")
+    if row.get("cell_key") is not None:
+        raise invalid("is a cell of a benchmark, which is not a competition")
+    check_size(file, source="the archive's competition file")
+    return file
 
 
 def is_vouched_for(manifest: dict[str, Any], trusted: Collection[str]) -> bool:

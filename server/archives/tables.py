@@ -6,7 +6,7 @@ Of an account only id, name and age go along: no address, no password, no role.
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from server.models.rejudging import Announcement, Rejudging
 from server.models.submission import Submission
 
 Row = dict[str, Any]
+Ids = Sequence[str]  # of a competition and its tasks
 OF_ACCOUNTS = ("id", "name", "created_at")
 CHUNK = 500
 ADDED_LATER = (
@@ -47,7 +48,7 @@ class Part:
     """The rows of one table that belong to a competition."""
 
     model: type[Base]
-    belongs: Callable[[str], ColumnElement[bool]]
+    belongs: Callable[[Ids], ColumnElement[bool]]
 
     @property
     def table(self) -> Table:
@@ -64,32 +65,32 @@ class Part:
         return "id" in self.table.c and isinstance(self.table.c.id.type, Integer)
 
 
-def _evaluations(competition_id: str) -> Select[str]:
-    mine = select(Submission.id).where(Submission.competition_id == competition_id)
+def _evaluations(ids: Ids) -> Select[str]:
+    mine = select(Submission.id).where(Submission.competition_id.in_(ids))
     return select(Evaluation.id).where(Evaluation.submission_id.in_(mine))
 
 
 def _by_competition(model: Any) -> Part:
-    return Part(model, lambda competition_id: model.competition_id == competition_id)
+    return Part(model, model.competition_id.in_)
 
 
 def _by_evaluation(model: Any) -> Part:
-    return Part(model, lambda competition_id: model.evaluation_id.in_(_evaluations(competition_id)))
+    return Part(model, lambda ids: model.evaluation_id.in_(_evaluations(ids)))
 
 
-def _attempts(competition_id: str) -> ColumnElement[bool]:
-    return ShardAttempt.shard_id.in_(select(Shard.id).where(Shard.competition_id == competition_id))
+def _attempts(ids: Ids) -> ColumnElement[bool]:
+    return ShardAttempt.shard_id.in_(select(Shard.id).where(Shard.competition_id.in_(ids)))
 
 
 OWN_PARTS = (
-    Part(Competition, lambda competition_id: Competition.id == competition_id),
+    Part(Competition, Competition.id.in_),
     _by_competition(CompetitionOrganiser),
     _by_competition(Split),
     _by_competition(Team),
     _by_competition(Membership),
     _by_competition(Submission),
     _by_competition(Rejudging),
-    Part(Evaluation, lambda competition_id: Evaluation.id.in_(_evaluations(competition_id))),
+    Part(Evaluation, lambda ids: Evaluation.id.in_(_evaluations(ids))),
     _by_competition(Shard),
     Part(ShardAttempt, _attempts),
     _by_evaluation(RunLog),
@@ -106,10 +107,10 @@ OWN_PARTS = (
 )
 
 
-def _people(competition_id: str) -> ColumnElement[bool]:
+def _people(ids: Ids) -> ColumnElement[bool]:
     """Return the condition for every account that a row of the competition names."""
     named = [
-        select(column).where(part.belongs(competition_id))
+        select(column).where(part.belongs(ids))
         for part in OWN_PARTS
         for column in part.table.c
         if any(key.column.table is Account.__table__ for key in column.foreign_keys)
@@ -121,11 +122,12 @@ PEOPLE = Part(Account, _people)
 PARTS = (PEOPLE, *OWN_PARTS)
 
 
-def rows(session: Session, part: Part, competition_id: str) -> Iterator[Row]:
-    """Yield a part's rows as JSON holds them, a few at a time."""
+def rows(session: Session, part: Part, ids: Ids) -> Iterator[Row]:
+    """Yield a part's rows of a competition and its tasks as JSON holds them, a few at a time; parents first."""
     names = OF_ACCOUNTS if part is PEOPLE else tuple(column.name for column in part.table.c)
     columns = [part.table.c[name] for name in names]
-    statement = select(*columns).where(part.belongs(competition_id)).order_by(*part.table.primary_key.columns)
+    order = [*([part.table.c.parent_id.is_not(None)] if "parent_id" in part.table.c else []), *part.table.primary_key]
+    statement = select(*columns).where(part.belongs(ids)).order_by(*order)
     for row in session.execute(statement.execution_options(yield_per=CHUNK)).mappings():
         yield {name: _plain(row[name]) for name in names}
 

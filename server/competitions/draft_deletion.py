@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from server.audit import log as audit
-from server.competitions import participation_repository, repository, stalled_preparations
+from server.competitions import lifecycle, participation_repository, repository, stalled_preparations
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
@@ -15,10 +15,33 @@ from server.models.competition import Competition, CompetitionOrganiser, Competi
 
 def delete_draft(session: Session, competition: Competition, *, actor: Account) -> None:
     """Delete a draft: its slug is free, its file and its secrets are gone, nobody organises it. Raises Conflict."""
+    lifecycle.require_no_task(competition)
     competition = repository.locked(session, competition.id)
     if competition.state != CompetitionState.DRAFT:
         raise Conflict(f"{competition.slug} is {competition.state}; only a draft can be deleted, others are archived")
     audit.record(session, actor, "competition.deleted", competition=competition, subject=competition.slug)
+    forget_tasks(session, competition)
+    for split in repository.splits(session, competition.id):
+        stalled_preparations.let_go(split)
+        repository.forget_model_shards(session, split.id)
+    _empty(competition)
+    participation_repository.forget_competition(session, competition.id)
+    session.execute(delete(CompetitionOrganiser).where(CompetitionOrganiser.competition_id == competition.id))
+    session.flush()
+
+
+def forget_tasks(session: Session, competition: Competition) -> None:
+    """Delete the tasks of a draft and their splits; its file may name others, under the same names."""
+    for task in repository.tasks(session, competition.id):
+        for split in repository.splits(session, task.id):
+            repository.forget_model_shards(session, split.id)
+            session.delete(split)
+        task.task_name = None
+        _empty(task)
+    session.flush()
+
+
+def _empty(competition: Competition) -> None:
     empty = CompetitionFile.model_validate(
         {
             "slug": f"{repository.DELETED}{competition.id}",
@@ -33,9 +56,3 @@ def delete_draft(session: Session, competition: Competition, *, actor: Account) 
     competition.slug, competition.title, competition.summary = empty.slug, empty.title, ""
     competition.opens_at, competition.closes_at = empty.opens_at, empty.closes_at
     competition.config, competition.source = empty.model_dump(mode="json"), ""
-    for split in repository.splits(session, competition.id):
-        stalled_preparations.let_go(split)
-        repository.forget_model_shards(session, split.id)
-    participation_repository.forget_competition(session, competition.id)
-    session.execute(delete(CompetitionOrganiser).where(CompetitionOrganiser.competition_id == competition.id))
-    session.flush()

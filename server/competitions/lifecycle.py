@@ -4,7 +4,9 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.tasks_section import BETWEEN
 from server.audit import log as audit
+from server.competitions import repository
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
@@ -39,6 +41,7 @@ ACTIONS = {
 }
 
 TOLD = frozenset({S.CLOSED, S.FINAL})  # people and webhooks hear of these
+RESCORED = frozenset({S.CLOSED, S.PROVISIONAL})  # between these, a task moves by itself
 
 
 def get_state(competition: Competition) -> CompetitionState:
@@ -55,9 +58,25 @@ def move(
 ) -> None:
     """Carry out one transition and record it; where the competition is in that state already, nothing is left to do.
 
-    Raises Conflict naming the states that are allowed. The caller holds the competition's row lock
-    (repository.locked), so that a transition happens once.
+    Its tasks move with it. Raises Conflict naming the states that are allowed. The caller holds the competition's row
+    lock (repository.locked), so that a transition happens once.
     """
+    if not {get_state(competition), to} <= RESCORED:
+        require_no_task(competition)
+    for each in (competition, *repository.tasks(session, competition.id)):
+        _move(session, each, to, actor=actor, reason=reason)
+
+
+def require_no_task(competition: Competition) -> None:
+    """Raise Conflict for a task: what its competition decides for all tasks is not asked of one."""
+    if competition.parent_id is not None:
+        whole = competition.slug.removesuffix(f"{BETWEEN}{competition.task_name}")
+        raise Conflict(f"{competition.slug} is the task {competition.task_name} of {whole}; do this to {whole}")
+
+
+def _move(
+    session: Session, competition: Competition, to: CompetitionState, *, actor: Account | None, reason: str
+) -> None:
     if competition.state == to:
         return
     if not may_move(competition, to):
@@ -75,7 +94,7 @@ def move(
         data={"from": competition.state, "to": to.value},
     )
     competition.state = to.value
-    if to in TOLD:
+    if to in TOLD and competition.parent_id is None:
         dispatch.notify(session, competition.id, ACTIONS[to], {"competition": competition.slug})
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import InvalidInput, Violation
 from server.accounts import service as accounts
 from server.audit import log as audit
-from server.competitions import repository
+from server.competitions import lifecycle, repository
 from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
@@ -15,7 +15,7 @@ from server.models.competition import Competition, CompetitionOrganiser
 
 def of(session: Session, competition: Competition) -> Sequence[Account]:
     """Return the organisers, by name. Administrators run every competition beside them."""
-    return repository.organisers(session, competition.id)
+    return repository.organisers(session, competition.root_id)
 
 
 def add(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
@@ -24,6 +24,7 @@ def add(session: Session, competition: Competition, name: str, *, actor: Account
     if account.role == Role.PARTICIPANT:
         allowed = "is a participant; an administrator makes organisers"
         raise InvalidInput(f"{account.name} {allowed}", violations=(Violation("name", allowed, account.name),))
+    lifecycle.require_no_task(competition)
     competition = repository.locked(session, competition.id)
     if repository.organises(session, competition_id=competition.id, account_id=account.id):
         raise Conflict(f"{account.name} organises {competition.slug} already")
@@ -34,6 +35,7 @@ def add(session: Session, competition: Competition, name: str, *, actor: Account
 
 def remove(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
     """Let somebody no longer run the competition. Raises NotFound, or Conflict for the last one."""
+    lifecycle.require_no_task(competition)
     account = accounts.find(session, name)
     competition = repository.locked(session, competition.id)
     if not repository.organises(session, competition_id=competition.id, account_id=account.id):

@@ -54,7 +54,7 @@ def organises(session: Session, competition: Competition, account: Account | Non
         return False
     if account.role == Role.ADMINISTRATOR:
         return True
-    return competitions.organises(session, competition_id=competition.id, account_id=account.id)
+    return competitions.organises(session, competition_id=competition.root_id, account_id=account.id)
 
 
 def may_see(session: Session, competition: Competition, account: Account | None) -> bool:
@@ -71,7 +71,7 @@ def standing(session: Session, competition: Competition, account: Account) -> St
     rules = stored_file(competition).participation
     state, reason = _admitted(session, competition, account)
     version = terms_version(session, competition)
-    accepted = repository.acceptance(session, competition.id, account.id, version) if version else None
+    accepted = repository.acceptance(session, competition.root_id, account.id, version) if version else None
     lacks_address = rules.confirmed_email and account.email_confirmed_at is None
     return Standing(
         admission=rules.admission,
@@ -123,7 +123,7 @@ def terms_version(session: Session, competition: Competition) -> int:
     """Return the number of the terms that are in force; 0 without terms."""
     if not stored_file(competition).participation.terms:
         return 0
-    latest = repository.latest_text(session, competition.id, TERMS)
+    latest = repository.latest_text(session, competition.root_id, TERMS)
     return latest.version if latest else 0
 
 
@@ -135,17 +135,17 @@ def mailbox(address: str) -> str:
 
 def _admitted(session: Session, competition: Competition, account: Account) -> tuple[str, str]:
     """Return the state of a standing, and why."""
-    row = repository.participant(session, competition.id, account.id)
+    row = repository.participant(session, competition.root_id, account.id)
     if row is not None and row.state == ParticipantState.REFUSED:
         return row.state, row.reason
     is_open = stored_file(competition).participation.admission == "open"
     if is_open or (row is not None and row.state == ParticipantState.ADMITTED):
         return "admitted", ""
     confirmed = account.email.lower() if account.email and account.email_confirmed_at else ""
-    if confirmed and repository.has_address(session, competition.id, confirmed):
+    if confirmed and repository.has_address(session, competition.root_id, confirmed):
         return "admitted", ""
     # Who was in a team before the organisers closed the door stays in it.
-    is_in = repository.is_member(session, competition.id, account.id)
+    is_in = repository.is_member(session, competition.root_id, account.id)
     if is_in or organises(session, competition, account):
         return "admitted", ""
     return (row.state, "") if row is not None else ("none", "")
@@ -153,12 +153,12 @@ def _admitted(session: Session, competition: Competition, account: Account) -> t
 
 def _shares_address(session: Session, competition: Competition, account: Account) -> bool:
     """Return whether somebody else in a team has the mailbox of an account that is in none."""
-    if repository.is_member(session, competition.id, account.id):
+    if repository.is_member(session, competition.root_id, account.id):
         return False
     own = mailbox(account.email or "")
     local, _, domain = own.partition("@")
     escaped = [part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in (local, domain)]
-    found = repository.addresses_of_members(session, competition.id, pattern=f"{escaped[0]}%@{escaped[1]}")
+    found = repository.addresses_of_members(session, competition.root_id, pattern=f"{escaped[0]}%@{escaped[1]}")
     return any(mailbox(address) == own for address in found)
 
 

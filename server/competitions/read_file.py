@@ -17,8 +17,9 @@ def read_file(text: str, *, source: str = "competition file") -> CompetitionFile
         file = CompetitionFile.model_validate(run_if_free("read_competition", data, source=source))
     except Unreadable as error:
         raise InvalidCompetitionFile(error.detail, violations=(Violation("file", error.detail),)) from error
-    check_seed(file)
-    check_size(file, source=source)
+    for each in file.evaluated:
+        check_seed(each)
+        check_size(each, source=source)
     return file
 
 

@@ -24,9 +24,16 @@ def by_id(session: Session, competition_id: str) -> Competition | None:
 
 
 def everything(session: Session) -> Sequence[Competition]:
-    """Return every competition, the latest to open first; cells of benchmarks are none."""
-    competitions = select(Competition).where(Competition.cell_key.is_(None))
+    """Return every competition, the latest to open first; cells of benchmarks are none, nor are single tasks."""
+    competitions = select(Competition).where(Competition.cell_key.is_(None), Competition.parent_id.is_(None))
     return session.scalars(competitions.order_by(Competition.opens_at.desc(), Competition.slug)).all()
+
+
+def tasks(session: Session, competition_id: str) -> Sequence[Competition]:
+    """Return the tasks of a competition, in the order of its file; nothing for one without, and for a task."""
+    mine = Competition.parent_id == competition_id, Competition.task_name.is_not(None)
+    statement = select(Competition).where(*mine)
+    return session.scalars(statement.order_by(Competition.task_place)).all()
 
 
 def locked(session: Session, competition_id: str) -> Competition:
@@ -41,6 +48,14 @@ def locked(session: Session, competition_id: str) -> Competition:
     return competition
 
 
+def locked_with_root(session: Session, competition_id: str) -> Competition:
+    """Return the competition as `locked` does; of a task, the row of its competition is locked before it."""
+    root_id = session.scalar(select(Competition.parent_id).where(Competition.id == competition_id))
+    if root_id is not None:
+        locked(session, root_id)
+    return locked(session, competition_id)
+
+
 def held(session: Session, competition_id: str) -> Competition:
     """Return the competition as it is now; nobody moves it before this transaction ends, others may hold it too."""
     statement = select(Competition).where(Competition.id == competition_id).with_for_update(read=True)
@@ -48,14 +63,18 @@ def held(session: Session, competition_id: str) -> Competition:
 
 
 def due(session: Session, at: datetime) -> Sequence[str]:
-    """Return the ids of the competitions that may have to move by themselves."""
+    """Return the ids of the competitions that may have to move by themselves; tasks move with theirs."""
     state = Competition.state
-    statement = select(Competition.id).where(
-        or_(
-            state == CompetitionState.PREPARING,
-            and_(state == CompetitionState.READY, Competition.opens_at <= at),
-            and_(state == CompetitionState.OPEN, Competition.closes_at <= at),
-            state == CompetitionState.CLOSED,
+    statement = (
+        select(Competition.id)
+        .where(Competition.parent_id.is_(None))
+        .where(
+            or_(
+                state == CompetitionState.PREPARING,
+                and_(state == CompetitionState.READY, Competition.opens_at <= at),
+                and_(state == CompetitionState.OPEN, Competition.closes_at <= at),
+                state == CompetitionState.CLOSED,
+            )
         )
     )
     return session.scalars(statement.order_by(Competition.closes_at, Competition.id)).all()
@@ -99,8 +118,13 @@ def any_in_state(session: Session, state: CompetitionState) -> bool:
 
 
 def splits(session: Session, competition_id: str) -> Sequence[Split]:
-    """Return the splits, the public one last (P-R-I before P-U-B)."""
-    statement = select(Split).where(Split.competition_id == competition_id).order_by(Split.visibility)
+    """Return the splits, the public one last (P-R-I before P-U-B); of a competition with tasks those of each task."""
+    statement = (
+        select(Split)
+        .join(Competition, Competition.id == Split.competition_id)
+        .where(or_(Competition.id == competition_id, Competition.parent_id == competition_id))
+        .order_by(Competition.task_place, Split.visibility)
+    )
     return session.scalars(statement.execution_options(populate_existing=True)).all()
 
 

@@ -6,6 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.tasks_section import shared_values, task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from server import queue
@@ -66,35 +67,82 @@ def is_organiser(session: Session, competition: Competition, account: Account | 
     return participation.organises(session, competition, account)
 
 
+def tasks(session: Session, competition: Competition) -> Sequence[Competition]:
+    """Return the tasks of a competition, in the order of its file; nothing where it has none."""
+    return repository.tasks(session, competition.id) if stored_file(competition).tasks else ()
+
+
+def get_task(session: Session, competition: Competition, name: str) -> Competition:
+    """Return a task of a competition by its name. Raises NotFound naming those that there are."""
+    found = {task.task_name: task for task in tasks(session, competition)}
+    if name not in found:
+        has = f"its tasks are {', '.join(map(str, found))}" if found else "it has none"
+        raise NotFound(f"{competition.slug} has no task {name[:40]!r}; {has}")
+    return found[name]
+
+
+def root(session: Session, competition: Competition) -> Competition:
+    """Return the competition that a task is one of; any other itself."""
+    return competition if competition.parent_id is None else of_id(session, competition.parent_id)
+
+
 def create(session: Session, text: str, *, organiser: Account, source: str = "competition file") -> Competition:
     """Make a draft from TOML. Raises InvalidCompetitionFile, NotAllowed, or Conflict if the slug is taken."""
     if organiser.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed(f"{organiser.name} is a {organiser.role}; only organisers create competitions")
     file = read_file(text, source=source)
     check_trust(file, organiser)
-    datasets.check_usable(session, file, actor=organiser)
+    for each in file.evaluated:
+        datasets.check_usable(session, each, actor=organiser)
     if file.slug.startswith(repository.DELETED):
         raise InvalidCompetitionFile("slug is reserved", violations=(Violation("slug", "is reserved", file.slug),))
-    competition = Competition(
+    competition = _draft(file, text, organiser=organiser)
+    _add(session, competition)
+    session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
+    add_evaluated(session, competition, file)
+    audit.record(session, organiser, "competition.created", competition=competition, subject=competition.slug)
+    texts.keep_versions(session, competition, author=organiser)
+    return competition
+
+
+def add_evaluated(session: Session, competition: Competition, file: CompetitionFile) -> None:
+    """Add the splits of a draft, or its tasks with theirs. Raises Conflict if a task's slug is taken."""
+    evaluated = [competition]
+    if file.tasks:
+        creator = session.get_one(Account, competition.created_by)
+        evaluated = [_draft(task, "", organiser=creator) for task in file.tasks]
+        for place, task in enumerate(evaluated):
+            task.parent_id, task.task_name, task.task_place = competition.id, task_name(task.slug), place
+            _add(session, task)
+    session.add_all(Split(competition_id=each.id, visibility=v.value) for each in evaluated for v in Visibility)
+    session.flush()
+
+
+def _draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competition:
+    return Competition(
         slug=file.slug,
         title=file.title,
         summary=file.summary,
         opens_at=file.opens_at,
         closes_at=file.closes_at,
         config=file.model_dump(mode="json"),
-        source=text,
+        source=source,
         created_by=organiser.id,
     )
-    _add(session, competition)
-    session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
-    session.add_all(Split(competition_id=competition.id, visibility=v.value) for v in Visibility)
-    audit.record(session, organiser, "competition.created", competition=competition, subject=competition.slug)
-    texts.keep_versions(session, competition, author=organiser)
-    return competition
+
+
+def share(session: Session, competition: Competition) -> None:
+    """Give each task the dates that its competition has now, and what else the file says for all of them."""
+    shared = stored_file(competition).model_dump(mode="json")
+    for task in tasks(session, competition):
+        for name in ("opens_at", "closes_at", "closed_at", "frozen_at", "revealed_at"):
+            setattr(task, name, getattr(competition, name))
+        file = CompetitionFile.model_validate({**task.config, **shared_values(shared, task.config)})
+        task.config = file.model_dump(mode="json")
 
 
 def splits(session: Session, competition: Competition) -> Sequence[Split]:
-    """Return both splits as they are in the database now."""
+    """Return both splits as they are in the database now; of a competition with tasks those of each."""
     return repository.splits(session, competition.id)
 
 
@@ -107,8 +155,15 @@ def get_split(session: Session, competition: Competition, visibility: Visibility
     """Return one of the two splits. Raises NotFound."""
     split = repository.split(session, competition_id=competition.id, visibility=visibility)
     if split is None:
-        raise NotFound(f"{competition.slug} has no {visibility} split")
+        own = [task.slug for task in tasks(session, competition)]
+        of_tasks = f"; its tasks have one each: {', '.join(own)}" if own else ""
+        raise NotFound(f"{competition.slug} has no {visibility} split{of_tasks}")
     return split
+
+
+def find_split(session: Session, competition: Competition, visibility: Visibility) -> Split | None:
+    """Return one of the two splits; None for a competition with tasks, each of which has its own."""
+    return repository.split(session, competition_id=competition.id, visibility=visibility)
 
 
 def prepare(
@@ -117,11 +172,13 @@ def prepare(
     """Queue the preparation of both splits. Asked again, it tries failed ones again, and has every file of the ready
     ones checked and what is damaged made again; the competition goes on meanwhile. any_device: let go of the kind of
     worker that has begun those in the making; another kind begins them again. Raises Conflict once it is over."""
+    lifecycle.require_no_task(competition)
     competition = repository.locked(session, competition.id)
     author = session.get(Account, competition.created_by)
     if actor is not None and author is not None and author.role != Role.ADMINISTRATOR:
         check_trust(stored_file(competition), actor)  # a file that was taken by rules that were wider
-    datasets.find_for_competition(session, stored_file(competition))
+    for file in stored_file(competition).evaluated:
+        datasets.find_for_competition(session, file)
     if competition.state == CompetitionState.DRAFT:
         lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
     elif lifecycle.is_revealed(competition):
@@ -148,8 +205,9 @@ def any_is_open(session: Session) -> bool:
 
 
 def note_prepared(session: Session, competition: Competition) -> bool:
-    """Make a preparing competition ready once both its splits are. Return whether it became so. Safe to run twice."""
-    competition = repository.locked(session, competition.id)
+    """Make a preparing competition ready once its splits are, of a task: all of its competition's. Return whether it
+    became so. Safe to run twice."""
+    competition = repository.locked(session, competition.root_id)
     if competition.state != CompetitionState.PREPARING:
         return False
     if any(split.state != SplitState.READY for split in repository.splits(session, competition.id)):
@@ -166,11 +224,13 @@ def open_now(session: Session, competition: Competition, *, actor: Account | Non
     if competition.closes_at <= at:
         raise Conflict(f"{competition.slug} closed on {in_words(competition.closes_at)}; extend it first")
     competition.opens_at = min(competition.opens_at, at)
+    share(session, competition)
     return competition
 
 
 def close_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
     """Close an open competition by hand; if its end has not come, it comes now. One that has closed stays as it is."""
+    lifecycle.require_no_task(competition)
     competition = repository.locked(session, competition.id)
     if competition.state in lifecycle.ENDED:
         return competition
@@ -178,6 +238,7 @@ def close_now(session: Session, competition: Competition, *, actor: Account | No
     at = now()
     competition.closes_at = min(competition.closes_at, at)
     competition.closed_at = at
+    share(session, competition)
     return competition
 
 
@@ -186,6 +247,8 @@ def check_trust(file: CompetitionFile, organiser: Account) -> None:
     in the worker beside hidden data of every competition, and files of the host by their own path."""
     if organiser.role == Role.ADMINISTRATOR:
         return
+    for task in file.tasks:
+        check_trust(task, organiser)
     if file.network.name == "module":
         wrong = Violation("network.name", "only an administrator may bring a network of their own", "module")
         raise NotAllowed(f"{organiser.name} is not an administrator; choose a network by name", violations=(wrong,))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from server.competitions import lifecycle, repository, stalled_preparations
@@ -14,14 +14,16 @@ UNFINISHED = (SplitState.PENDING.value, SplitState.PREPARING.value)
 
 
 def locked_with_twin(session: Session, split_id: str) -> Sequence[Split]:
-    """Return both splits of a competition as they are now, locked in one order by whoever locks both."""
-    competition = select(Split.competition_id).where(Split.id == split_id).scalar_subquery()
-    both = select(Split).where(Split.competition_id == competition).order_by(Split.id).with_for_update()
-    return session.scalars(both.execution_options(populate_existing=True)).all()
+    """Return both splits of a competition as they are now, of every task of it, locked in one order by whoever does."""
+    root = func.coalesce(Competition.parent_id, Competition.id)
+    split = select(root).join(Split, Split.competition_id == Competition.id).where(Split.id == split_id)
+    competitions = select(Competition.id).where(root == split.scalar_subquery())
+    every = select(Split).where(Split.competition_id.in_(competitions)).order_by(Split.id).with_for_update()
+    return session.scalars(every.execution_options(populate_existing=True)).all()
 
 
 def stop_twins(session: Session, failed: Split) -> None:
-    """End the preparation of the other split: the file has to change, and nobody waits for models that nothing uses.
+    """End the preparation of the other splits: the file has to change, and nobody waits for models that nothing uses.
 
     Only in a first preparation. Whoever works on it learns at the next heartbeat that it is no longer theirs.
     """
@@ -38,6 +40,7 @@ def stop_twins(session: Session, failed: Split) -> None:
 
 def cancel(session: Session, competition: Competition, *, actor: Account) -> Competition:
     """Call a first preparation off; the competition is a draft again. Raises Conflict once it has ended."""
+    lifecycle.require_no_task(competition)
     competition = repository.locked(session, competition.id)
     if competition.state == CompetitionState.DRAFT:
         return competition

@@ -47,7 +47,8 @@ def competitions_using(session: Session, name: str) -> Sequence[str]:
 
 def organises(session: Session, *, slug: str, account_id: str) -> bool:
     """Return whether an account organises the competition called `slug`."""
-    same = Competition.slug == slug, Competition.id == CompetitionOrganiser.competition_id
+    root = func.coalesce(Competition.parent_id, Competition.id)
+    same = Competition.slug == slug, root == CompetitionOrganiser.competition_id
     return bool(session.scalar(select(exists().where(*same, CompetitionOrganiser.account_id == account_id))))
 
 

@@ -46,6 +46,7 @@ COUNTED: Mapping[str, Fields] = {
     "that it ended, and when: bits_of_the_end": {
         "SubmissionOut": "stage wait",
         "AcceptedSubmission": "stage wait",
+        "PartOut": "stage",
         "Submission": "stage finished_at",
         "Step": "label state",
         "page": "steps is_live in_progress wait waits",
@@ -83,19 +84,20 @@ HARMLESS: Mapping[str, Fields] = {
     "sent by its team, or known when it was received": {
         "SubmissionOut": (
             "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "
-            "is_official"
+            "is_official part_of"
         ),
         "AcceptedSubmission": (
             "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "
-            "is_official"
+            "is_official part_of"
         ),
+        "PartOut": "task competition id",
         "Submission": (
             "account_id competition_id content_sha256 entry_point filename id kind message received_at request_id "
-            "size_bytes team_id phase is_official"
+            "parent_id size_bytes team_id phase is_official"
         ),
         "ComparedSubmission": "id team note",
         "ComparedSubmissionOut": "id team note values",
-        "page": "s files choices chosen candidates offered wanted",
+        "page": "s files choices chosen candidates offered wanted sent_tasks",
     },
     "an act of the team or of the organisers; at the close, when nothing can be submitted any more, of the server": {
         "SubmissionOut": "selected can_cancel",
@@ -149,10 +151,11 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "few_models detectable_shift better most separations separations_json shown_first curve code",
     },
     "of the competition, as its organisers wrote it": {
-        "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified",
+        "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified task_name",
+        "TaskOut": "name slug title kind dataset runs weight",
         "CompetitionPage": (
             "slug title summary state opens_at closes_at metric dataset runs scores_verified description "
-            "merge_deadline modes libraries admission private"
+            "merge_deadline modes libraries admission private task_name"
         ),
         "PhaseOut": "name begins_at counts submissions_per_day submissions_total",
         "LateOut": "accepted until submissions_per_day",
@@ -165,7 +168,7 @@ HARMLESS: Mapping[str, Fields] = {
         "AnnouncementOut": "id title text author created_at",
         "Competition": (
             "archive_key cell_key closed_at closes_at config created_at created_by frozen_at id opens_at revealed_at "
-            "scores_verified slug source state summary title"
+            "parent_id scores_verified slug source state summary task_name task_place title"
         ),
         "Board": "n_models",
         "Place": "file is_organiser",

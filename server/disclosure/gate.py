@@ -126,9 +126,10 @@ def show_metric(value: float | None, *, exact: bool) -> ShownNumber | None:
     return None if value is None else ShownNumber(value) if exact else _rounded(value)
 
 
-def get_oracle_score(split: Split) -> ShownNumber | None:
+def get_oracle_score(split: Split | None) -> ShownNumber | None:
     """Return the exact-retraining oracle's score on a prepared split. No submission changes it."""
-    return show_score(float(split.oracle["final_score"])) if split.oracle and "final_score" in split.oracle else None
+    oracle = split.oracle if split else None
+    return show_score(float(oracle["final_score"])) if oracle and "final_score" in oracle else None
 
 
 def share_of(value: ShownNumber | None, oracle: float | None) -> ShownNumber | None:

@@ -53,14 +53,15 @@ def compare(
     difference = first - second
     error = float(a["factor"]) * float((headlines[0] - headlines[1]).std(ddof=1))
     reach = NORMAL_QUANTILE_95 * error
-    return Paired(difference, error, (difference - reach, difference + reach), _p_value(difference, error))
+    return Paired(difference, error, (difference - reach, difference + reach), two_sided_p_value(difference, error))
 
 
 def _drawn(replicates: Mapping[str, Any]) -> tuple[int, int, int]:
     return int(replicates["seed"]), int(replicates["n_models"]), len(replicates["headline"])
 
 
-def _p_value(difference: float, error: float) -> float:
+def two_sided_p_value(difference: float, error: float) -> float:
+    """Return the chance that a normal difference of mean 0 is at least this large; 1 for no difference at all."""
     if difference == 0.0:
         return 1.0
     return math.erfc(abs(difference) / error / math.sqrt(2.0)) if error else 0.0

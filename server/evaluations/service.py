@@ -8,7 +8,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
-from server.evaluations import leak_budget, queue_repository, repository
+from server.evaluations import leak_budget, parts, queue_repository, repository
 from server.evaluations.progress import AttemptEntry, EvaluationProgress, remaining_s
 from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Competition, Split, Team
@@ -94,8 +94,9 @@ def cancel(session: Session, submission: Submission) -> None:
 
 
 def runs_started(session: Session, submission: Submission) -> bool:
-    """Return whether any run of the submission, the smoke run included, was ever given to a worker."""
-    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    """Return whether any run of the submission or of a part, smoke runs included, was ever given to a worker."""
+    ids = [submission.id, *(part.id for part in parts.of(session, [submission.id]).get(submission.id, ()))]
+    evaluations = repository.get_evaluations(session, ids, visibility=Visibility.PUBLIC.value)
     return any(shard.attempt > 0 for shard in repository.get_shards(session, [e.id for e in evaluations]))
 
 

@@ -62,9 +62,10 @@ def candidates(session: Session, competition_id: str, *, team_id: str | None = N
     return [Candidate(*row) for row in session.execute(statement)]
 
 
-def selected(session: Session, team_id: str) -> Sequence[Submission]:
-    """Return what a team chose itself, the earliest first."""
-    chosen = select(Submission).where(Submission.team_id == team_id, Submission.selected.is_(True))
+def selected(session: Session, team_id: str, *, competition_id: str) -> Sequence[Submission]:
+    """Return what a team chose itself of its submissions to a competition or to one task, the earliest first."""
+    mine = Submission.team_id == team_id, Submission.competition_id == competition_id
+    chosen = select(Submission).where(*mine, Submission.selected.is_(True))
     return session.scalars(chosen.order_by(Submission.received_at, Submission.id)).all()
 
 
@@ -72,6 +73,13 @@ def last_extension(session: Session, competition_id: str) -> datetime | None:
     """Return until when the last team may submit that the organisers gave longer; None if there is none."""
     counts = Team.disqualified_at.is_(None), Team.merged_into_id.is_(None)
     return session.scalar(select(func.max(Team.extended_until)).where(Team.competition_id == competition_id, *counts))
+
+
+def wholes(session: Session, submission_ids: Collection[str]) -> list[str]:
+    """Return the ids of the submissions that these are parts of, the earliest first."""
+    parents = select(Submission.parent_id).where(Submission.id.in_(submission_ids))
+    whole = select(Submission.id).where(Submission.id.in_(parents))
+    return list(session.scalars(whole.order_by(Submission.received_at, Submission.id)))
 
 
 def mark(session: Session, competition_id: str, chosen: Collection[str]) -> None:

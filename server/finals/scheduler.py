@@ -36,3 +36,4 @@ def _step(session: Session, competition_id: str, *, at: datetime) -> bool:
 def _close(session: Session, competition: Competition, *, at: datetime) -> None:
     lifecycle.move(session, competition, S.CLOSED, actor=None)
     competition.closed_at = at
+    service.share(session, competition)

@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 from server.audit import log as audit
 from server.competitions import lifecycle, participation, phases
 from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.config import get_settings
 from server.datetime_format import in_words
 from server.db import now
 from server.disclosure import gate
 from server.errors import Conflict
-from server.evaluations import rerun
+from server.evaluations import parts, rerun
 from server.evaluations import service as evaluations
 from server.finals import repository
 from server.finals.repository import Candidate
@@ -33,6 +34,7 @@ from server.models.submission import ENDED, Fault, Stage, Submission
 from server.teams import repository as team_repository
 
 HOST_RETRIES = 3
+COUNTS_OF_RESCORING = ("waiting_public", "finals", "scored", "runs_done", "runs_total")
 
 
 @dataclass(frozen=True)
@@ -62,33 +64,41 @@ def choose(session: Session, submission: Submission, *, selected: bool, actor: A
     Raises NotAllowed for who was removed from the competition.
     """
     competition = competition_repository.held(session, submission.competition_id)
+    lifecycle.require_no_task(competition)
     participation.check_admitted(session, competition, actor)
     team = team_repository.locked(session, submission.team_id)
     _check_still_open(competition, team)
     if selected and not submission.selected:
         _check_may_be_final(submission)
         limit = stored_file(competition).limits.final_selections
-        if len(repository.selected(session, submission.team_id)) >= limit:
+        chosen = repository.selected(session, submission.team_id, competition_id=competition.id)
+        if len(chosen) >= limit:
             raise Conflict(f"A team chooses at most {limit} submissions; take one back first")
     if submission.selected != selected:
         submission.selected = selected
+        for part in parts.of(session, [submission.id]).get(submission.id, ()):
+            part.selected = selected
         action = "submission.selected" if selected else "submission.deselected"
         audit.record(session, actor, action, competition=competition, subject=submission.id)
     return submission
 
 
-def chosen_ids(session: Session, team_id: str) -> set[str]:
+def chosen_ids(session: Session, competition: Competition, team_id: str) -> set[str]:
     """Return the ids of what a team chose; once the finals are frozen, of all its finals."""
-    return {submission.id for submission in repository.selected(session, team_id)}
+    return {each.id for each in repository.selected(session, team_id, competition_id=competition.id)}
 
 
 def would_count(session: Session, competition: Competition, team_id: str) -> list[str]:
     """Return the ids of the submissions that would be a team's finals if the competition closed now.
 
-    On the ladder only those that it chose: which of the others is best is what the ladder hides.
+    On the ladder only those that it chose: which of the others is best is what the ladder hides. With tasks, each
+    submission that is a final in one of them.
     """
+    if tasks := competitions.tasks(session, competition):
+        ids = [each for task in tasks for each in would_count(session, task, team_id)]
+        return repository.wholes(session, ids)
     if gate.shows_ladder(competition):
-        return [submission.id for submission in repository.selected(session, team_id)]
+        return [each.id for each in repository.selected(session, team_id, competition_id=competition.id)]
     limit = stored_file(competition).limits.final_selections
     return [c.submission_id for c in pick(repository.candidates(session, competition.id, team_id=team_id), limit=limit)]
 
@@ -103,20 +113,28 @@ def pick(candidates: Sequence[Candidate], *, limit: int) -> list[Candidate]:
 
 
 def advance(session: Session, competition: Competition, *, at: datetime) -> None:
-    """Take the next step of a closed competition. The caller holds its row lock.
+    """Take the next step of a closed competition, and of each of its tasks. The caller holds its row lock.
 
-    The finals are frozen once no team may submit any more, what was received in time can no longer be on its way into
-    the database, and each of these submissions has ended.
+    The finals of all tasks are frozen at once: when no team may submit any more, what was received in time can no
+    longer be on its way into the database, and each of these submissions has ended. A task is provisional once its own
+    have scores; the competition then is when all tasks are.
     """
     if competition.state != CompetitionState.CLOSED:
         return
+    evaluated = competitions.tasks(session, competition) or [competition]
     if competition.frozen_at is None:
         if at < last_deadline(session, competition) + timedelta(seconds=get_settings().close_grace_s):
             return
-        if repository.unfinished(session, competition.id):
+        if any(repository.unfinished(session, each.id) for each in evaluated):
             return
-        _freeze(session, competition, at=at)
-    if _all_settled(session, competition):
+        for each in evaluated:
+            _freeze(session, each, at=at)
+        competition.frozen_at = at
+        _mark_wholes(session, competition, evaluated)
+    settled = [each for each in evaluated if _all_settled(session, each)]
+    for each in settled:
+        lifecycle.move(session, each, CompetitionState.PROVISIONAL, actor=None)
+    if len(settled) == len(evaluated):
         lifecycle.move(session, competition, CompetitionState.PROVISIONAL, actor=None)
 
 
@@ -127,7 +145,9 @@ def last_deadline(session: Session, competition: Competition) -> datetime:
 
 
 def rescoring(session: Session, competition: Competition) -> Rescoring:
-    """Return how far the re-scoring is, for organisers."""
+    """Return how far the re-scoring is, for organisers; of a competition with tasks, that of all of them."""
+    if tasks := competitions.tasks(session, competition):
+        return _together([rescoring(session, task) for task in tasks])
     split = repository.private_split(session, competition.id)
     frozen = competition.frozen_at is not None
     finals = repository.finals(session, competition.id) if frozen else []
@@ -154,6 +174,11 @@ def exclude(session: Session, submission: Submission, *, actor: Account, reason:
 def use_next_choice(session: Session, submission: Submission, *, actor: Account, reason: str) -> Submission:
     """Decide that the team's next best submission takes a failed final's place. Raises Conflict if there is none."""
     competition = _locked_for_decision(session, submission)
+    if competition.parent_id is not None:
+        raise Conflict(
+            f"{submission.id} is a part of {submission.parent_id}, which was chosen for all its tasks: exclude it from "
+            f"{competition.task_name}, or run it again"
+        )
     others = repository.candidates(session, competition.id, team_id=submission.team_id)
     rest = [c for c in others if not c.selected and c.submission_id != submission.id]
     if not rest:
@@ -188,19 +213,24 @@ def rescore(
     session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
 ) -> Evaluation:
     """Evaluate a final on the private split again, at any time before the reveal. The caller holds the row lock."""
+    if competitions.tasks(session, competition):
+        raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
     if competition.frozen_at is None or lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
     if submission.id not in {final.id for final in repository.finals(session, competition.id)}:
         raise Conflict(f"{submission.id} is not a final")
     evaluation = rerun.instead(session, submission, repository.private_split(session, competition.id))
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
-    if competition.state == CompetitionState.PROVISIONAL:
-        lifecycle.move(session, competition, CompetitionState.CLOSED, actor=actor, reason=reason)
+    for each in (competitions.root(session, competition), competition):
+        if each.state == CompetitionState.PROVISIONAL:
+            lifecycle.move(session, each, CompetitionState.CLOSED, actor=actor, reason=reason)
     return evaluation
 
 
 def is_complete(session: Session, competition: Competition) -> bool:
-    """Return whether every final has a private score."""
+    """Return whether every final has a private score, in every task."""
+    if tasks := competitions.tasks(session, competition):
+        return all(is_complete(session, task) for task in tasks)
     split = repository.private_split(session, competition.id)
     finals = repository.finals(session, competition.id)
     current = repository.current_evaluations(session, [final.id for final in finals], split.id)
@@ -218,6 +248,7 @@ def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict
 
 def reveal(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
     """Show the private board to everybody; a revealed one stays as it is. Raises Conflict unless it is provisional."""
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if lifecycle.is_revealed(competition):
         return competition
@@ -225,6 +256,7 @@ def reveal(session: Session, competition: Competition, *, actor: Account | None,
         raise Conflict(f"{competition.slug} is {competition.state}; {_before_the_reveal(competition)}")
     lifecycle.move(session, competition, CompetitionState.FINAL, actor=actor, reason=reason)
     competition.revealed_at = now()
+    competitions.share(session, competition)
     return competition
 
 
@@ -256,6 +288,23 @@ def _freeze(session: Session, competition: Competition, *, at: datetime) -> None
     session.flush()
 
 
+def _mark_wholes(session: Session, competition: Competition, evaluated: Sequence[Competition]) -> None:
+    """Show as chosen each submission that is a final in some task."""
+    if [each.id for each in evaluated] == [competition.id]:
+        return
+    ids = [final.id for task in evaluated for final in repository.finals(session, task.id)]
+    repository.mark(session, competition.id, repository.wholes(session, ids))
+    session.flush()
+
+
+def _together(tasks: Sequence[Rescoring]) -> Rescoring:
+    return Rescoring(
+        is_frozen=all(task.is_frozen for task in tasks),
+        failed=tuple(failed for task in tasks for failed in task.failed),
+        **{name: sum(getattr(task, name) for task in tasks) for name in COUNTS_OF_RESCORING},
+    )
+
+
 def _all_settled(session: Session, competition: Competition) -> bool:
     """Start what is missing, retry what the host failed at. Return whether nothing is left to wait for."""
     split = repository.private_split(session, competition.id)
@@ -284,7 +333,9 @@ def _needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
 
 
 def _locked_for_decision(session: Session, submission: Submission) -> Competition:
-    competition = competition_repository.locked(session, submission.competition_id)
+    competition = competition_repository.locked_with_root(session, submission.competition_id)
+    if competitions.tasks(session, competition):
+        raise Conflict(f"{submission.id} has parts, one for each task; decide on the part that failed")
     if competition.state != CompetitionState.CLOSED or competition.frozen_at is None:
         raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
     split = repository.private_split(session, competition.id)
@@ -303,7 +354,7 @@ def _exclude(
 
 
 def _advance_again(session: Session, competition: Competition) -> None:
-    advance(session, competition, at=now())
+    advance(session, competitions.root(session, competition), at=now())
 
 
 def _check_still_open(competition: Competition, team: Team) -> None:

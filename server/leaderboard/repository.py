@@ -1,6 +1,6 @@
 """Queries behind the boards: the best score of every team, and how often it entered."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +70,22 @@ def entries(
             mode,
         ) in _rows(session, statement)
     ]
+
+
+def activity(session: Session, competition_id: str, *, phase: str) -> dict[str, tuple[int, datetime]]:
+    """Return how often each team entered, and when last, by its id. What was refunded is not an entry."""
+    return {team_id: (count, last) for team_id, count, last in session.execute(_activity(competition_id, phase))}
+
+
+def replicates(session: Session, visibility: Visibility, submission_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return what was stored for paired tests with the score that counts, by submission id."""
+    table = TABLES[visibility]
+    statement = (
+        select(table.submission_id, table.replicates)
+        .join(Evaluation, Evaluation.id == table.evaluation_id)
+        .where(table.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
+    )
+    return {submission_id: found for submission_id, found in session.execute(statement) if found is not None}
 
 
 def tries(

@@ -16,8 +16,9 @@ from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard import repository
+from server.leaderboard import combined_entries, repository
 from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
+from server.leaderboard.combined_entries import TaskBoard
 from server.leaderboard.ladder import Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
@@ -121,7 +122,12 @@ def board_for(
 
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Board:
-    """Return the board as it is now, sealed or not. For organisers and for the instance itself."""
+    """Return the board as it is now, sealed or not. For organisers and for the instance itself.
+
+    That of a competition with tasks is the combination of their boards.
+    """
+    if tasks := competitions.tasks(session, competition):
+        return _combined_board(session, competition, tasks, visibility, phase)
     show_ties = stored_file(competition).scoring.show_intervals
     oracle = gate.get_oracle_score(competitions.get_split(session, competition, visibility))
     entries = _entries(session, competition, visibility, phase)
@@ -131,6 +137,33 @@ def whole_board(session: Session, competition: Competition, visibility: Visibili
     submissions = [row.entry.submission_id for row in rows if row.entry.submission_id]
     n_models = stored_file(competition).n_models
     return Board(visibility, oracle, rows, n_models, board_columns(session, competition, visibility, submissions))
+
+
+def _combined_board(
+    session: Session, competition: Competition, tasks: Sequence[Competition], visibility: Visibility, phase: str
+) -> Board:
+    own = [whole_board(session, task, visibility, phase) for task in tasks]
+    boards = [
+        TaskBoard(str(task.task_name), task.title, board.rows, board.oracle)
+        for task, board in zip(tasks, own, strict=True)
+    ]
+    shows_intervals = all(stored_file(task).scoring.show_intervals for task in tasks)
+    with_intervals = shows_intervals and not gate.shows_ladder(competition, visibility)
+    submissions = [row.entry.submission_id for board in own for row in board.rows if row.entry.submission_id]
+    rule = stored_file(competition).combine
+    entries = combined_entries.entries(
+        boards,
+        rule,
+        visibility,
+        replicates=repository.replicates(session, visibility, submissions) if with_intervals else None,
+        activity=repository.activity(session, competition.id, phase=phase),
+    )
+    oracle = combined_entries.oracle(boards, rule)
+    if oracle is not None:
+        entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
+    rows = tuple(rank(entries, oracle=oracle, show_ties=with_intervals))
+    columns = combined_entries.columns(boards)
+    return Board(visibility, oracle, rows, min(board.n_models for board in own), columns)
 
 
 def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:
@@ -174,7 +207,10 @@ def _check_phase(competition: Competition, visibility: Visibility, phase: str) -
 
 def _both_views(session: Session, competition: Competition, visibility: Visibility, phase: str) -> tuple[Board, Board]:
     whole = whole_board(session, competition, visibility, phase)
-    public = whole.for_participants(columns_for_participants(competition, visibility, whole.columns))
+    columns = whole.columns
+    if not stored_file(competition).tasks:  # a task's scores stand on its own board
+        columns = columns_for_participants(competition, visibility, columns)
+    public = whole.for_participants(columns)
     return whole.worked_out(), public.worked_out()
 
 

@@ -6,10 +6,12 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.competitions.lifecycle import is_revealed
+from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard import summary_repository
+from server.leaderboard.service import board_for
 from server.models.competition import Competition
 
 
@@ -37,7 +39,12 @@ def summary(session: Session, competition: Competition) -> Summary:
 
     every = _kept.get(id(bind.engine), lambda: _every(session), in_background=again)
     visibility = Visibility.PRIVATE if is_revealed(competition) else Visibility.PUBLIC
-    found = every.get((competition.id, visibility), NOTHING)
+    if stored_file(competition).tasks:
+        board = board_for(session, competition, visibility, organiser=False)
+        best = board.leader.entry.score if board.leader else None
+        found = Summary(board.teams, best, gate.share_of(best, board.oracle))
+    else:
+        found = every.get((competition.id, visibility), NOTHING)
     return Summary(found.teams, None, None) if gate.shows_ladder(competition, visibility) else found
 
 

@@ -61,11 +61,22 @@ class Competition(Base):
     # A cell of benchmarks, by the key of its content: on no list, and it never opens. Empty: a competition.
     cell_key: Mapped[str | None] = mapped_column(String(20), index=True, unique=True)
 
+    # Of a task: the competition that it is one of, its name there, its place among the others. It is on no list; its
+    # state, dates, teams and organisers are the competition's.
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("competitions.id"), index=True)
+    task_name: Mapped[str | None] = mapped_column(String(40))
+    task_place: Mapped[int] = mapped_column(default=0, server_default="0")
+
     # Of an imported one: the key that its archive named. Its scores are verified if the importer trusted that key.
     archive_key: Mapped[str | None] = mapped_column(String(64))
     scores_verified: Mapped[bool] = mapped_column(default=True, server_default=true())
 
     splits: Mapped[list["Split"]] = relationship(lazy="raise", back_populates="competition")
+
+    @property
+    def root_id(self) -> str:
+        """The competition that has the teams and organisers: of a task the one that it belongs to."""
+        return self.parent_id or self.id
 
 
 class CompetitionOrganiser(Base):

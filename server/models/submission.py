@@ -48,6 +48,8 @@ class Submission(Base):
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id"))
     team_id: Mapped[str] = mapped_column(ForeignKey("teams.id"))
+    # Of what goes to one task: the team's submission to the competition, which is not evaluated itself.
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     filename: Mapped[str] = mapped_column(String(200))
     kind: Mapped[str] = mapped_column(String(8))  # py, zip

@@ -21,6 +21,8 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
 
     event: one of webhooks.EVENTS. data: for programs; of a submission's events, `submission` is its id.
     """
+    if event in OF_SUBMISSIONS and session.get_one(Competition, competition_id).parent_id is not None:
+        return  # of a part; the submission that it is a part of has an event of its own
     webhooks.notify(session, competition_id, event, data)
     if not email_queue.is_on():
         return

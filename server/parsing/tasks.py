@@ -18,9 +18,11 @@ from server.parsing import dataset_archive as archive
 from server.parsing.mathematics import formula
 
 
-def check_package(data: bytes, *, filename: str, modes: Sequence[Mode], libraries: str = "") -> dict[str, Any]:
+def check_package(
+    data: bytes, *, filename: str, modes: Sequence[Mode], libraries: str = "", task_name: str = ""
+) -> dict[str, Any]:
     """Return a submission's kind, and what of it to call. Raises InvalidSubmission."""
-    package = load_package(data, filename, modes=modes, libraries=libraries, sources_only=True)
+    package = load_package(data, filename, modes=modes, libraries=libraries, task=task_name, sources_only=True)
     return {"kind": package.kind, "entry_point": package.entry_point.as_data()}
 
 

@@ -41,7 +41,8 @@ def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int
 
 
 def _missing(session: Session, competition: Competition) -> list[Baseline]:
-    wanted = stored_file(competition).report.baselines
+    file = stored_file(competition)
+    wanted = () if file.tasks else file.report.baselines  # each task has its own
     known = repository.baseline_messages(session, competition.id) if wanted else frozenset()
     return [baseline for baseline in wanted if baseline.label not in known]
 
@@ -55,7 +56,7 @@ def _stored(storage: Storage, baseline: Baseline, at: datetime) -> CheckedUpload
 
 def _submit(database: Database, competition_id: str, uploads: Sequence[CheckedUpload]) -> int:
     with database.write() as session:
-        competition = competition_repository.locked(session, competition_id)
+        competition = competition_repository.locked_with_root(session, competition_id)
         organiser = session.get_one(Account, competition.created_by)
         known = repository.baseline_messages(session, competition_id)
         new = [checked for checked in uploads if checked.upload.message not in known]

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -29,6 +30,7 @@ from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate
 from server.disclosure.shown_progress import to_minute
+from server.evaluations import parts
 from server.evaluations import repository as evaluation_repository
 from server.evaluations.seeds import run_seed
 from server.finals import repository as finals_repository
@@ -55,6 +57,8 @@ def issue(
 
     submission: with its competition loaded.
     """
+    if stored_file(submission.competition).tasks:
+        return _of_parts(session, settings, submission, visibility, is_organiser=is_organiser)
     may_see = visibility in gate.receipts_shown(submission.competition, organiser=is_organiser)
     score = _score(session, submission.id, visibility) if may_see else None
     if score is None:
@@ -67,6 +71,42 @@ def issue(
         **body,
         "public_key": public_key_text(settings),
         "signature": sign(settings, body),
+    }
+
+
+def _of_parts(
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    visibility: Visibility,
+    *,
+    is_organiser: bool,
+) -> dict[str, Any]:
+    """Return a receipt that holds those of the parts, by task; what was not scored has none. Raises NotFound."""
+    signed = {}
+    for part in parts.of(session, [submission.id]).get(submission.id, ()):
+        with suppress(NotFound):
+            signed[part.competition.task_name] = issue(session, settings, part, visibility, is_organiser=is_organiser)
+    if not signed:
+        raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
+    body = {
+        "format": FORMAT,
+        "competition": submission.competition.slug,
+        "submission": _submission(submission),
+        "combine": stored_file(submission.competition).combine.model_dump(mode="json"),
+        "tasks": signed,
+    }
+    return {**body, "public_key": public_key_text(settings), "signature": sign(settings, body)}
+
+
+def _submission(submission: Submission) -> dict[str, Any]:
+    of_whole = {"part_of": submission.parent_id} if submission.parent_id else {}
+    return {
+        "id": submission.id,
+        "sha256": submission.content_sha256,
+        "entry_point": {name: value for name, value in submission.entry_point.items() if name != "edits"},
+        "received_at": submission.received_at.isoformat(),
+        **of_whole,
     }
 
 
@@ -87,12 +127,7 @@ def _body(
     return {
         "format": FORMAT,
         "competition": submission.competition.slug,
-        "submission": {
-            "id": submission.id,
-            "sha256": submission.content_sha256,
-            "entry_point": {name: value for name, value in submission.entry_point.items() if name != "edits"},
-            "received_at": submission.received_at.isoformat(),
-        },
+        "submission": _submission(submission),
         "split": {
             "visibility": split.visibility,
             "manifest_sha256": split.manifest_sha256,

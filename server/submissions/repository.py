@@ -17,7 +17,7 @@ from server.submissions.list_filter import Show
 def count_taken_back(session: Session, team_id: str, *, since: datetime, before: datetime) -> int:
     """Return how many submissions of the team, received in [since, before), it cancelled before they counted."""
     mine = Submission.team_id == team_id, Submission.received_at >= since, Submission.received_at < before
-    cancelled = Submission.stage == Stage.CANCELLED.value, Submission.refunded.is_(True)
+    cancelled = Submission.parent_id.is_(None), Submission.stage == Stage.CANCELLED.value, Submission.refunded.is_(True)
     return session.scalar(select(func.count()).where(*mine, *cancelled)) or 0
 
 
@@ -25,7 +25,7 @@ def baseline_messages(session: Session, competition_id: str) -> frozenset[str]:
     """Return the messages of what the competition's reference lines have submitted."""
     statement = select(Submission.message).join(Team, Team.id == Submission.team_id)
     return frozenset(
-        session.scalars(statement.where(Team.competition_id == competition_id, Team.is_baseline.is_(True)))
+        session.scalars(statement.where(Submission.competition_id == competition_id, Team.is_baseline.is_(True)))
     )
 
 
@@ -43,9 +43,11 @@ def is_member(session: Session, *, team_id: str, account_id: str) -> bool:
     return session.get(Membership, (team_id, account_id)) is not None
 
 
-def of_team(session: Session, team_id: str) -> Sequence[Submission]:
-    """Return a team's submissions, the newest first."""
-    return session.scalars(_of_team(team_id).order_by(Submission.received_at.desc(), Submission.id)).all()
+def of_team(session: Session, team_id: str, *, competition_id: str) -> Sequence[Submission]:
+    """Return a team's submissions to a competition or to one task, the newest first."""
+    return session.scalars(
+        _of_team(team_id, competition_id).order_by(Submission.received_at.desc(), Submission.id)
+    ).all()
 
 
 def unfinished_of_account(session: Session, account_id: str, *, limit: int) -> Sequence[Submission]:
@@ -56,17 +58,24 @@ def unfinished_of_account(session: Session, account_id: str, *, limit: int) -> S
     statement = (
         select(Submission)
         .options(joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account))
-        .where(Submission.team_id.in_(mine), Submission.stage.in_(open_stages))
+        .where(Submission.team_id.in_(mine), Submission.stage.in_(open_stages), Submission.parent_id.is_(None))
     )
     return session.scalars(statement.order_by(Submission.received_at.desc(), Submission.id).limit(limit)).all()
 
 
 def page_of_team(
-    session: Session, team_id: str, *, show: Show, final_ids: Collection[str], offset: int, limit: int
+    session: Session,
+    team_id: str,
+    *,
+    competition_id: str,
+    show: Show,
+    final_ids: Collection[str],
+    offset: int,
+    limit: int,
 ) -> Sequence[Submission]:
     """Return some lines of a list of a team's submissions. final_ids: those that `Show.FINALS` stands for."""
     order = [Submission.received_at.desc(), Submission.id]
-    statement = _of_team(team_id)
+    statement = _of_team(team_id, competition_id)
     if show is Show.BEST:
         statement = (
             statement.join(PublicScore, PublicScore.submission_id == Submission.id)
@@ -115,11 +124,12 @@ def public_sample_result(session: Session, submission_id: str) -> tuple[str, str
     return (key, sha256) if key and sha256 else None
 
 
-def _of_team(team_id: str) -> Select[Submission]:
-    """Return the query of a team's submissions.
+def _of_team(team_id: str, competition_id: str) -> Select[Submission]:
+    """Return the query of a team's submissions to a competition or to one task.
 
     The competition's file, which the caller has loaded already, is not sent and decoded again with every line.
     """
     competition = joinedload(Submission.competition).options(defer(Competition.config), defer(Competition.source))
     whole = competition, joinedload(Submission.team), joinedload(Submission.account)
-    return select(Submission).options(*whole).where(Submission.team_id == team_id)
+    mine = Submission.team_id == team_id, Submission.competition_id == competition_id
+    return select(Submission).options(*whole).where(*mine)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from sqlalchemy.orm import Session
 
@@ -10,7 +11,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.runtime.sent_names import log_as_sent
 from server.audit import log as audit
-from server.competitions import participation, phases
+from server.competitions import lifecycle, participation, phases
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.phases import Period
@@ -18,13 +19,14 @@ from server.competitions.stored_file import stored_file
 from server.datetime_format import duration, in_words
 from server.db import clock_difference, now
 from server.disclosure import gate
-from server.disclosure.gate import ShownPaired, ShownScore
+from server.disclosure.gate import ShownNumber, ShownPaired, ShownScore
 from server.disclosure.shown_progress import shown_progress
 from server.errors import Conflict
-from server.evaluations import paired_test
+from server.evaluations import paired_test, parts
 from server.evaluations import service as evaluations
 from server.evaluations.progress import EvaluationProgress
 from server.finals import service as finals
+from server.leaderboard import combined_entries
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -43,13 +45,19 @@ MOST_UNFINISHED = 10
 
 @dataclass(frozen=True)
 class SubmissionView:
-    """A submission as its team may see it."""
+    """A submission as its team may see it.
+
+    parts: what became of it in each task; none without tasks. combined: what its own public scores come to; None where
+    the rule needs other teams' scores.
+    """
 
     submission: Submission
     progress: EvaluationProgress | None
     score: ShownScore | None
     can_cancel: bool
     private_score: ShownScore | None = None  # once revealed
+    parts: tuple["SubmissionView", ...] = ()
+    combined: ShownNumber | None = None
 
 
 def check_may_submit(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
@@ -67,6 +75,7 @@ def check_may_submit(session: Session, competition: Competition, account: Accoun
 
 def check_open(competition: Competition, team: Team | None, received_at: datetime) -> Period:
     """Return where what the team sent at that moment belongs. Raises Conflict if it is not taken."""
+    lifecycle.require_no_task(competition)
     period = phases.period_at(competition, team, received_at)
     if period is not None:
         return period
@@ -93,8 +102,24 @@ def accept(session: Session, competition: Competition, account: Account, checked
     _check_team(team)
     period = check_open(competition, team, upload.received_at)
     quota.check(quota.of(session, team, period=period, at=upload.received_at), at=upload.received_at)
-    submission = enter(session, competition, team, account, checked, period=period)
+    if checked.of_tasks:
+        submission = _enter_into_tasks(session, competition, team, account, checked, period=period)
+    else:
+        submission = enter(session, competition, team, account, checked, period=period)
     return view(session, [_whole(session, submission.id)])[0]
+
+
+def _enter_into_tasks(
+    session: Session, competition: Competition, team: Team, account: Account, checked: CheckedUpload, *, period: Period
+) -> Submission:
+    """Store a submission's row, and for each task that it is for a part, which is what is evaluated."""
+    whole = _store(session, competition, team, account, checked, period=period)
+    for task in competitions.tasks(session, competition):
+        entry_point = checked.of_tasks.get(str(task.task_name))
+        if entry_point is not None:
+            of_task = replace(checked, entry_point=entry_point, of_tasks={})
+            enter(session, task, team, account, of_task, period=period, parent_id=whole.id)
+    return whole
 
 
 def enter(
@@ -106,14 +131,37 @@ def enter(
     *,
     period: Period | None = None,
     by_itself: bool = False,
+    parent_id: str | None = None,
 ) -> Submission:
-    """Store a submission's row and queue its evaluation.
+    """Store a submission's row and queue its evaluation. by_itself: nobody sent it; the account answers for it.
 
-    period: where it belongs; None: it counts, in no phase. by_itself: nobody sent it; the account answers for it.
+    period: where it belongs; None: it counts, in no phase. parent_id: of the submission that this one is a part of.
     """
+    submission = _store(
+        session, competition, team, account, checked, period=period, by_itself=by_itself, parent_id=parent_id
+    )
+    split = competitions.get_split(session, competition, Visibility.PUBLIC)
+    evaluations.start(session, submission, split, smoke=True)
+    session.flush()
+    return submission
+
+
+def _store(
+    session: Session,
+    competition: Competition,
+    team: Team,
+    account: Account,
+    checked: CheckedUpload,
+    *,
+    period: Period | None = None,
+    by_itself: bool = False,
+    parent_id: str | None = None,
+) -> Submission:
+    """Store a submission's row. period: where it belongs; None: it counts, in no phase."""
     upload = checked.upload
     submission = Submission(
         competition_id=competition.id,
+        parent_id=parent_id,
         team_id=team.id,
         account_id=account.id,
         filename=upload.filename[-FILENAME_LENGTH:],
@@ -136,9 +184,6 @@ def enter(
         subject=submission.id,
         data={"team": team.id, "phase": submission.phase, "sha256": checked.content_sha256, "bytes": len(upload.data)},
     )
-    split = competitions.get_split(session, competition, Visibility.PUBLIC)
-    evaluations.start(session, submission, split, smoke=True)
-    session.flush()
     return submission
 
 
@@ -172,21 +217,17 @@ def get_of_my_team(session: Session, submission_id: str, account: Account) -> Su
 
 
 def of_competition(session: Session, competition: Competition, submission_id: str) -> Submission:
-    """Return any team's submission to a competition, for its organisers. Raises NotFound."""
+    """Return any team's submission to a competition or to a task of it, for its organisers. Raises NotFound."""
     submission = repository.by_id(session, submission_id)
-    if submission is None or submission.competition_id != competition.id:
+    if submission is None or competition.id not in (submission.competition_id, submission.competition.root_id):
         raise NotFound(f"{competition.slug} has no submission {submission_id!r}")
     return submission
 
 
 def list_own(session: Session, competition: Competition, account: Account) -> Sequence[Submission]:
     """Return the submissions of the caller's team, the newest first."""
-    return list_of_team(session, teams.get_team(session, competition, account))
-
-
-def list_of_team(session: Session, team: Team | None) -> Sequence[Submission]:
-    """Return a team's submissions, the newest first; nothing where there is no team yet."""
-    return repository.of_team(session, team.id) if team else []
+    team = teams.get_team(session, competition, account)
+    return repository.of_team(session, team.id, competition_id=competition.id) if team else []
 
 
 def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
@@ -211,7 +252,15 @@ def page_of_team(
     check_order(competition, show)
     if team is None:
         return []
-    return repository.page_of_team(session, team.id, show=show, final_ids=final_ids, offset=offset, limit=limit)
+    return repository.page_of_team(
+        session,
+        team.id,
+        competition_id=competition.id,
+        show=show,
+        final_ids=final_ids,
+        offset=offset,
+        limit=limit,
+    )
 
 
 def check_order(competition: Competition, show: Show) -> None:
@@ -228,6 +277,40 @@ def view(
     ended_in_full: whether also how those went that have ended, which a list does not tell and which costs the most.
     exact: with the progress as it is, which only organisers may see.
     """
+    found = parts.of(session, [each.id for each in submissions if stored_file(each.competition).tasks])
+    views = _views(session, [*submissions, *chain(*found.values())], ended_in_full=ended_in_full, exact=exact)
+    of_parts = dict(zip((part.id for part in chain(*found.values())), views[len(submissions) :], strict=True))
+    return [
+        _with_parts(view, [of_parts[part.id] for part in found.get(view.submission.id, ())])
+        for view in views[: len(submissions)]
+    ]
+
+
+def _with_parts(view: SubmissionView, of_parts: Sequence[SubmissionView]) -> SubmissionView:
+    """Return a submission with its parts: the runs that are done are those of all of them."""
+    if not of_parts:
+        return view
+    combined = combined_entries.of_one(
+        {str(part.submission.competition.task_name): part.score.final_score for part in of_parts if part.score},
+        stored_file(view.submission.competition),
+    )
+    view = replace(view, parts=tuple(of_parts), combined=combined)
+    known = [part.progress for part in of_parts if part.progress]
+    if not known:
+        return view
+    together = EvaluationProgress(
+        runs_done=sum(progress.runs_done for progress in known),
+        runs_total=sum(progress.runs_total for progress in known),
+        elapsed_s=None,
+        remaining_s=None,
+        attempts=(),
+    )
+    return replace(view, progress=together)
+
+
+def _views(
+    session: Session, submissions: Sequence[Submission], *, ended_in_full: bool, exact: bool
+) -> list[SubmissionView]:
     ids = [submission.id for submission in submissions if ended_in_full or submission.stage not in ENDED]
     progress = evaluations.progress(session, ids)
     if not exact:
@@ -273,20 +356,26 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
     A team gets back at most as many a day as it may send: sending costs the host something, whatever becomes of it.
     """
     team_repository.locked(session, submission.team_id)
-    submission = repository.locked(session, submission.id)
+    own = parts.locked(session, submission.id)
+    submission = submission if own else repository.locked(session, submission.id)  # with parts it is locked last
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
     costs = cancelling_costs(session, submission)
-    evaluations.cancel(session, submission)
-    submission.refunded = not costs
+    for each in own or [submission]:
+        if each.stage not in ENDED:
+            evaluations.cancel(session, each)
+            each.refunded = not costs
+    session.flush()
     audit.record(
         session,
         actor,
         "submission.cancelled",
         competition=submission.competition_id,
         subject=submission.id,
-        data={"refunded": submission.refunded},
+        data={"refunded": not costs},
     )
+    if submission.stage not in ENDED:
+        parts.follow(session, submission.id)
     session.flush()
     return _whole(session, submission.id)
 

@@ -34,8 +34,18 @@ async def _upload(form: FormData, *, limit_mib: int, received_at: datetime) -> U
     if file.size is not None and file.size > limit_mib << 20:
         raise get_too_large(WHAT, limit_mib)
     return Upload(
-        filename=base_name(file.filename or ""), data=await file.read(), message=message, received_at=received_at
+        filename=base_name(file.filename or ""),
+        data=await file.read(),
+        message=message,
+        received_at=received_at,
+        tasks=tasks_of(form),
     )
+
+
+def tasks_of(form: FormData) -> tuple[str, ...]:
+    """Return the tasks that a form names: one field for each, or several in one with commas between."""
+    texts = [value for value in form.getlist("tasks") if isinstance(value, str)]
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
 
 def base_name(filename: str) -> str:

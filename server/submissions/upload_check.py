@@ -1,12 +1,14 @@
 """Checks an upload without running it, in a process that can be killed, and stores it by its content."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fastapi.concurrency import run_in_threadpool
 
-from lethe.competition.file import Submissions
+from lethe.competition.file import CompetitionFile, Submissions
+from lethe.competition.tasks_section import task_name
 from lethe.errors import InvalidSubmission, Violation
 from server.parsing.client import Unreadable, turns
 from server.storage import Storage, content_key
@@ -23,27 +25,50 @@ class Upload:
     data: bytes
     message: str
     received_at: datetime
+    tasks: tuple[str, ...] = ()  # that it is for, by name; none: all
 
 
 @dataclass(frozen=True)
 class CheckedUpload:
-    """An upload that can be run, and lies in storage."""
+    """An upload that can be run, and lies in storage.
+
+    of_tasks: its entry point for each task that it is for, by the task's name; none in a competition without tasks.
+    """
 
     upload: Upload
     kind: str
     content_sha256: str
     entry_point: dict[str, object]
+    of_tasks: Mapping[str, dict[str, object]] = field(default_factory=dict)
 
 
-async def check_and_store(storage: Storage, upload: Upload, *, account_id: str, rules: Submissions) -> CheckedUpload:
+async def check_for(storage: Storage, upload: Upload, *, account_id: str, file: CompetitionFile) -> CheckedUpload:
+    """Check an upload for each task that it names, and store it. Raises what `check_and_store` does."""
+    tasks = {task_name(task.slug): task for task in file.tasks}
+    if unknown := [name for name in upload.tasks if name not in tasks]:
+        allowed = f"must be of {', '.join(tasks)}" if tasks else "cannot be named: the competition has no tasks"
+        raise InvalidSubmission(f"tasks {allowed}", violations=(Violation("tasks", allowed, unknown[0][:80]),))
+    if not tasks:
+        return await check_and_store(storage, upload, account_id=account_id, rules=file.submissions)
+    found = [
+        (name, await check_and_store(storage, upload, account_id=account_id, rules=task.submissions, task=name))
+        for name, task in tasks.items()
+        if name in upload.tasks or not upload.tasks
+    ]
+    return replace(found[0][1], of_tasks={name: checked.entry_point for name, checked in found})
+
+
+async def check_and_store(
+    storage: Storage, upload: Upload, *, account_id: str, rules: Submissions, task: str = ""
+) -> CheckedUpload:
     """Check an upload and store it. Raises InvalidSubmission, or RateLimited and HostFault if too many wait.
 
-    account_id: who sends it. rules: what the competition takes.
+    account_id: who sends it. rules: what the competition takes. task: the name of the task that it is checked for.
 
     Needs no transaction. Content that is then refused for its quota stays until what nothing refers to is collected.
     """
     options = {"filename": upload.filename[-FILENAME_LENGTH:], "modes": list(rules.modes)}
-    options["libraries"] = rules.libraries
+    options |= {"libraries": rules.libraries, "task_name": task}
     try:
         package = await turns().run("check_package", upload.data, account_id=account_id, options=options)
     except Unreadable as error:

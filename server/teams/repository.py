@@ -104,9 +104,9 @@ def count_counted(
 ) -> int:
     """Return how many submissions of the team count against its quota, of those received in [since, before).
 
-    phase: each has its own quota; empty for competitions without phases.
+    phase: each has its own quota; empty for competitions without phases. One that goes to several tasks is one.
     """
-    mine = Submission.team_id == team_id, Submission.phase == phase
+    mine = Submission.team_id == team_id, Submission.phase == phase, Submission.parent_id.is_(None)
     counted = select(func.count()).where(*mine, Submission.refunded.is_(False))
     if since is not None:
         counted = counted.where(Submission.received_at >= since)

@@ -12,7 +12,7 @@ from lethe.errors import InvalidInput, NotFound, Violation
 from server.accounts import repository as account_repository
 from server.accounts.look_alikes import look_alike_key
 from server.audit import log as audit
-from server.competitions import participation
+from server.competitions import lifecycle, participation
 from server.db import now
 from server.errors import Conflict
 from server.models.account import Account
@@ -27,7 +27,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206
 
 def get_team(session: Session, competition: Competition, account: Account) -> Team | None:
     """Return the team that `account` is in, or None."""
-    return repository.get_team(session, competition_id=competition.id, account_id=account.id)
+    return repository.get_team(session, competition_id=competition.root_id, account_id=account.id)
 
 
 def competitions_of(session: Session, account: Account) -> frozenset[str]:
@@ -50,7 +50,7 @@ def members(session: Session, team: Team) -> list[Account]:
 
 def teams(session: Session, competition: Competition) -> Sequence[Team]:
     """Return every team of a competition, in the order in which they were made."""
-    return repository.teams(session, competition.id)
+    return repository.teams(session, competition.root_id)
 
 
 def search(
@@ -61,13 +61,13 @@ def search(
     query: part of a team's name.
     """
     offset = (page - 1) * PAGE_SIZE
-    found = repository.search(session, competition.id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1)
+    found = repository.search(session, competition.root_id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1)
     return found[:PAGE_SIZE], len(found) > PAGE_SIZE
 
 
 def get_by_name(session: Session, competition: Competition, name: str) -> Team:
     """Return the team of the competition with this name, in capitals or not. Raises NotFound."""
-    team = repository.team_called(session, competition_id=competition.id, name_keys=key_pair(name))
+    team = repository.team_called(session, competition_id=competition.root_id, name_keys=key_pair(name))
     if team is None:
         raise NotFound(f"{competition.slug} has no team called {name!r}")
     return team
@@ -83,6 +83,7 @@ def create(session: Session, competition: Competition, account: Account, *, name
 
     Raises NotAllowed for who may not take part.
     """
+    lifecycle.require_no_task(competition)
     name = checked_name(name)
     participation.check_may_take_part(session, competition, account)
     if get_team(session, competition, account) is not None:
@@ -128,8 +129,14 @@ def rename_own(session: Session, competition: Competition, team: Team, *, name: 
 def add_baseline(session: Session, competition: Competition, organiser: Account, *, label: str) -> Team:
     """Make a team without members for a reference line; its name is the label, numbered if that is taken.
 
-    The caller holds the competition's row lock.
+    Tasks of one competition share it. The caller holds the competition's row lock, a task's its competition's.
     """
+    if competition.parent_id is not None:
+        known = repository.team_called(
+            session, competition_id=competition.root_id, name_keys=key_pair(label[:NAME_LENGTH])
+        )
+        if known is not None and known.is_baseline:
+            return known
     for number in count(1):
         ending = "" if number == 1 else f" ({number})"
         name = checked_name(label[: NAME_LENGTH - len(ending)] + ending)
@@ -167,7 +174,7 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
 def _is_taken(session: Session, competition: Competition, name: str) -> bool:
     """Return whether a team has the name, or one that looks like it. Nobody else takes it meanwhile."""
     account_repository.lock_look_alikes(session, name_key(name))
-    return bool(repository.teams_like(session, competition_id=competition.id, name_keys=key_pair(name)))
+    return bool(repository.teams_like(session, competition_id=competition.root_id, name_keys=key_pair(name)))
 
 
 def _taken(name: str) -> Conflict:
@@ -212,7 +219,7 @@ def _add(
     is_baseline: it has no members, and its leader, an organiser, may be in a team of their own.
     """
     team = Team(
-        competition_id=competition.id,
+        competition_id=competition.root_id,
         name=name,
         name_key=name_key(name),
         leader_id=account.id,
@@ -223,7 +230,7 @@ def _add(
             session.add(team)
             session.flush()
             if not is_baseline:
-                session.add(Membership(team_id=team.id, account_id=account.id, competition_id=competition.id))
+                session.add(Membership(team_id=team.id, account_id=account.id, competition_id=team.competition_id))
     except IntegrityError:
         return None
     audit.record(session, account, "team.created", competition=competition, subject=team.id, data={"name": name})

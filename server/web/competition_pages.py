@@ -58,7 +58,7 @@ def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) 
 def overview_page(
     request: Request, session: SessionDep, place: PlaceDep, storage: StorageDep, viewer: ViewerDep
 ) -> Response:
-    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
         "overview.html",
@@ -67,11 +67,11 @@ def overview_page(
         timeline=competition_timeline(place.file, place.competition),
         announcements=competition_edits.announcements(session, place.competition),
         oracle=gate.get_oracle_score(split),
-        n_forget=split.n_forget,
+        n_forget=split.n_forget if split else None,
         may_have_data=participation.may_have_data(session, place.competition, viewer),
         has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
-        run_limit=limit_of_a_run(place.file, split),
-        limit_warnings=_limit_warnings(place, split),
+        run_limit=limit_of_a_run(place.file, split) if split else None,
+        limit_warnings=_limit_warnings(place, split) if split else [],
         libraries=_older_libraries(place.file.submissions.libraries),
         **_epsilon_picture(place.file),
     )

@@ -73,6 +73,8 @@ class Place:
     file: CompetitionFile
     is_organiser: bool
     team: Team | None
+    whole: Competition | None = None  # of a task: the competition that it is one of
+    tasks: tuple[Competition, ...] = ()  # of it, or of the competition itself
 
     @property
     def is_over(self) -> bool:
@@ -89,7 +91,10 @@ def get_place(slug: str, session: SessionDep, viewer: ViewerDep) -> Place:
 
 
 def find_place(session: Session, competition: Competition, viewer: Account | None) -> Place:
+    whole = None if competition.parent_id is None else competitions.root(session, competition)
     return Place(
+        whole=whole,
+        tasks=tuple(competitions.tasks(session, whole or competition)),
         competition=competition,
         file=stored_file(competition),
         is_organiser=competitions.is_organiser(session, competition, viewer),

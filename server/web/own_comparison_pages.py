@@ -33,7 +33,7 @@ def own_comparison_page(
     one, other = views.get(first), views.get(second)
     if (first and one is None) or (second and other is None):
         raise NotFound("Your team has no such scored submission among its newest")
-    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
         "own_comparison.html",

@@ -60,7 +60,7 @@ def may_be_chosen(session: Session, place: Place, submission: Submission) -> boo
     cannot = submission.stage in (Stage.FAILED, Stage.CANCELLED) or submission.disqualified_at is not None
     if submission.selected or cannot:
         return submission.selected
-    return len(finals.chosen_ids(session, place.team.id)) < place.file.limits.final_selections
+    return len(finals.chosen_ids(session, place.competition, place.team.id)) < place.file.limits.final_selections
 
 
 def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wait]:
@@ -73,7 +73,7 @@ def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wai
 def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
     """Return what one page of the list shows. Raises NotFound for an order that the competition hides."""
     competition, team = place.competition, place.team
-    chosen = finals.chosen_ids(session, team.id) if team else set()
+    chosen = finals.chosen_ids(session, competition, team.id) if team else set()
     would_count = finals.would_count(session, competition, team.id) if team else []
     found = submissions.page_of_team(
         session,
@@ -85,7 +85,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         limit=LINES + 1,
     )
     views = submissions.view(session, found[:LINES], ended_in_full=False)
-    oracle = gate.get_oracle_score(competitions.get_split(session, competition, Visibility.PUBLIC))
+    oracle = gate.get_oracle_score(competitions.find_split(session, competition, Visibility.PUBLIC))
     return {
         "place": place,
         "asked": asked,

@@ -12,6 +12,7 @@ from lethe.competition.visibility import Visibility
 from lethe.runtime.sent_names import warnings_in
 from lethe.submission.traceback_text import last_traceback
 from server.competitions import service as competitions
+from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
@@ -251,14 +252,17 @@ def choose_final(
 def _shown(session: Session, storage: Storage, submission: Submission) -> dict[str, Any]:
     """Return what the live part of a submission's page shows."""
     view = submissions.view(session, [submission])[0]
-    split = competitions.get_split(session, submission.competition, Visibility.PUBLIC)
+    split = competitions.find_split(session, submission.competition, Visibility.PUBLIC)
     failure, traceback = describe_failure(submission), _traceback(session, submission)
     return {
         "view": view,
         "oracle": gate.get_oracle_score(split),
         "standing": find_standing(session, submission.competition, submission.team_id) if view.score else None,
-        "breakdown": find_breakdown(view, split, n_models=stored_file(submission.competition).n_models),
+        "breakdown": find_breakdown(view, split, n_models=stored_file(submission.competition).n_models)
+        if split
+        else None,
         "is_ladder": gate.shows_ladder(submission.competition),
+        "is_revealed": is_revealed(submission.competition),
         "steps": timeline_steps(view),
         "events": timeline_events(view),
         "failure": failure,

@@ -1,6 +1,6 @@
 """The page that takes a submission: a file, or code pasted into a field."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fastapi import Request, Response
@@ -23,12 +23,12 @@ from server.models.competition import CompetitionState
 from server.received_form import get_too_large, received_form
 from server.submissions import service as submissions
 from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES, WHAT, base_name
+from server.submissions.upload import MAX_REQUEST_BYTES, WHAT, base_name, tasks_of
 from server.submissions.upload_check import (
     MESSAGE_LENGTH,
     CheckedUpload,
     Upload,
-    check_and_store,
+    check_for,
     store_again_if_collected,
 )
 from server.web.code_excerpt import ExcerptLine, excerpt
@@ -52,10 +52,13 @@ class Sent:
     file: Upload | None
     code: str
     message: str
+    tasks: tuple[str, ...] = ()
 
 
 @router.get("/competitions/{slug}/submit")
 def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
+    if place.whole is not None:
+        return redirect(request, f"/competitions/{place.whole.slug}/submit")
     at = now()
     quota = submissions.quota_of_team(session, place.competition, place.team, at=at)
     used_up, barred = False, ""
@@ -97,7 +100,7 @@ async def submit(
     try:
         check_token(request, given)
         upload = _form_upload(sent, limit_mib=file.limits.upload_mib)
-        checked = await check_and_store(storage, upload, account_id=viewer.id, rules=file.submissions)
+        checked = await check_for(storage, upload, account_id=viewer.id, file=file)
         submission_id = await admission.run(_accept, database, request, slug=slug, checked=checked)
         await admission.long_work(store_again_if_collected, storage, checked)
     except (NotAuthenticated, Overloaded):
@@ -130,7 +133,7 @@ async def _read(form: FormData) -> Sent:
     received = None
     if isinstance(file, UploadFile) and file.filename:
         received = Upload(filename=base_name(file.filename), data=await file.read(), message=message, received_at=now())
-    return Sent(received, code, message)
+    return Sent(received, code, message, tasks_of(form))
 
 
 def _text(form: FormData, name: str) -> str:
@@ -147,7 +150,7 @@ def _accept(database: Database, request: Request, *, slug: str, checked: Checked
 
 
 def _form_upload(sent: Sent, *, limit_mib: int) -> Upload:
-    upload = sent.file or _pasted(sent)
+    upload = replace(sent.file or _pasted(sent), tasks=sent.tasks)
     if len(upload.data) > limit_mib << 20:
         raise get_too_large(WHAT, limit_mib)
     return upload
@@ -195,6 +198,7 @@ def _form(
         excerpt=_lines_at_fault(error, sent) if error and sent else (),
         code=sent.code if sent else "",
         message=sent.message if sent else "",
+        sent_tasks=sent.tasks if sent else (),
     )
 
 

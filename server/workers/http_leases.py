@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.run_limits import run_limit
 from lethe.errors import NotFound, Violation
+from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.errors import Conflict, NotAuthenticated
 from server.evaluations import leases
@@ -203,7 +204,7 @@ def require_valid(session: Session, token: WorkerToken) -> None:
 
 
 def _fitting(session: Session, token: WorkerToken, facts: WorkerFacts) -> Fitting:
-    slugs = [token.competition.slug]
+    slugs = [each.slug for each in stored_file(token.competition).evaluated]
     return fitting(session, facts, competitions=slugs, public_only=token.public_only, trusted=token.trusted)
 
 

@@ -159,4 +159,5 @@ def reveal_competition(
 
 def _organised(session: Session, competition: Competition) -> OrganisedCompetition:
     splits = service.splits(session, competition)
-    return OrganisedCompetition.with_splits(competition, splits, service.model_shards(session, splits))
+    shards, tasks = service.model_shards(session, splits), service.tasks(session, competition)
+    return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from lethe.competition.file import CompetitionFile
 from lethe.competition.ranking_section import Ranking
 from lethe.competition.run_limits import limit_warnings
+from lethe.competition.tasks_section import task_name
 from server.api.schema import In, Out
 from server.competitions.split_share import share_done
 from server.competitions.stored_file import stored_file
@@ -66,6 +67,18 @@ class LateOut(Out):
     submissions_per_day: int | None
 
 
+class TaskOut(Out):
+    """A task of a competition: it has the addresses of a competition, and a board of its own."""
+
+    name: str = Field(examples=["faces"])
+    slug: str = Field(examples=["three--faces"])
+    title: str = Field(examples=["Faces"])
+    kind: str = Field(description="image-classification or causal-lm", examples=["image-classification"])
+    dataset: str = Field(examples=["digits"])
+    runs: int = Field(description="runs of a submission, N", examples=[512])
+    weight: float = Field(description="in the combined score", examples=[1.0])
+
+
 class CompetitionOut(Out):
     """A competition in a list."""
 
@@ -81,6 +94,8 @@ class CompetitionOut(Out):
     scores_verified: bool = Field(
         default=True, description="false: they came with an archive whose key nobody vouched for"
     )
+    tasks: list[TaskOut] = Field(default=[], description="none: the competition is one task")
+    task_name: str | None = Field(default=None, description="of a task of another competition, its name there")
 
     @classmethod
     def of(cls, competition: Competition) -> "CompetitionOut":
@@ -138,6 +153,7 @@ class ModelShardOut(Out):
 class SplitOut(Out):
     """How far a split is, for organisers."""
 
+    competition: str = Field(description="of a task, where there are tasks", examples=["digits"])
     visibility: str = Field(examples=["public"])
     state: str = Field(examples=["preparing"])
     stage: str = Field(examples=["training 512 retrained models"])
@@ -164,16 +180,23 @@ class OrganisedCompetition(CompetitionOut):
 
     @classmethod
     def with_splits(
-        cls, competition: Competition, splits: Sequence[Split], shards: Sequence[ModelShard]
+        cls,
+        competition: Competition,
+        splits: Sequence[Split],
+        shards: Sequence[ModelShard],
+        *,
+        tasks: Sequence[Competition] = (),
     ) -> "OrganisedCompetition":
         file = stored_file(competition)
+        of_splits = {each.id: each for each in (competition, *tasks)}
         own = {split.id: [shard for shard in shards if shard.split_id == split.id] for split in splits}
         shown = [
             SplitOut.read(
                 split,
                 share_done=share_done(split, file, shards=own[split.id]),
+                competition=of_splits[split.competition_id].slug,
                 shards=own[split.id],
-                warnings=[] if split.retraining_time_s is None else limit_warnings(file.limits, split.retraining),
+                warnings=_warnings(of_splits[split.competition_id], split),
             )
             for split in splits
         ]
@@ -181,7 +204,7 @@ class OrganisedCompetition(CompetitionOut):
             competition,
             **_of_file(file),
             splits=shown,
-            baselines=[baseline.label for baseline in file.report.baselines],
+            baselines=list(dict.fromkeys(line.label for each in file.evaluated for line in each.report.baselines)),
         )
 
 
@@ -239,6 +262,8 @@ class Reason(In):
 
 def metric_name(file: CompetitionFile) -> str:
     """Return what ranks, as text."""
+    if file.tasks:
+        return f"{file.combine.by.replace('-', ' ')} of the scores in {len(file.tasks)} tasks"
     score = f"forgetting quality x retain ratio x test ratio ({file.scoring.attacks} attacks)"
     return score if file.ranking == Ranking() else f"{file.ranking.in_words}; the score is {score}"
 
@@ -246,6 +271,25 @@ def metric_name(file: CompetitionFile) -> str:
 def _of_file(file: CompetitionFile) -> dict[str, object]:
     return {
         "metric": metric_name(file),
-        "dataset": file.dataset.name,
-        "runs": file.n_models,
+        "dataset": ", ".join(dict.fromkeys(each.dataset.name for each in file.evaluated)),
+        "runs": min(each.n_models for each in file.evaluated),
+        "tasks": [_task(task, file) for task in file.tasks],
     }
+
+
+def _task(task: CompetitionFile, file: CompetitionFile) -> TaskOut:
+    name = task_name(task.slug)
+    return TaskOut(
+        name=name,
+        slug=task.slug,
+        title=task.title,
+        kind=task.task.kind,
+        dataset=task.dataset.name,
+        runs=task.n_models,
+        weight=file.combine.weights.get(name, 1.0),
+    )
+
+
+def _warnings(competition: Competition, split: Split) -> list[str]:
+    limits = stored_file(competition).limits
+    return [] if split.retraining_time_s is None else limit_warnings(limits, split.retraining)

@@ -8,6 +8,7 @@ from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.api.leaderboard.schemas import ColumnOut, LeaderboardPage, LeaderboardRow, OracleScore
+from server.competitions import service as competitions
 from server.deps import SessionDep
 from server.leaderboard import service
 from server.problem_details import problems
@@ -28,12 +29,16 @@ def show_leaderboard(
         str,
         Query(max_length=40, description="a phase's own leaderboard; late: after the close; empty: the official one"),
     ] = "",
+    task: Annotated[str, Query(max_length=40, description="name of a task; empty: all of them combined")] = "",
     q: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = MOST_ROWS,
 ) -> LeaderboardPage:
     """Show a leaderboard: best score of each team first, equal scores share a rank, beside the exact-retraining
-    oracle. The organiser's baselines and the oracle are references without a rank."""
+    oracle. The organiser's baselines and the oracle are references without a rank. Where a competition has tasks, the
+    score is the combination of theirs, which stand in the columns."""
+    if task:
+        competition = competitions.get_task(session, competition, task)
     shown = service.board(session, competition, board, viewer=account, phase=phase)
     rows = shown.matching(q)
     return LeaderboardPage(

@@ -33,7 +33,7 @@ from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
 from server.submissions.service import SubmissionView
 from server.submissions.upload import receive
-from server.submissions.upload_check import CheckedUpload, check_and_store, store_again_if_collected
+from server.submissions.upload_check import CheckedUpload, check_for, store_again_if_collected
 from server.teams import service as teams
 
 router = APIRouter(tags=["submissions"])
@@ -91,7 +91,7 @@ async def submit(
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
     upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
-    checked = await check_and_store(storage, upload, account_id=account.id, rules=file.submissions)
+    checked = await check_for(storage, upload, account_id=account.id, file=file)
     view, quota = await admission.run(_take, database, request, competition, credentials, checked=checked)
     await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())

@@ -88,6 +88,32 @@ class WaitOut(Out):
     seconds: float | None = Field(description="until it begins, about; null where nothing tells")
 
 
+class PartOut(Out):
+    """What became of a submission in one task of its competition."""
+
+    task: str = Field(examples=["faces"])
+    competition: str = Field(description="of the task, with a board of its own", examples=["three--faces"])
+    id: str = Field(description="asked for like any submission", examples=["1f0a2b3d4e5f9c1e"])
+    stage: str = Field(examples=["scored"])
+    progress: ProgressOut | None
+    score: ScoreOut | None
+    private_score: ScoreOut | None
+    failure: FailureOut | None
+
+    @classmethod
+    def of(cls, view: SubmissionView) -> "PartOut":
+        part = view.submission
+        return cls.read(
+            part,
+            task=part.competition.task_name,
+            competition=part.competition.slug,
+            progress=view.progress,
+            score=view.score,
+            private_score=view.private_score,
+            failure=FailureOut.of(part),
+        )
+
+
 class SubmissionOut(Out):
     """A submission, as its team sees it."""
 
@@ -117,6 +143,11 @@ class SubmissionOut(Out):
     refunded: bool = Field(description="does not count against the quota")
     selected: bool = Field(description="chosen for the private board")
     can_cancel: bool
+    parts: list[PartOut] = Field(default=[], description="one for each task; none in a competition without tasks")
+    combined_score: ShownNumber | None = Field(
+        default=None, description="of its own public scores; null where the rule is of ranks"
+    )
+    part_of: str | None = Field(default=None, description="of a part, the submission that it is a part of")
 
     @classmethod
     def of(cls, view: SubmissionView, **more: Any) -> Self:
@@ -135,6 +166,9 @@ class SubmissionOut(Out):
             private_score=view.private_score,
             failure=FailureOut.of(submission),
             can_cancel=view.can_cancel,
+            parts=[PartOut.of(part) for part in view.parts],
+            combined_score=view.combined,
+            part_of=submission.parent_id,
             **more,
         )
 
@@ -150,6 +184,9 @@ class SubmissionForm(BaseModel):
 
     file: str = Field(description="a .py file, an .ipynb notebook or a .zip", json_schema_extra={"format": "binary"})
     message: str = Field(default="", max_length=500, description="a note to yourself", examples=["lower rate"])
+    tasks: str = Field(
+        default="", description="names of tasks with commas between; empty: all of the competition", examples=["faces"]
+    )
 
 
 class SampleAnswerOut(Out):

@@ -1,5 +1,6 @@
 """What is not yet in order before a competition is prepared, opened, closed or revealed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -65,15 +66,16 @@ def _checks(
     session: Session, competition: Competition, splits: list[Split], rescoring: Rescoring | None
 ) -> list[Check]:
     at = now()
+    names = {task.id: f" of {task.title}" for task in competitions.tasks(session, competition)}
     if competition.state in (S.DRAFT, S.PREPARING):
         return [
             Check("The competition file is valid", ok=True),
             _of_end(competition, at),
-            *(_of_split(split) for split in splits if competition.state == S.PREPARING),
+            *(_of_split(split, names) for split in splits if competition.state == S.PREPARING),
         ]
     if competition.state == S.READY:
         return [
-            *(_of_split(split) for split in splits),
+            *(_of_split(split, names) for split in splits),
             _of_end(competition, at),
         ]
     if competition.state == S.OPEN:
@@ -91,12 +93,16 @@ def _checks(
     return _of_rescoring(rescoring) if rescoring else []
 
 
-def _of_split(split: Split) -> Check:
+def _of_split(split: Split, names: Mapping[str, str]) -> Check:
     detail = split.error or (_of_stage(split) if split.state == SplitState.PREPARING else "")
     if split.state == SplitState.PENDING:
         detail = detail or split.stage  # what a check of it waits for
     is_ready = split.state == SplitState.READY
-    return Check(f"The {split.visibility} split is {'' if is_ready else 'not '}prepared", ok=is_ready, detail=detail)
+    return Check(
+        f"The {split.visibility} split{names.get(split.competition_id, '')} is {'' if is_ready else 'not '}prepared",
+        ok=is_ready,
+        detail=detail,
+    )
 
 
 def _of_end(competition: Competition, at: datetime) -> Check:

@@ -6,7 +6,7 @@ from fastapi import Form, Query, Response
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import InvalidInput, NotFound
+from lethe.errors import InvalidInput
 from server.admin import competition_edits
 from server.audit import log as audit
 from server.audit.event_filter import EventFilter
@@ -107,9 +107,7 @@ def delete(asked: OrganiserDep) -> Response:
 @router.post("/organise/{slug}/finals/{submission_id}")
 def decide(submission_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "") -> Response:
     """Decide what happens with a final that failed on private data."""
-    submission = submissions.get_own(asked.session, submission_id, asked.viewer)
-    if submission.competition_id != asked.competition.id:
-        raise NotFound(f"{asked.competition.slug} has no submission {submission_id!r}")
+    submission = submissions.of_competition(asked.session, asked.competition, submission_id)
     decisions = {"exclude": finals.exclude, "next": finals.use_next_choice, "again": finals.run_again}
     if act not in decisions:
         raise InvalidInput(f"{act!r} is not a decision; allowed are {', '.join(decisions)}")

@@ -108,6 +108,12 @@ def mistakes(error: AppError | None, text: str) -> list[Mistake]:
 
 def find_line(text: str, field: str) -> int:
     """Return the line (from 1) of a value such as `training.epochs`; of its table if it is missing there; else 0."""
+    if of_task := re.match(r"tasks\.(\d+)\.", field):
+        starts = [number for number, line in enumerate(text.splitlines()) if re.match(r"\s*\[\[\s*tasks\s*\]\]", line)]
+        if int(of_task[1]) < len(starts):
+            first = starts[int(of_task[1])]
+            found = find_line("\n".join(text.splitlines()[first:]), f"tasks.{field[of_task.end() :]}")
+            return first + found if found else first + 1
     *tables, key = re.sub(r"\[\d+\]|\.\d+", "", field).split(".")
     table, best = "", 0
     for number, line in enumerate(text.splitlines(), start=1):
@@ -126,6 +132,17 @@ def find_line(text: str, field: str) -> int:
 
 def estimate_cost(file: CompetitionFile) -> Cost:
     """Return what both splits' preparation and a submission take at most."""
+    if file.tasks:
+        costs = [estimate_cost(task) for task in file.tasks]
+        disks = [cost.disk for cost in costs]
+        return Cost(
+            models=sum(cost.models for cost in costs),
+            epochs=max(cost.epochs for cost in costs),
+            runs=sum(cost.runs for cost in costs),
+            submission_s=sum(cost.submission_s for cost in costs),
+            finals_runs=sum(cost.finals_runs for cost in costs),
+            disk=DiskEstimate(_sum([disk.models for disk in disks]), _sum([disk.outputs for disk in disks])),
+        )
     n = file.n_models
     return Cost(
         # on either split: the original, N retrained, N of the oracle, and those of the oracle that are kept once more
@@ -136,6 +153,12 @@ def estimate_cost(file: CompetitionFile) -> Cost:
         finals_runs=file.limits.final_selections * n,
         disk=estimate_disk(file),
     )
+
+
+def _sum(parts: Sequence[int | None]) -> int | None:
+    """Return a sum, None where a part is not known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def _template(path: Path) -> Template:

@@ -33,7 +33,7 @@ def everything(database: Database) -> dict[str, list[dict[str, Any]]]:
     """Return every row of the competition, but for what each instance numbers itself."""
     with database.read() as session:
         competition = session.scalars(select(Competition).where(Competition.slug == "digits")).one()
-        found = {part.name: list(rows(session, part, competition.id)) for part in (*OWN_PARTS, PEOPLE)}
+        found = {part.name: list(rows(session, part, [competition.id])) for part in (*OWN_PARTS, PEOPLE)}
     for part in OWN_PARTS:
         own = {"shard_id"} | ({"id"} if part.is_numbered else set())
         found[part.name] = [{k: v for k, v in row.items() if k not in own} for row in found[part.name]]

@@ -9,7 +9,7 @@ from server.accounts import service as accounts
 from server.admin import account_deletion as deletion
 from server.models.competition import Team
 from server.models.submission import Submission
-from server.submissions.upload_check import check_and_store
+from server.submissions.upload_check import check_for
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance
 from tests.support.web import Visitor
 
@@ -28,10 +28,10 @@ def test_file_of_an_account_that_went_meanwhile_is_not_taken(
                 accounts.disable(session, account, actor=None, reason="cheated")
             else:
                 deletion.delete(session, account, password=PASSWORD)
-        return await check_and_store(*arguments, **options)
+        return await check_for(*arguments, **options)
 
     server.competition()
-    monkeypatch.setattr(f"{place}.check_and_store", check_slowly)
+    monkeypatch.setattr(f"{place}.check_for", check_slowly)
     if place == PLACES[0]:
         assert server.submit(server.participant("ada")).status_code == 401
     else:

@@ -1,0 +1,155 @@
+"""Several tasks' scores as one: the rules of `[combine]`, an interval of what they give, and who is not told apart.
+
+The standard error of a combined score comes from the draws that the tasks' intervals come from: the replicates, which
+leave out random halves of the models (lethe.metrics.scoring.resampling). Each task has models of its own, so its score
+errs independently of the others'. A draw of the combination therefore puts one draw of each task together, in an order
+that is shuffled for each task: replicate b of every task leaves out models of the same numbers, which must not line up.
+The order is the same for all teams, so what two teams share cancels in their difference, as in the paired test of one
+task. That needs no formula for each rule: it holds for the mean of ranks and for the worst task as well.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.competition.tasks_section import Combine
+from server.evaluations.paired_test import NORMAL_QUANTILE_95, SIGNIFICANCE, two_sided_p_value
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Combined:
+    """A team's combined score. standard_error: over models; None without replicates that fit together."""
+
+    score: float
+    standard_error: float | None = None
+    tied_group: int | None = None
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """A team's score in one task, and the replicates that were stored with it."""
+
+    score: float
+    replicates: Mapping[str, Any] | None = None
+
+
+def combine(
+    standings: Sequence[Mapping[str, TaskScore]],
+    rule: Combine,
+    *,
+    names: Sequence[str],
+    ranked: Sequence[bool],
+    with_errors: bool = False,
+) -> list[Combined | None]:
+    """Return what each team's scores come to, None for one that lacks a task where that is refused, or lacks all.
+
+    standings: of each team, by the task's name. names: of all tasks. ranked: which teams rank; the others, references,
+    change nobody's rank. with_errors: with standard errors, and groups of ranked teams that the paired test does not
+    tell apart, counted from 0 at the top; where a replicate is missing or not paired there are none.
+    """
+    kept = [place for place, own in enumerate(standings) if own and (rule.missing == "zero" or set(names) <= set(own))]
+    found: list[Combined | None] = [None] * len(standings)
+    if not kept:
+        return found
+    teams, counts = [standings[place] for place in kept], np.array([ranked[place] for place in kept])
+    weights = np.array([rule.weights.get(name, 1.0) for name in names])
+    scores = np.array([[own[name].score if name in own else 0.0 for name in names] for own in teams])
+    values = combined_scores(scores, rule.by, weights=weights, counts=counts)
+    draws = _draws(teams, scores, names) if with_errors else None
+    moved = None if draws is None else combined_scores(draws, rule.by, weights=weights, counts=counts)
+    groups = {} if moved is None else _tied_groups(values, moved, counts)
+    for row, place in enumerate(kept):
+        error = None if moved is None else float(moved[:, row].std(ddof=1))
+        found[place] = Combined(float(values[row]), error, groups.get(row))
+    return found
+
+
+def combined_scores(scores: Floats, by: str, *, weights: Floats, counts: NDArray[np.bool_]) -> Floats:
+    """Return the combined scores, shape (..., teams), the higher the better.
+
+    scores: shape (..., teams, tasks), >= 0. weights: of the tasks, > 0. counts: which teams rank.
+
+    rank-mean: with n ranked teams and r the weighted mean of a team's ranks (equal scores share the middle of theirs),
+    (n + 1 - r) / n: 1 for the first in every task, 1 / n for the last.
+    """
+    if by == "worst":
+        return np.asarray(scores.min(axis=-1))
+    if by == "harmonic-mean":
+        with np.errstate(divide="ignore"):
+            return np.asarray(weights.sum() / (weights / scores).sum(axis=-1))
+    if by == "rank-mean":
+        n = max(1, int(counts.sum()))
+        scores = (n + 1 - _ranks(scores, counts)) / n
+    return np.asarray((scores * weights).sum(axis=-1) / weights.sum())
+
+
+def _ranks(scores: Floats, counts: NDArray[np.bool_]) -> Floats:
+    """Return each team's rank in each task among those that count, from 1; equal scores share the middle of theirs."""
+    ranks = np.empty_like(scores)
+    others = scores[..., counts, :]
+    for team in range(scores.shape[-2]):
+        own = scores[..., team : team + 1, :]
+        above, equal = (others > own).sum(axis=-2), (others == own).sum(axis=-2)
+        ranks[..., team, :] = 1 + above + np.maximum(0, equal - int(counts[team])) / 2
+    return ranks
+
+
+def _draws(teams: Sequence[Mapping[str, TaskScore]], scores: Floats, names: Sequence[str]) -> Floats | None:
+    """Return draws of all scores, shape (draws, teams, tasks); None where some are missing or not paired."""
+    columns = [_draws_of_task([own.get(name) for own in teams], place) for place, name in enumerate(names)]
+    if any(column is None for column in columns):
+        return None
+    known = [column for column in columns if column is not None and column.size]
+    least = min((len(column) for column in known), default=0)
+    if not least:
+        return None
+    draws = np.repeat(scores[np.newaxis], least, axis=0)
+    for place, column in enumerate(columns):
+        if column is not None and column.size:
+            draws[:, :, place] += column[:least]
+    return np.maximum(draws, 0.0)
+
+
+def _draws_of_task(found: Sequence[TaskScore | None], place: int) -> Floats | None:
+    """Return how far each score moves, shape (draws, teams), 0 for a missing one; None if they are not paired."""
+    replicates = [each.replicates for each in found if each is not None]
+    if not replicates:
+        return np.empty((0, len(found)))
+    if any(each is None for each in replicates):
+        return None
+    drawn = {(each["seed"], each["n_models"], len(each["headline"])) for each in replicates if each is not None}
+    if len(drawn) != 1:
+        return None
+    length = drawn.pop()[2]
+    moves = np.zeros((length, len(found)))
+    for column, each in enumerate(found):
+        if each is not None and each.replicates is not None:
+            headline = np.asarray(each.replicates["headline"], np.float64)
+            moves[:, column] = float(each.replicates["factor"]) * (headline - headline.mean())
+    shuffled = np.random.default_rng(place).permutation(length)
+    return None if np.isnan(moves).any() else moves[shuffled]
+
+
+def _tied_groups(values: Floats, moved: Floats, counts: NDArray[np.bool_]) -> dict[int, int]:
+    """Return the group of each ranked team, by its place, as the paired test of one task makes them."""
+    groups: dict[int, int] = {}
+    head, group = -1, -1
+    for row in sorted(np.flatnonzero(counts), key=lambda row: -values[row]):
+        error = 0.0 if head < 0 else float((moved[:, head] - moved[:, row]).std(ddof=1))
+        if head < 0 or two_sided_p_value(float(values[head] - values[row]), error) < SIGNIFICANCE:
+            head, group = int(row), group + 1
+        groups[int(row)] = group
+    return groups
+
+
+def interval(found: Combined) -> tuple[float, float] | None:
+    """Return the 95 % interval, value +- 1.96 standard errors, cut off at 0 below, as that of one task's score."""
+    if found.standard_error is None:
+        return None
+    reach = NORMAL_QUANTILE_95 * found.standard_error
+    return max(0.0, found.score - reach), found.score + reach
