@@ -2,7 +2,9 @@
 
 from fastapi import APIRouter, Response
 
+from lethe.errors import NotFound
 from server.api.auth_dependencies import VisibleCompetition
+from server.competitions.stored_file import stored_file
 from server.deps import StorageDep
 from server.problem_details import problems
 from server.starter_kit import service
@@ -21,4 +23,6 @@ def download_kit(competition: VisibleCompetition, storage: StorageDep) -> Respon
         "Content-Disposition": f'attachment; filename="{competition.slug}-starter-kit.zip"',
         "X-Content-Type-Options": "nosniff",
     }
+    if tasks := stored_file(competition).tasks:
+        raise NotFound(f"{competition.slug} has a starter kit for each task: {', '.join(task.slug for task in tasks)}")
     return Response(service.read_kit(storage, competition.slug), media_type="application/zip", headers=headers)
