@@ -2,8 +2,10 @@
 
 from fastapi import APIRouter, Response
 
+from lethe.errors import NotFound
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.competitions import participation
+from server.competitions.stored_file import stored_file
 from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
 from server.starter_kit import service
@@ -28,4 +30,6 @@ def download_kit(
         "Content-Disposition": f'attachment; filename="{competition.slug}-starter-kit.zip"',
         "X-Content-Type-Options": "nosniff",
     }
+    if tasks := stored_file(competition).tasks:
+        raise NotFound(f"{competition.slug} has a starter kit for each task: {', '.join(task.slug for task in tasks)}")
     return Response(service.read_kit(storage, competition.slug), media_type="application/zip", headers=headers)

@@ -1,5 +1,6 @@
 """/api/v1: sending code, and what becomes of it."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response, status
@@ -85,12 +86,14 @@ async def submit(
 
     It is checked without being run; a file that cannot be run is refused with its line and costs no quota. Once
     this answers 201, the submission is stored and ends in a score or a named failure. What counts for the deadline
-    is when the last byte came.
+    is when the last byte came. Sent to the address of a task, it goes to its competition, for this task alone.
     """
-    account, competition = await admission.run(_admit, database, request, credentials, slug)
+    account, competition, task = await admission.run(_admit, database, request, credentials, slug)
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
     upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
+    if task:
+        upload = replace(upload, tasks=(task,))
     checked = await check_for(storage, upload, account_id=account.id, file=file)
     view, quota = await admission.run(_take, database, request, competition, credentials, checked=checked)
     await admission.long_work(store_again_if_collected, storage, checked)
@@ -202,13 +205,16 @@ def show_receipt_key(settings: SettingsDep) -> ReceiptKey:
     return ReceiptKey(public_key=receipts.public_key_text(settings))
 
 
-def _admit(database: Database, request: Request, credentials: Credentials, slug: str) -> tuple[Account, Competition]:
-    """Return who sends to what, before anything of the body is read."""
+def _admit(
+    database: Database, request: Request, credentials: Credentials, slug: str
+) -> tuple[Account, Competition, str]:
+    """Return who sends to what, and for which task if the address names one, before anything of the body is read."""
     with database.read() as session:
         account = _sender(session, request, credentials)
-        competition = competitions.get(session, slug, account=account)
+        addressed = competitions.get(session, slug, account=account)
+        competition = competitions.root(session, addressed)
         service.check_may_submit(session, competition, account, at=now())
-        return account, competition
+        return account, competition, addressed.task_name or ""
 
 
 def _take(
