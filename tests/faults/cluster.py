@@ -34,7 +34,7 @@ Score = tuple[float, float, float, float]
 
 LEASE_S = 3.0
 LONG = "60"  # LETHE_LEASE_S of workers that must lose no lease, however late a busy machine lets their hearts beat
-EVERY_S = 0.1
+EVERY_S = 0.05
 TIMES = {"LETHE_LEASE_S": str(LEASE_S), "LETHE_HEARTBEAT_S": "0.3", "LETHE_SWEEP_INTERVAL_S": "0.5"}
 
 ONE_STEP = """
