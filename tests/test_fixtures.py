@@ -44,6 +44,7 @@ ACCOUNT = (
 EVENT = "SELECT nextval('audit_events_id_seq')"
 ASKED = """
 SELECT (SELECT count(*) FROM accounts), (SELECT is_called FROM audit_events_id_seq), to_regclass('left_behind') IS NULL,
+    (SELECT version_num <> '9999' FROM alembic_version),
     (SELECT attnotnull FROM pg_attribute WHERE attrelid = 'accounts'::regclass AND attname = 'name')
 """
 
@@ -60,7 +61,7 @@ SELECT (SELECT count(*) FROM accounts), (SELECT is_called FROM audit_events_id_s
 )
 def test_each_test_has_a_database_without_what_others_left(migrated_postgres_url: str, left: str) -> None:
     with psycopg.connect(migrated_postgres_url) as connection:
-        assert connection.execute(ASKED).fetchone() == (0, False, True, True)
+        assert connection.execute(ASKED).fetchone() == (0, False, True, True, True)
         connection.execute(left)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from server.config import Settings
 from server.db import Database
 from server.evaluations import leases
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.evaluations.kept_weights import weights_key
 from server.models.evaluation import ShardKind
 from server.storage import Storage
@@ -36,7 +36,7 @@ class Leases(Protocol):
         """Store that the shard is done. weights: of its first runs, which `result` names, where they are kept."""
         ...
 
-    def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool: ...
+    def fail(self, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool: ...
 
     def give_back(self, shard: ClaimedShard, *, reason: str, runs_done: int) -> bool: ...
 
@@ -92,7 +92,7 @@ class DatabaseLeases:
 
         return self._step(step)
 
-    def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+    def fail(self, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
         def step(session: Session) -> bool:
             failed = leases.fail(session, shard, failure, runs_done=runs_done)
             if failed:

@@ -283,7 +283,7 @@ def image_set(tensors: Mapping[str, Tensor]) -> ImageSet:
     return ImageSet(**required, ages=tensors.get("ages"))
 
 
-_DTYPES = {
+TORCH_DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -308,7 +308,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         if name == "__metadata__":
             continue
         begin, end = entry["data_offsets"]
-        dtype = _DTYPES[entry["dtype"]]
+        dtype = TORCH_DTYPES[entry["dtype"]]
         # a copy, so that every tensor is aligned and owns its memory
         flat = (
             torch.frombuffer(data, dtype=torch.uint8, count=end - begin, offset=start + begin) if end > begin else None

@@ -25,18 +25,6 @@ from lethe.runtime.notebook_cells import CELL_FILES, Cells, SkippedName, insists
 from lethe.runtime.sent_names import WARNING
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 
-TORCH_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
 _ERRNO_CLASSES = {
     errno.ENOSPC: "disk-limit",
     errno.EFBIG: "disk-limit",
@@ -223,7 +211,7 @@ def _checked_slots(state: Mapping[str, Any], layout: WeightsLayout) -> tuple[Ten
             raise RunFault("wrong-weights", detail={"kind": "missing", "tensor": slot.name})
         if tuple(value.shape) != slot.shape:
             raise RunFault("wrong-weights", detail={"kind": "shape", "tensor": slot.name})
-        if value.dtype != TORCH_DTYPES[slot.dtype]:
+        if value.dtype != data_loaders.TORCH_DTYPES[slot.dtype]:
             raise RunFault("wrong-weights", detail={"kind": "dtype", "tensor": slot.name})
     if len(state) != len(layout.tensors):
         raise RunFault("wrong-weights", detail={"kind": "extra"})

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InvalidInput
 from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
-from lethe.tuning.study import Score
+from lethe.tuning.study import TrialScore
 
 SCORE, FORGETTING = "score", "f"
 SEVERAL_LOSSES = "deepunlearn_objective"
@@ -27,13 +27,13 @@ def higher_is_better(objective: str) -> bool:
     return direction == Direction.HIGHER
 
 
-def score_of(objective: str, split_dir: Path, outputs: StoredOutputs) -> Score:
+def score_of(objective: str, split_dir: Path, outputs: StoredOutputs) -> TrialScore:
     """Return the objective of unlearned models. Raises InvalidInput where it has no value."""
     if objective in (SCORE, FORGETTING):
-        return Score(runs=len(outputs), value=_score(objective, outputs, split_dir))
+        return TrialScore(runs=len(outputs), value=_score(objective, outputs, split_dir))
     if objective == SEVERAL_LOSSES:
         losses = _several_losses(outputs, split_dir)
-        return Score(runs=len(outputs), value=float(np.linalg.norm(losses)), losses=losses)
+        return TrialScore(runs=len(outputs), value=float(np.linalg.norm(losses)), losses=losses)
     from lethe.competition.file import Scoring  # noqa: PLC0415
     from lethe.evaluation.split_inputs import split_inputs  # noqa: PLC0415
     from lethe.metrics import evaluate  # noqa: PLC0415
@@ -41,7 +41,7 @@ def score_of(objective: str, split_dir: Path, outputs: StoredOutputs) -> Score:
     found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Scoring()), [objective])[objective]
     if found.result is None or found.result.value is None:
         raise InvalidInput(found.not_computed or f"{objective} has no value here")
-    return Score(runs=len(outputs), value=float(found.result.value))
+    return TrialScore(runs=len(outputs), value=float(found.result.value))
 
 
 def _several_losses(outputs: StoredOutputs, split_dir: Path) -> list[float]:

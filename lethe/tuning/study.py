@@ -79,7 +79,7 @@ class Question(_Part):
         return runs_at(rung, runs=self.runs, halvings=self.halvings)
 
 
-class Score(_Part):
+class TrialScore(_Part):
     """losses: where the objective has several, those that `value` is the norm of."""
 
     runs: int
@@ -95,8 +95,8 @@ class Trial(_Part):
     """
 
     settings: dict[str, Value]
-    scores: list[Score] = []
-    fresh: Score | None = None
+    scores: list[TrialScore] = []
+    fresh: TrialScore | None = None
     work_epochs: float = 0.0
     cpu_time_s: float = 0.0
     failure: str = ""

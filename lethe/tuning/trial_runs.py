@@ -10,7 +10,7 @@ from lethe.evaluation.model_outputs import StoredOutputs, read_stored_outputs
 from lethe.methods.rendering import set_constants
 from lethe.tuning.local_run import SplitRuns
 from lethe.tuning.objective import score_of
-from lethe.tuning.study import Score, Study
+from lethe.tuning.study import Study, TrialScore
 
 FRESH_SEEDS = 1_000_000  # runs that the search never saw begin here, above the seed of its own
 KEY_LENGTH = 16
@@ -34,12 +34,12 @@ class TrialRuns:
     def fresh_score(self, number: int, *, runs: int) -> None:
         """Give trial `number` its score of `runs` fresh runs, or its failure."""
 
-        def keep(score: Score) -> None:
+        def keep(score: TrialScore) -> None:
             self.study.trials[number].fresh = score
 
         self._scored(number, first=FRESH_SEEDS, runs=runs, into=keep)
 
-    def _scored(self, number: int, *, first: int, runs: int, into: Callable[[Score], None]) -> None:
+    def _scored(self, number: int, *, first: int, runs: int, into: Callable[[TrialScore], None]) -> None:
         trial = self.study.trials[number]
         text = set_constants(self.source, trial.settings, owner=self.study.question.method)
         name = sha256(text.encode()).hexdigest()[:KEY_LENGTH]

@@ -59,7 +59,7 @@ class ClaimedShard:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ShardFailure:
     """Why a shard failed. Of what happened on hidden data, its team reads what `disclosure` lets through.
 
     class_message: what every failure of this class says. detail_bits: what all the rest can tell at most, in bits.
@@ -124,9 +124,9 @@ def claimed_shard(
     )
 
 
-def host_failure(shard: ClaimedShard, reason: str) -> Failure:
+def host_failure(shard: ClaimedShard, reason: str) -> ShardFailure:
     """Return the failure that a participant reads when this side could not run the code."""
-    return Failure(
+    return ShardFailure(
         fault=Fault.HOST,
         error_class="host-fault",
         message="The evaluation could not be run because of a problem on our side. It does not count against "

@@ -46,7 +46,7 @@ OTHERS = SHARDS.alias("others")
 
 
 @dataclass(frozen=True)
-class Runs:
+class EvaluationRuns:
     """How far the runs of an evaluation are. wall_time_s: participants' clock, over all of them so far.
 
     unfinished_shards: of its runs and of their checks.
@@ -84,7 +84,7 @@ def hold(
     lease_s: float,
     runs_done: int,
     wall_time_s: float,
-) -> Runs | None:
+) -> EvaluationRuns | None:
     """Extend a lease. Return None if the attempt is no longer the current one."""
     values = {
         "evaluation": evaluation_id,
@@ -106,7 +106,7 @@ def close(
     wall_time_s: float,
     result_key: str | None,
     result_sha256: str | None,
-) -> Runs | None:
+) -> EvaluationRuns | None:
     """Move a leased shard to done, and end its attempt. Return None if the attempt is no longer the current one.
 
     Holds the evaluation until the transaction ends: closing shards one after the other is what makes the last one
@@ -143,9 +143,9 @@ def _set(session: Session, table: Table, row: Evaluation | Submission, values: d
         set_committed_value(row, name, value)
 
 
-def _runs(session: Session, statement: ReturningUpdate[float, int], values: dict[str, object]) -> Runs | None:
+def _runs(session: Session, statement: ReturningUpdate[float, int], values: dict[str, object]) -> EvaluationRuns | None:
     row = session.execute(statement, values).one_or_none()
-    return None if row is None else Runs(wall_time_s=row[0], unfinished_shards=row[1])
+    return None if row is None else EvaluationRuns(wall_time_s=row[0], unfinished_shards=row[1])
 
 
 @lru_cache(maxsize=1)
@@ -255,7 +255,7 @@ def _is_current() -> ColumnElement[bool]:
 
 
 def _totals(*, is_done: bool) -> tuple[ColumnElement[float], ColumnElement[int]]:
-    """Return the two figures of `Runs`.
+    """Return the two figures of `EvaluationRuns`.
 
     A statement does not see what it changes itself, on PostgreSQL surely and on SQLite perhaps: of the shard that is
     changed its new values are counted, and of the table the other shards.

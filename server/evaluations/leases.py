@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from server.db import clock, database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
-from server.evaluations.claimed_shard import ClaimedShard, Failure, claimed_shard, host_failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard, host_failure
 from server.models.evaluation import RunLog, Shard, ShardKind, ShardState
 from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, send_after_commit
@@ -92,7 +92,7 @@ def close(
     return True
 
 
-def fail(session: Session, shard: ClaimedShard, failure: Failure, *, runs_done: int) -> bool:
+def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_done: int) -> bool:
     """End the complete evaluation because of this shard. Return False if it was not the worker's any more.
 
     What an untrusted worker alone has seen ends nothing: a trusted worker runs the shard again.
@@ -250,7 +250,7 @@ def measured_s(session: Session, shard: ClaimedShard) -> float | None:
 
 def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
     limit = shard.competition.limits.wall_time_s
-    failure = Failure(
+    failure = ShardFailure(
         fault=Fault.PARTICIPANT,
         error_class="timeout",
         message=f"All runs together took longer than the {limit:g} s that this competition allows.",

@@ -14,7 +14,7 @@ from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.errors import Conflict, NotAuthenticated
 from server.evaluations import leases
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.worker import Worker, WorkerState, WorkerToken
 from server.worker_facts import WorkerFacts
 from server.workers import repository, tokens
@@ -172,7 +172,7 @@ def close(
     return leases.outcome(session, shard) == "done"
 
 
-def fail(session: Session, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
     untrusted = leases.is_untrusted(session, shard)
     if leases.fail(session, shard, failure, runs_done=runs_done):
         if not untrusted:

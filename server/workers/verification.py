@@ -14,7 +14,7 @@ from server.audit import log as audit
 from server.config import Settings
 from server.db import Database, now
 from server.evaluations import leases, repository, service, verified_runs
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.evaluations.leases import OF_THE_MACHINE
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, ShardKind
@@ -129,7 +129,7 @@ def note_contradicted(session: Session, shard_id: int, *, outcome: str = "unconf
             quarantine(session, token, reason=f"trusted workers contradict it about submissions of {teams} teams")
 
 
-def note_failed_check(session: Session, shard: ClaimedShard, failure: Failure) -> None:
+def note_failed_check(session: Session, shard: ClaimedShard, failure: ShardFailure) -> None:
     """Remember the untrusted worker that said a run went well which failed on a trusted one."""
     if shard.kind is ShardKind.CHECK and failure.error_class not in OF_THE_MACHINE:
         claim = workers.checked_claim(session, shard.shard_id)

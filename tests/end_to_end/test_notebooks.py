@@ -77,13 +77,19 @@ def test_a_notebook_is_run_unchanged_to_a_score(client: LetheClient, path: Path)
         assert "cast from float16 to float32" in client.log(ended["id"])
 
 
+INSISTS = """
+import torch
+if torch.device("cuda" if torch.cuda.is_available() else "cpu").type != "cuda":
+    raise RuntimeError("Make sure you have added an accelerator")
+state = torch.load('/kaggle/input/neurips-2023-machine-unlearning/original_model.pth', map_location="cuda")
+torch.save(state, '/kaggle/tmp/unlearned_checkpoint_0.pth')
+"""
+
+
 @pytest.mark.slow
 def test_code_that_insists_on_cuda_runs_on_the_cpu_where_allowed(client: LetheClient, tmp_path: Path) -> None:
-    notebook = json.loads(next(path for path in NOTEBOOKS if path.stem == "starter").read_text())
-    guard = "if DEVICE.type != 'cuda':\n    raise RuntimeError('Make sure you have added an accelerator')"
-    notebook["cells"].insert(2, {"cell_type": "code", "source": guard, "outputs": []})
     path = tmp_path / "insists.ipynb"
-    path.write_text(json.dumps(notebook))
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": INSISTS}]}))
     assert scored(client, path)["program"] == "saves"
 
 

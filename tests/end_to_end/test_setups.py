@@ -11,34 +11,18 @@ from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from server.storage import Storage
 from tests.end_to_end.conftest import Instance, competition_toml, open_competition, shards_of, wait_for_end
+from tests.support.ordered_network import OWN_ORDER
 
 SLUG, RUNS = "originals", 3
 REUSE_N_N = '[scoring]\nsetup = "reuse-n-n"\n'
 MLP = 'name = "mlp"\noptions = { hidden = [16] }'
-OWN_ORDER = """name = "module"
-[network.options]
-source = '''
-import torch
-from torch import nn
-
-class Shuffled(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.register_buffer("order", torch.randperm(n))
-
-    def forward(self, x):
-        return x.flatten(1)[:, self.order]
-
-def build(input_shape, n_classes):
-    n = input_shape[0] * input_shape[1] * input_shape[2]
-    return nn.Sequential(Shuffled(n), nn.Linear(n, 16), nn.ReLU(), nn.Linear(16, n_classes))
-'''"""
+SHUFFLED = f"name = \"module\"\n[network.options]\nsource = '''{OWN_ORDER}'''"
 
 
 @pytest.fixture(scope="module")
 def instance(empty_instance: Instance) -> Instance:
     """The originals differ in their integers too."""
-    open_competition(empty_instance, competition_toml(slug=SLUG, n=RUNS, shard=2).replace(MLP, OWN_ORDER) + REUSE_N_N)
+    open_competition(empty_instance, competition_toml(slug=SLUG, n=RUNS, shard=2).replace(MLP, SHUFFLED) + REUSE_N_N)
     return empty_instance
 
 

@@ -156,8 +156,9 @@ class PostgresServer:
 
 
 # What a test may do to a database beside filling it, as numbers that then differ.
-FORM = " UNION ALL ".join(
-    f"SELECT count(*), coalesce(max(xmin::text::bigint), 0) FROM {catalogue} WHERE {number} >= 16384"
+FORM = "SELECT count(*), max(version_num::bigint) FROM alembic_version"
+FORM += "".join(
+    f" UNION ALL SELECT count(*), coalesce(max(xmin::text::bigint), 0) FROM {catalogue} WHERE {number} >= 16384"
     for catalogue, number in (
         ("pg_class", "oid"), ("pg_attribute", "attrelid"), ("pg_constraint", "oid"), ("pg_trigger", "oid"),
         ("pg_proc", "oid"), ("pg_db_role_setting", "setdatabase"),

@@ -28,7 +28,7 @@ DEPENDS = (
 
 
 @dataclass
-class Comparison:
+class ProgramComparison:
     """What was found. verdict: of a program whose first model is not the one that Kaggle would have taken."""
 
     notes: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ def is_compared(request: RunRequest) -> bool:
 
 def compare_program(
     run: Callable[[RunRequest], RunResult], request: RunRequest, *, first: RunResult, run_limit_s: float, setup_s: float
-) -> Comparison:
+) -> ProgramComparison:
     """Run the program to its second model, and once more with the same random numbers.
 
     first: the run that went before, with its one model. setup_s: what set-up may take beyond the runs' own limits.
@@ -56,7 +56,7 @@ def compare_program(
 
     longer = replace(request, notebook=NotebookRun(MODELS, take), wall_time_s=4 * run_limit_s + setup_s)
     result = run(longer)
-    found = Comparison()
+    found = ProgramComparison()
     if result.verdict.fault in {Fault.HOST, Fault.STOPPED} or result.verdict.error_class in REFUSED:
         found.verdict = result.verdict
         return found

@@ -19,7 +19,7 @@ from server.db import Database
 from server.disclosure.gate import show_score
 from server.errors import Conflict
 from server.evaluations import lease_repository, repository
-from server.evaluations.claimed_shard import ClaimedShard, Failure, claimed_shard
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
 from worker.context import RunningContext
@@ -70,7 +70,7 @@ class KeptHere:
     """Stands in for the leases of a worker: keeps what a shard gave, and tells nobody."""
 
     result: bytes | None = None
-    failure: Failure | None = None
+    failure: ShardFailure | None = None
     given_back: str = ""
 
     def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class KeptHere:
         self.result = result
         return True
 
-    def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+    def fail(self, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
         self.failure = failure
         return True
 

@@ -23,7 +23,7 @@ from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
 from sandbox.verdict import Fault as RunFault
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
 from worker.context import RunningContext
@@ -265,7 +265,7 @@ def _stopped(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
 
 def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
     verdict = failed.verdict
-    failure = Failure(
+    failure = ShardFailure(
         fault=Fault(verdict.fault.value),
         error_class=verdict.error_class,
         message=verdict.message,

@@ -28,7 +28,7 @@ def _own_folder(parent: Path, pid: int) -> Path:
     with (parent / ".lock").open("ab") as guard:  # no folder is looked at between its making and its locking
         fcntl.flock(guard, fcntl.LOCK_EX)
         for folder in parent.iterdir():
-            if folder.is_dir() and _is_abandoned(folder):
+            if folder.is_dir() and is_abandoned(folder):
                 log.info("abandoned staging folder removed", folder=folder.name)
                 _remove(folder)
         made = parent / f"{pid}-{secrets.token_hex(4)}"
@@ -37,7 +37,7 @@ def _own_folder(parent: Path, pid: int) -> Path:
     return made
 
 
-def _is_abandoned(folder: Path) -> bool:
+def is_abandoned(folder: Path) -> bool:
     """Return whether no process holds the folder any more."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from lethe.errors import AppError
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from worker.host import graceful_shutdown
 from worker.leases import Logs
@@ -54,7 +54,7 @@ class HttpLeases:
             log.warning("result refused", reason=error.detail)
             return False
 
-    def fail(self, shard: ClaimedShard, failure: Failure, logs: Logs, *, runs_done: int) -> bool:
+    def fail(self, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
         told = asdict(failure)
         for name, length in LONGEST.items():
             told[name] = told[name] and told[name][:length]

@@ -22,6 +22,7 @@ import structlog
 
 from lethe.errors import HostFault
 from server.storage import Storage
+from worker.host.stage_folder import is_abandoned
 
 log = structlog.get_logger()
 HELD = 4  # entries that one process may work with: its warm sandboxes and loaded splits
@@ -185,7 +186,7 @@ class SplitCache:
         with ExitStack() as stack:
             with (self.folder / "fetching.lock").open("ab") as guard:
                 fcntl.flock(guard, fcntl.LOCK_EX)
-                for left in (*self.folder.glob(".old-*"), *filter(_is_abandoned, self.folder.glob(".new-*"))):
+                for left in (*self.folder.glob(".old-*"), *filter(is_abandoned, self.folder.glob(".new-*"))):
                     shutil.rmtree(left, ignore_errors=True)
                 fresh.mkdir()
                 stack.callback(shutil.rmtree, fresh, ignore_errors=True)
@@ -236,21 +237,6 @@ def _check(path: Path, record: dict[str, Any], *, label: str) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != record["sha256"]:
         raise HostFault(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
-
-
-def _is_abandoned(fresh: Path) -> bool:
-    """Return whether no process fetches into the folder any more."""
-    try:
-        descriptor = os.open(fresh, os.O_RDONLY)
-    except FileNotFoundError:
-        return False  # it became an entry, or was removed
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def _is_entry(path: Path) -> bool:

@@ -94,6 +94,25 @@ def _of_logits(part: str, size: str) -> tuple[DerivedArray, ...]:
     )
 
 
+def _of_true_class(part: str, size: str, *, examples: str, place: str) -> tuple[DerivedArray, ...]:
+    logits = (f"{part}_logits", f"{part}_labels")
+    return (
+        _derive(f"{part}_loss", f"N {size}", f"cross-entropy of {examples}, in nats", Rule(logits, loss_of_logits)),
+        _derive(
+            f"{part}_probability",
+            f"N {size}",
+            f"probability of the true class, on {place}",
+            Rule((f"{part}_loss",), _probability_of_loss),
+        ),
+        _derive(
+            f"{part}_margins",
+            f"N {size}",
+            f"log(p / (1 - p)) of the true class, on {place}",
+            Rule(logits, log_margin),
+        ),
+    )
+
+
 _DERIVED = (
     *_of_logits("forget", "S"),
     *_of_logits("test", "T"),
@@ -112,35 +131,11 @@ _DERIVED = (
         Rule(("forget_logits", "forget_labels"), loss_of_logits),
     ),
     _derive(
-        "test_loss",
-        "N T",
-        "cross-entropy of the test examples, in nats",
-        Rule(("test_logits", "test_labels"), loss_of_logits),
-    ),
-    _derive(
-        "retain_loss",
-        "N R",
-        "cross-entropy of the stored retain examples, in nats",
-        Rule(("retain_logits", "retain_labels"), loss_of_logits),
-    ),
-    _derive(
         "forget_probability",
         "N S",
         "probability of the true class, on the forget set",
         Rule(("confidences",), _probability_of_confidence),
         Rule(("forget_loss",), _probability_of_loss),
-    ),
-    _derive(
-        "test_probability",
-        "N T",
-        "probability of the true class, on the test set",
-        Rule(("test_loss",), _probability_of_loss),
-    ),
-    _derive(
-        "retain_probability",
-        "N R",
-        "probability of the true class, on the stored retain examples",
-        Rule(("retain_loss",), _probability_of_loss),
     ),
     _derive(
         "forget_margins",
@@ -149,18 +144,8 @@ _DERIVED = (
         Rule(("confidences",), np.asarray),
         Rule(("forget_logits", "forget_labels"), log_margin),
     ),
-    _derive(
-        "test_margins",
-        "N T",
-        "log(p / (1 - p)) of the true class, on the test set",
-        Rule(("test_logits", "test_labels"), log_margin),
-    ),
-    _derive(
-        "retain_margins",
-        "N R",
-        "log(p / (1 - p)) of the true class, on the stored retain examples",
-        Rule(("retain_logits", "retain_labels"), log_margin),
-    ),
+    *_of_true_class("test", "T", examples="the test examples", place="the test set"),
+    *_of_true_class("retain", "R", examples="the stored retain examples", place="the stored retain examples"),
     _derive(
         "forget_accuracy",
         "N",

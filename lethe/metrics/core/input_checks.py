@@ -23,7 +23,7 @@ SHARES = ("_accuracy", "_correct")
 
 
 @dataclass(frozen=True)
-class Conflict:
+class Contradiction:
     """An array that contradicts another one. message: names both, with their shapes."""
 
     side: Side
@@ -42,7 +42,7 @@ class _Placed:
         return f"{whose}`{self.name}` {self.shape}"
 
 
-def conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> list[Conflict]:
+def conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> list[Contradiction]:
     """Return what contradicts another array. places: the mappings of each side; what the split shares lies in any."""
     found = list(_label_conflicts(places))
     known = list(_placed(places))
@@ -102,7 +102,7 @@ def _by_axis(placed: list[_Placed]) -> dict[str, list[tuple[int, _Placed]]]:
     return found
 
 
-def _unequal(axis: str, members: list[tuple[int, _Placed]]) -> Iterator[Conflict]:
+def _unequal(axis: str, members: list[tuple[int, _Placed]]) -> Iterator[Contradiction]:
     """Yield the arrays whose size is not that of most others."""
     usual = Counter(size for size, _ in members).most_common(1)[0][0]
     reference = next(one for size, one in members if size == usual)
@@ -110,10 +110,10 @@ def _unequal(axis: str, members: list[tuple[int, _Placed]]) -> Iterator[Conflict
     for size, one in members:
         if size != usual:
             message = f"{what}: {one} has {size}, {reference} has {usual}; allowed are equal numbers"
-            yield Conflict(one.side, one.name, message)
+            yield Contradiction(one.side, one.name, message)
 
 
-def _label_conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> Iterator[Conflict]:
+def _label_conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> Iterator[Contradiction]:
     """Yield what the split shares and lies in several places with other values."""
     first: dict[str, tuple[Side, Array]] = {}
     for side, mappings in places.items():
@@ -125,7 +125,7 @@ def _label_conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> Iterator
                 if name not in first:
                     first[name] = (side, here)
                 elif difference := _difference(name, first[name], (side, here)):
-                    yield Conflict(Side.SHARED, name, difference)
+                    yield Contradiction(Side.SHARED, name, difference)
 
 
 def _difference(name: str, one: tuple[Side, Array], other: tuple[Side, Array]) -> str:
@@ -144,7 +144,7 @@ def _difference(name: str, one: tuple[Side, Array], other: tuple[Side, Array]) -
     )
 
 
-def _wrong_counts(places: Mapping[Side, list[Mapping[str, Any]]], placed: list[_Placed]) -> Iterator[Conflict]:
+def _wrong_counts(places: Mapping[Side, list[Mapping[str, Any]]], placed: list[_Placed]) -> Iterator[Contradiction]:
     """Yield a stated number of models or classes that the arrays do not have."""
     for name, axis, side in (("n_models", "N", Side.RETRAINED), ("n_classes", "C", None)):
         stated = next((m[name] for mappings in places.values() for m in mappings if name in m), None)
@@ -156,5 +156,5 @@ def _wrong_counts(places: Mapping[Side, list[Mapping[str, Any]]], placed: list[_
                 size = one.shape[axes.index(axis)]
                 if size != int(np.asarray(stated).item()):
                     message = f"`{name}` is {np.asarray(stated).item()}, and {one} has {size} {AXES[axis]}"
-                    yield Conflict(Side.SHARED, name, message)
+                    yield Contradiction(Side.SHARED, name, message)
                     break

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lethe.metrics.core.array_catalogue import ARRAYS, AXES, MAY_BE_EMPTY, CaptureLevel, Side
 from lethe.metrics.core.arrays import class_labels, finite_array, require_losses
 from lethe.metrics.core.derived_arrays import DERIVED
-from lethe.metrics.core.input_checks import Conflict, conflicts, require_scale
+from lethe.metrics.core.input_checks import Contradiction, conflicts, require_scale
 from lethe.metrics.core.invalid_input import InvalidMetricInput, MissingArray
 from lethe.metrics.core.registry import Feature, Metric, Need
 
@@ -72,7 +72,7 @@ class Inputs:
         return tuple(self._stored)
 
     @cached_property
-    def conflicts(self) -> list[Conflict]:
+    def conflicts(self) -> list[Contradiction]:
         """Return the arrays that contradict others; asking for one of them raises InvalidMetricInput."""
         places = {side: [arrays] for side, arrays in self._stored.items()}
         return conflicts(places | ({} if self._split_arrays is None else {Side.SHARED: [self._split_arrays]}))

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Float64, Int64
-from lethe.metrics.scoring.compiled import compiled
 
 
 class SortedSamples(NamedTuple):
@@ -41,7 +41,7 @@ def resampled(samples: SortedSamples, repeats: Int64) -> Float64:
     return repeat_in_order(samples.values, samples.order, repeats, int(repeats.sum()))
 
 
-@compiled
+@jitted
 def repeat_in_order(values: Float64, order: Int64, repeats: Int64, total: int) -> Float64:
     """Return each sorted value as often as its model is repeated; see `resampled`."""
     n_examples, n_models = values.shape

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from lethe.runtime.entry import TORCH_DTYPES, RunFault
+from lethe.runtime.data_loaders import TORCH_DTYPES
+from lethe.runtime.entry import RunFault
 from lethe.runtime.weights_layout import WeightsLayout
 from sandbox.guest.notebook.torch_files import StateDict
 

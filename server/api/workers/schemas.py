@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from lethe.evaluation.sample_answer_files import UnlearnedAnswers
 from server.api.schema import In, Out
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.submission import Fault
 from server.worker_facts import WorkerFacts
 
@@ -140,9 +140,9 @@ class FailureIn(In):
     runs_done: Runs = 0
     logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
 
-    def failure(self) -> Failure:
+    def failure(self) -> ShardFailure:
         values = self.model_dump(exclude={"runs_done", "logs", "fault"})
-        return Failure(fault=Fault(self.fault), **values)
+        return ShardFailure(fault=Fault(self.fault), **values)
 
 
 class ReasonIn(In):

@@ -9,10 +9,11 @@ import torch
 
 from lethe.data import image_batches
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
-from lethe.data.files import read_json
+from lethe.data.files import read_json, read_tensors
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation import inference
 from lethe.evaluation.background_evaluator import BackgroundEvaluator
+from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import (
     NonFiniteOutputs,
     SplitEvaluator,
@@ -23,6 +24,7 @@ from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
+from tests.support.ordered_network import IN_ORDER
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
 
@@ -159,31 +161,20 @@ def test_bf16_keeps_a_last_convolution_in_float32() -> None:
     assert set(seen) == {torch.float32}
 
 
-LOOKS_UP = """
-import torch
-from torch import nn
-class Ordered(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.register_buffer("order", torch.arange(n))
-    def forward(self, x):
-        return x.flatten(1)[:, self.order]
-def build(input_shape, n_classes):
-    n = input_shape[0] * input_shape[1] * input_shape[2]
-    return nn.Sequential(Ordered(n), nn.Linear(n, n_classes))
-"""
-
-
 def test_positions_that_a_run_made_up_are_not_looked_up(tmp_path: Path) -> None:
-    prepare_split(
-        competition(n_models=2, network={"name": "module", "options": {"source": LOOKS_UP}}), "public", tmp_path
-    )
-    evaluator, state = SplitEvaluator.load(tmp_path), load_original(tmp_path)
-    expected = evaluator.evaluate(safetensors.torch.save(state)).confidences.tobytes()
-    beyond = state | {"0.order": state["0.order"] + 10**6}
-    assert evaluator.evaluate(safetensors.torch.save(beyond)).confidences.tobytes() == expected
-    with pytest.raises(IndexError):
-        evaluator.evaluate_state(beyond)
+    """Neither on the hidden sets nor on the sample, on which a local check evaluates."""
+    network = {"name": "module", "options": {"source": IN_ORDER}}
+    prepare_split(competition(n_models=2, network=network), "public", tmp_path)
+    sample = tmp_path / "sample"
+    for evaluator, state in (
+        (SplitEvaluator.load(tmp_path), load_original(tmp_path)),
+        (sample_evaluator(sample), read_tensors(sample / "original_model.safetensors")),
+    ):
+        expected = evaluator.evaluate(safetensors.torch.save(state)).confidences.tobytes()
+        beyond = state | {"0.order": state["0.order"] + 10**6}
+        assert evaluator.evaluate(safetensors.torch.save(beyond)).confidences.tobytes() == expected
+        with pytest.raises(IndexError):
+            evaluator.evaluate_state(beyond)
 
 
 def test_background_evaluation_gives_the_same_bits_in_order(split: Path) -> None:

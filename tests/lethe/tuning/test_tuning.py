@@ -15,7 +15,7 @@ from lethe.tuning.local_run import LocalRuns
 from lethe.tuning.objective import SEVERAL_LOSSES
 from lethe.tuning.optuna_search import optuna_sampler
 from lethe.tuning.search_space import own_settings, random_settings, search_ranges
-from lethe.tuning.study import Question, Score, SearchPlan, Study, Trial
+from lethe.tuning.study import Question, SearchPlan, Study, Trial, TrialScore
 from lethe.tuning.trial_runs import FRESH_SEEDS
 from lethe.tuning.tuning import make_question, tune
 
@@ -52,7 +52,7 @@ def quick(monkeypatch):
     """The value of a trial is the mean of what its runs answer."""
 
     def score_of(objective, split_dir, outputs):
-        return Score(runs=len(outputs), value=float(outputs.retain_accuracy.mean()))
+        return TrialScore(runs=len(outputs), value=float(outputs.retain_accuracy.mean()))
 
     monkeypatch.setattr(trial_runs, "score_of", score_of)
 
@@ -237,7 +237,7 @@ def test_several_losses_are_minimised_together_by_nsga_iii(monkeypatch):
     for _ in range(60):
         settings = next_settings(study)
         distance = abs(math.log10(settings["LR"]) + 3)
-        score = Score(runs=1, value=2 * distance, losses=[distance] * 4)
+        score = TrialScore(runs=1, value=2 * distance, losses=[distance] * 4)
         study.trials.append(Trial(settings=settings, scores=[score]))
     distances = [trial.scores[0].value for trial in study.trials]
     assert len(used) == 59  # the first trial has nothing to learn from

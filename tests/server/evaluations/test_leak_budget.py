@@ -12,7 +12,7 @@ from sandbox.verdict import MESSAGES
 from server.api.submissions.schemas import FailureOut
 from server.db import Database
 from server.evaluations import leak_budget, leases, repository, rerun
-from server.evaluations.claimed_shard import Failure
+from server.evaluations.claimed_shard import ShardFailure
 from server.evaluations.leak_budget import estimate_price
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation
@@ -24,7 +24,7 @@ from tests.server.evaluations.conftest import N, Submit, add_submission
 DETAIL_BITS = 14.0
 LEAST = estimate_price(detail_bits=0, n_runs=N).least
 WHOLE = estimate_price(detail_bits=DETAIL_BITS, n_runs=N).whole
-FAILURE = Failure(
+FAILURE = ShardFailure(
     fault=Fault.PARTICIPANT,
     error_class="exception",
     message="It raised. See a.py, line 7.",
@@ -47,7 +47,7 @@ def fail(database: Database, submit: Submit) -> Fail:
     return lambda team, failure=FAILURE: failed(database, submit(team), failure)
 
 
-def failed(database: Database, submission: Submission, failure: Failure) -> FailureOut:
+def failed(database: Database, submission: Submission, failure: ShardFailure) -> FailureOut:
     with database.write() as session:
         shard = leases.claim(session, worker="w", lease_s=60)
     assert shard is not None
@@ -129,7 +129,7 @@ def test_no_budget_tells_classes_only(database: Database, fail: Fail) -> None:
 
 def test_details_whose_price_is_not_known_need_a_budget_too(database: Database, submit: Submit) -> None:
     set_budget(database, 0)
-    unpriced = Failure(fault=Fault.PARTICIPANT, error_class="exception", message="no", run=1, line=7, file="a.py")
+    unpriced = ShardFailure(fault=Fault.PARTICIPANT, error_class="exception", message="no", run=1, line=7, file="a.py")
     assert failed(database, submit("a"), unpriced).line is None
 
 
@@ -148,7 +148,7 @@ def test_public_sample_and_faults_of_this_side_cost_nothing(
     set_budget(database, 0)
     smoke = failed(database, add_submission(database, competition, "a", smoke=True), FAILURE)
     assert (smoke.line, smoke.withheld, smoke.bits) == (7, False, None)
-    host = Failure(fault=Fault.HOST, error_class="host-fault", message="ours", run=0)
+    host = ShardFailure(fault=Fault.HOST, error_class="host-fault", message="ours", run=0)
     with database.write() as session:  # the first submission's other shards went with it
         assert session.query(Disclosure).count() == 0
     assert failed(database, add_submission(database, competition, "b"), host).message == "ours"

@@ -6,7 +6,7 @@ import pytest
 
 from server.db import Database, clock, now
 from server.evaluations import lease_reaper, leases, repository, service
-from server.evaluations.claimed_shard import Failure
+from server.evaluations.claimed_shard import ShardFailure
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
@@ -245,7 +245,7 @@ def test_sweep_asks_again_for_a_score_that_never_came(database: Database, submit
     assert sent == [SCORE_EVALUATION]
 
 
-def failure(**changes: object) -> Failure:
+def failure(**changes: object) -> ShardFailure:
     values: dict[str, object] = {
         "fault": Fault.PARTICIPANT,
         "error_class": "exception",
@@ -255,7 +255,7 @@ def failure(**changes: object) -> Failure:
         "file": "a.py",
         "line": 7,
     }
-    return Failure(**(values | changes))  # type: ignore[arg-type]
+    return ShardFailure(**(values | changes))  # type: ignore[arg-type]
 
 
 def test_failure_names_the_line_and_stops_the_other_shards(database: Database, submit: Submit) -> None:

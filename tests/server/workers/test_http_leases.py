@@ -11,7 +11,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from server.api.workers.schemas import FailureIn
 from server.db import clock, database_time
 from server.evaluations import lease_reaper
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.competition import Split
 from server.models.evaluation import RunLog, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
@@ -324,7 +324,7 @@ def test_unregistered_worker_is_told_to_register(hosted: Hosted) -> None:
 
 
 def test_every_part_of_a_failure_can_be_sent() -> None:
-    assert set(FailureIn.model_fields) - {"runs_done", "logs"} == set(Failure.__dataclass_fields__)
+    assert set(FailureIn.model_fields) - {"runs_done", "logs"} == set(ShardFailure.__dataclass_fields__)
 
 
 def test_every_part_of_a_claimed_shard_arrives(hosted: Hosted) -> None:

@@ -11,7 +11,7 @@ from lethe.competition.visibility import Visibility
 from server.config import Settings
 from server.db import clock, database_time
 from server.evaluations import lease_reaper, leases, verified_runs
-from server.evaluations.claimed_shard import ClaimedShard, Failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.audit import AuditEvent
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind
@@ -272,7 +272,7 @@ def test_failure_that_a_trusted_worker_confirms_is_the_verdict(hosted: Hosted, t
     worker.step("POST", "failure", json=FAILURE)
     shard = trusted.claim()
     assert shard is not None
-    failure = Failure(Fault.PARTICIPANT, "exception", "It raised.", run=0)
+    failure = ShardFailure(Fault.PARTICIPANT, "exception", "It raised.", run=0)
     assert trusted.leases.fail(shard, failure, (), runs_done=0)
     assert state(hosted, submission) == ("failed", "failed")
 
@@ -309,7 +309,7 @@ def test_success_that_fails_on_a_trusted_worker_counts_against_the_token(
         run_all(worker)
         check = trusted.claim()
         assert check is not None
-        failure = Failure(Fault.PARTICIPANT, "exception", "It raised.", run=check.first_run)
+        failure = ShardFailure(Fault.PARTICIPANT, "exception", "It raised.", run=check.first_run)
         assert trusted.leases.fail(check, failure, (), runs_done=0)
         assert state(hosted, submission) == ("failed", "failed")
     assert only_token(hosted).quarantined_at is not None

@@ -15,6 +15,7 @@ from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
+from tests.support.ordered_network import OWN_ORDER
 from worker.evaluation.evaluation_pipeline import RunNotFinite, run_evaluations
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
@@ -41,21 +42,6 @@ def test_outputs_are_the_evaluators_in_the_order_of_runs(split: Path, overlapped
         for run, one in enumerate(weights, start=10):
             evaluations.add(run, one)
     assert [output.confidences.tobytes() for output in outputs] == expected
-
-
-OWN_ORDER = """
-import torch
-from torch import nn
-class Shuffled(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.register_buffer("order", torch.randperm(n))
-    def forward(self, x):
-        return x.flatten(1)[:, self.order]
-def build(input_shape, n_classes):
-    n = input_shape[0] * input_shape[1] * input_shape[2]
-    return nn.Sequential(Shuffled(n), nn.Linear(n, n_classes))
-"""
 
 
 def test_whole_numbers_stay_as_they_were_read(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Bytes, Float64
-from lethe.metrics.scoring.compiled import compiled
 
 
 class Runs(NamedTuple):
@@ -29,7 +29,7 @@ class Runs(NamedTuple):
     end_y: Float64
 
 
-@compiled
+@jitted
 def merge(u: Float64, r: Float64, is_u: Bytes) -> bool:
     """Write of every value in merged order whether it is u's; u, r: sorted, shape (n,); is_u: output, shape (2 n,).
 
@@ -57,7 +57,7 @@ def merge(u: Float64, r: Float64, is_u: Bytes) -> bool:
     return bool(shared)
 
 
-@compiled
+@jitted
 def fill_boundaries(is_u: Bytes, u_before: Float64, r_before: Float64) -> int:
     """Write how many values of each side lie before every run and, last, in all; return how many were written.
 
@@ -77,7 +77,7 @@ def fill_boundaries(is_u: Bytes, u_before: Float64, r_before: Float64) -> int:
     return count + 1
 
 
-@compiled
+@jitted
 def multiplicity(values: Float64, k: int, step: int) -> int:
     """Return how many values from index k on in steps of 1 or -1 equal the k-th."""
     end = k
@@ -86,13 +86,13 @@ def multiplicity(values: Float64, k: int, step: int) -> int:
     return abs(end - k)
 
 
-@compiled
+@jitted
 def larger_ratio(x: float, y: float, n: int, delta: float) -> float:
     """Return the larger of the two ratios of a rule with x and y models of each side inside; 1 <= y, x <= n - 1."""
     return max((x - delta * n) / y, ((1.0 - delta) * n - y) / (n - x))
 
 
-@compiled
+@jitted
 def level_of_single_runs(runs: Runs, y: Float64, n: int, delta: float, level: float) -> float:
     """Return the largest ratio above `level` of one run of X with the nearest value of Y; else `level`."""
     for k in range(runs.start_x.shape[0]):
@@ -107,7 +107,7 @@ def level_of_single_runs(runs: Runs, y: Float64, n: int, delta: float, level: fl
     return level
 
 
-@compiled
+@jitted
 def largest_forms(runs: Runs, level: float) -> tuple[float, float]:
     """Return the largest x - level * y and level * x - y from the start of a run to the end of a later one.
 
@@ -134,7 +134,7 @@ def largest_forms(runs: Runs, level: float) -> tuple[float, float]:
     return first, second
 
 
-@compiled
+@jitted
 def pair_of_form(runs: Runs, weight_x: float, weight_y: float, value: float) -> tuple[float, float]:
     """Return x and y of the pair whose weight_x * x - weight_y * y is `value`, a maximum that `largest_forms` found."""
     last = runs.end_x.shape[0] - 1
@@ -155,7 +155,7 @@ def pair_of_form(runs: Runs, weight_x: float, weight_y: float, value: float) -> 
     return runs.end_x[end] - runs.start_x[start], runs.end_y[end] - runs.start_y[start]
 
 
-@compiled
+@jitted
 def level_of_pairs(runs: Runs, n: int, delta: float, level: float) -> float:
     """Return the largest ratio above `level` from the start of a run of X to the end of a later one; else `level`."""
     while True:
@@ -172,7 +172,7 @@ def level_of_pairs(runs: Runs, n: int, delta: float, level: float) -> float:
         level = better
 
 
-@compiled
+@jitted
 def level_of_role(x: Float64, y: Float64, runs: Runs, delta: float, level: float) -> float:
     """Return the largest ratio above `level` of any interval that is called X; else `level`.
 
@@ -189,7 +189,7 @@ def level_of_role(x: Float64, y: Float64, runs: Runs, delta: float, level: float
     return level
 
 
-@compiled
+@jitted
 def strongest_of_runs(u: Float64, r: Float64, delta: float, is_u: Bytes, before: Float64) -> float:
     """Return the largest ratio of any rule on one example, at least 1; 0 if some value is in both samples.
 

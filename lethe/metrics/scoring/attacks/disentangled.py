@@ -18,9 +18,9 @@ Source: Triantafillou et al. 2024, section A.13; the paper leaves family of rule
 import numpy as np
 from scipy.special import ndtr
 
+from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Bool, Float64
 from lethe.metrics.scoring.attacks.exact import strongest_rule
-from lethe.metrics.scoring.compiled import compiled
 from lethe.metrics.scoring.samples import sorted_values
 
 
@@ -56,7 +56,7 @@ def halves(confidences: Float64, *, seed: int, side: int) -> tuple[Float64, Floa
     return confidences[shuffled[:n_fit]], confidences[shuffled[n_fit:]]
 
 
-@compiled
+@jitted
 def fitted_rules(unlearned: Float64, retrained: Float64, delta: float) -> tuple[Float64, Float64, Bool]:
     """Return per example the interval (lower, upper) of the strongest rule and whether it calls unlearned.
 
@@ -80,7 +80,7 @@ def fitted_rules(unlearned: Float64, retrained: Float64, delta: float) -> tuple[
     return lower, upper, calls_unlearned
 
 
-@compiled
+@jitted
 def cut(x: Float64, y: Float64, x_before: int, y_before: int) -> float:
     """Return the point midway between the last value before a cut and the first after it; infinite at the ends.
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Float64, Int64
 from lethe.metrics.scoring.attacks.alternating_runs import strongest_of_runs
-from lethe.metrics.scoring.compiled import compiled
 
 
 class Columns(NamedTuple):
@@ -39,14 +39,14 @@ class Columns(NamedTuple):
     end_y: Float64
 
 
-@compiled
+@jitted
 def separated(x: Float64, y: Float64) -> bool:
     """Return whether no value of the sorted sample y lies between the least and the largest of the sorted x."""
     below = np.searchsorted(y, x[0])
     return bool(below == y.shape[0] or y[below] > x[-1])
 
 
-@compiled
+@jitted
 def fill_ranks(x: Float64, y: Float64, ranks: Int64) -> None:
     """Write how many of the other side are less than each value; x, y: sorted, shape (n_models,).
 
@@ -69,7 +69,7 @@ def fill_ranks(x: Float64, y: Float64, ranks: Int64) -> None:
             ranks[1, k] -= 1
 
 
-@compiled
+@jitted
 def fill_blocks(x: Float64, y: Float64, ranks: Int64, blocks: Float64) -> tuple[int, int, int]:
     """Describe the widest interval around every distinct value of y by counts; return how many, and two limits.
 
@@ -117,7 +117,7 @@ def fill_blocks(x: Float64, y: Float64, ranks: Int64, blocks: Float64) -> tuple[
     return count, first, beyond
 
 
-@compiled
+@jitted
 def largest_forms(columns: Columns, level: float) -> tuple[float, float]:
     """Return the largest x - level * y and the largest level * x - y over the intervals of the columns.
 
@@ -136,7 +136,7 @@ def largest_forms(columns: Columns, level: float) -> tuple[float, float]:
     return first, second
 
 
-@compiled
+@jitted
 def interval_of_form(columns: Columns, weight_x: float, weight_y: float, value: float) -> tuple[int, int]:
     """Return start and end of the interval whose weight_x * x - weight_y * y is `value`, a maximum found before."""
     lowest = np.inf
@@ -152,7 +152,7 @@ def interval_of_form(columns: Columns, weight_x: float, weight_y: float, value: 
     return start, end
 
 
-@compiled
+@jitted
 def better_interval(columns: Columns, n: int, delta: float, level: float) -> tuple[float, int, int]:
     """Return a ratio above `level` and the start and end of an interval that reaches it; else `level` and -1, -1.
 
@@ -176,7 +176,7 @@ def better_interval(columns: Columns, n: int, delta: float, level: float) -> tup
     return level, -1, -1
 
 
-@compiled
+@jitted
 def best_interval(columns: Columns, n: int, delta: float, level: float) -> tuple[float, int, int, int, int]:
     """Return the largest ratio above `level` and the interval that reaches it; else `level` and counts of -1.
 
@@ -196,7 +196,7 @@ def best_interval(columns: Columns, n: int, delta: float, level: float) -> tuple
         )
 
 
-@compiled
+@jitted
 def strongest_rule(
     unlearned: Float64, retrained: Float64, delta: float, blocks: Float64, ranks: Int64
 ) -> tuple[float, bool, int, int, int, int]:
@@ -236,7 +236,7 @@ def strongest_rule(
     return level, calls_unlearned, rule[0], rule[1], rule[2], rule[3]
 
 
-@compiled
+@jitted
 def exact_epsilon_of_sorted(unlearned: Float64, retrained: Float64, delta: float, cap: float) -> Float64:
     """Return epsilon per example, clipped to [0, cap].
 

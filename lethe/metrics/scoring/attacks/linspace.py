@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from lethe.metrics.scoring.compiled import compiled
+from lethe.metrics.core.compiled import jitted
 
 
-@compiled
+@jitted
 def fused_multiply_add(factor: np.float32, count: np.float32, start: np.float32) -> np.float32:
     """Return factor * count + start rounded once to float32.
 
@@ -28,7 +28,7 @@ def fused_multiply_add(factor: np.float32, count: np.float32, start: np.float32)
     return other if (gap > 0.0) == (error > 0.0) else result
 
 
-@compiled
+@jitted
 def float32_linspace_at(start: np.float32, stop: np.float32, count: int, position: int) -> np.float32:
     """Return element `position` of torch.linspace(start, stop, count) in float32.
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Float64, Int64
 from lethe.metrics.scoring.attacks.linspace import float32_linspace_at
-from lethe.metrics.scoring.compiled import compiled
 from lethe.metrics.scoring.rates import RateLogs
 
 THRESHOLDS_PER_UNIT = 100
@@ -58,7 +58,7 @@ class LeftCounts(NamedTuple):
     before_other: Int64
 
 
-@compiled
+@jitted
 def attack_epsilon(false_negatives: int, false_positives: int, logs: RateLogs) -> np.float32:
     """Return an attack's epsilon before clipping, in nats, float32; -inf if discarded, +inf for separation."""
     if false_negatives == 0 and false_positives == 0:
@@ -68,7 +68,7 @@ def attack_epsilon(false_negatives: int, false_positives: int, logs: RateLogs) -
     return max(first, second)
 
 
-@compiled
+@jitted
 def median_of_sorted(row: Float64) -> np.float64:
     """Return the median of a sorted sample: the middle value, or the mean of the two middle ones."""
     n = row.shape[0]
@@ -77,7 +77,7 @@ def median_of_sorted(row: Float64) -> np.float64:
     return np.float64((row[n // 2 - 1] + row[n // 2]) / 2.0)
 
 
-@compiled
+@jitted
 def largest_epsilon_from(false_negatives: int, false_positives: int, logs: RateLogs) -> np.float32:
     """Return what no attack exceeds that has so many false negatives and false positives, or more of either."""
     if false_negatives == 0 and false_positives == 0:
@@ -86,7 +86,7 @@ def largest_epsilon_from(false_negatives: int, false_positives: int, logs: RateL
     return attack_epsilon(fewest_negatives, fewest_positives, logs) + _BOUND_SLACK
 
 
-@compiled
+@jitted
 def single_threshold_epsilon(positive: Float64, negative: Float64, logs: RateLogs) -> np.float32:
     """Return the strongest attack that calls values >= t positive, over the float32 grid of t.
 
@@ -124,7 +124,7 @@ def single_threshold_epsilon(positive: Float64, negative: Float64, logs: RateLog
     return best
 
 
-@compiled
+@jitted
 def _has_threshold(low: np.float32, high: np.float32, count: int, above: float, upto: float) -> bool:
     """Return whether one of the `count` thresholds is > above and <= upto.
 
@@ -146,7 +146,7 @@ def _has_threshold(low: np.float32, high: np.float32, count: int, above: float, 
     return False
 
 
-@compiled
+@jitted
 def interval_epsilon(peaky: Float64, other: Float64, logs: RateLogs, at_least: np.float32) -> np.float32:
     """Return the strongest attack that calls left <= c <= right peaky, over the program's grid of pairs.
 
@@ -167,7 +167,7 @@ def interval_epsilon(peaky: Float64, other: Float64, logs: RateLogs, at_least: n
     return _strongest_interval(grid, _left_counts(grid), logs, at_least)
 
 
-@compiled
+@jitted
 def counts_upto(sample: Float64, thresholds: Float64) -> Int64:
     """Return, for each of the ascending thresholds, how many of the sorted sample are <= it."""
     counts = np.empty(thresholds.shape[0], np.int64)
@@ -179,7 +179,7 @@ def counts_upto(sample: Float64, thresholds: Float64) -> Int64:
     return counts
 
 
-@compiled
+@jitted
 def left_threshold(right: float, width: float, position: int) -> float:
     """Return left threshold `position` of a right threshold, in the program's order of float64 operations."""
     start = right - width - BUFFER
@@ -189,7 +189,7 @@ def left_threshold(right: float, width: float, position: int) -> float:
     return position * ((stop - start) / (N_LEFT - 1)) + start
 
 
-@compiled
+@jitted
 def interval_attack(grid: Grid, right: int, before_peaky: int, before_other: int, logs: RateLogs) -> np.float32:
     """Return epsilon of the interval that ends at a right threshold and has so many values before it.
 
@@ -200,7 +200,7 @@ def interval_attack(grid: Grid, right: int, before_peaky: int, before_other: int
     return attack_epsilon(grid.peaky.shape[0] - inside_peaky, inside_other, logs)
 
 
-@compiled
+@jitted
 def _left_counts(grid: Grid) -> LeftCounts:
     """Return the counts that the left thresholds of the whole grid can have."""
     n = grid.peaky.shape[0]
@@ -229,7 +229,7 @@ def _left_counts(grid: Grid) -> LeftCounts:
     return LeftCounts(ends[0, :place], ends[1, :place], counts[0, :place], counts[1, :place])
 
 
-@compiled
+@jitted
 def _strongest_interval(grid: Grid, left: LeftCounts, logs: RateLogs, at_least: np.float32) -> np.float32:
     best = at_least
     n_rights = grid.rights.shape[0]
@@ -263,7 +263,7 @@ def _strongest_interval(grid: Grid, left: LeftCounts, logs: RateLogs, at_least: 
     return best
 
 
-@compiled
+@jitted
 def _has_left(grid: Grid, first: int, last: int, above: float, upto: float) -> bool:
     """Return whether right thresholds first..last have a left threshold that is > above and <= upto."""
     for i in range(first, last + 1):
@@ -279,7 +279,7 @@ def _has_left(grid: Grid, first: int, last: int, above: float, upto: float) -> b
     return False
 
 
-@compiled
+@jitted
 def _bound(  # noqa: PLR0917  compiled loops take no keywords
     grid: Grid, left: LeftCounts, right: int, first: int, last: int, logs: RateLogs
 ) -> np.float32:
@@ -292,7 +292,7 @@ def _bound(  # noqa: PLR0917  compiled loops take no keywords
     return largest_epsilon_from(grid.peaky.shape[0] - inside_peaky, inside_other, logs)
 
 
-@compiled
+@jitted
 def example_epsilon(unlearned: Float64, retrained: Float64, logs: RateLogs, cap: float) -> float:
     """Return epsilon of one example, clipped to [0, cap], or NO_ATTACK; both sorted, shape (n_models,)."""
     n = unlearned.shape[0]
@@ -311,7 +311,7 @@ def example_epsilon(unlearned: Float64, retrained: Float64, logs: RateLogs, cap:
     return min(max(float(best), 0.0), cap)
 
 
-@compiled
+@jitted
 def reference_epsilon_of_sorted(unlearned: Float64, retrained: Float64, logs: RateLogs, cap: float) -> Float64:
     """Return epsilon per example, clipped to [0, cap]; NO_ATTACK where the grids hold no applicable attack.
 
