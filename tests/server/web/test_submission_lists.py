@@ -58,7 +58,10 @@ def links(page: str) -> dict[str, str]:
 
 def test_what_waits_says_why_in_the_list_and_on_the_first_page(server: Instance, ada: Visitor) -> None:
     server.competition()
-    server.submit(server.participant("ada"))
+    with server.database.read() as session:
+        account = session.query(Account).filter_by(name="ada").one()
+        session.expunge(account)
+    server.submit(server.headers(account))
     for page in (MINE, "/"):
         assert "waits: no worker for it has been seen in the last five minutes" in plain_text(ada.get(page).text)
 
