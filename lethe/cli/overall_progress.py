@@ -16,7 +16,7 @@ from lethe.cli.output import notes
 from lethe.cli.placing import duration_text
 from lethe.client.api import JsonObject
 
-SURE_AFTER_S = 3.0  # before that, a rate is chance
+SURE_AFTER_S, SURE_FROM = 3.0, 0.01  # before so many seconds and so much progress, a rate is chance
 EVERY_S = 10.0
 Clock = Callable[[], float]
 
@@ -42,7 +42,8 @@ class TimeLeft:
             return None
         middle = (self._times[0] + at) / 2
         gained = self._shares[-1] - self._shares[bisect_right(self._times, middle) - 1]
-        return (1.0 - self._shares[-1]) * (at - middle) / gained if gained > 0 else None
+        known = gained > 0 and self._shares[-1] - self._shares[0] >= SURE_FROM
+        return (1.0 - self._shares[-1]) * (at - middle) / gained if known else None
 
 
 class OverallProgress:

@@ -240,7 +240,7 @@ def _wait_text(submission: JsonObject) -> str | None:
     if not wait:
         return None
     ahead = f", about {wait['ahead']} before it" if wait["ahead"] else ""
-    return wait["reason"] + ahead + (f", about {duration_text(wait['seconds'])}" if wait["seconds"] else "")
+    return f"{wait['reason']}{ahead}" + (f", about {duration_text(wait['seconds'])}" if wait["seconds"] else "")
 
 
 def _failure_text(client: LetheClient, submission: JsonObject) -> str:

@@ -2,7 +2,18 @@
 
 from lethe.competition.file import CompetitionFile
 
-BEGINNING = ("versions", "data", "true-labels", "batch-size", "plan", "sample", "sample-answers", "original model")
+# What comes before the many models: steps by name, as a reader is told of them, in order.
+BEGINNING = {
+    "versions": "loading libraries",
+    "data": "drawing the sets",
+    "true-labels": "storing true labels",
+    "batch-size": "choosing a batch size",
+    "plan": "measuring how fast models train",
+    "sample": "making the public sample",
+    "sample-answers": "answering the public sample",
+    "original": "original model",
+    "timing": "timing one retraining",
+}
 RETRAINED, ORACLE, ORIGINALS = "retrained models", "oracle", "original models"
 VARIATION = "retraining, {label}"
 # Of small competitions. Of large ones they are less: who estimates the time left goes by the speed of late.
@@ -17,9 +28,9 @@ def preparation_share(file: CompetitionFile, *, stage: str, progress: float) -> 
     """
     if not stage:
         return 0.0
-    if stage in ("starting", "check", "timing", *BEGINNING):
-        position = BEGINNING.index(stage) if stage in BEGINNING else 0
-        return BEGINNING_SHARE * position / len(BEGINNING)
+    beginning = ["starting", "check", *BEGINNING.values()]
+    if stage in beginning:
+        return BEGINNING_SHARE * beginning.index(stage) / len(beginning)
     models = _models(file)
     if stage not in models:
         return 1.0 - END_SHARE / 2

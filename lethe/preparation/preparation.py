@@ -45,13 +45,7 @@ class Preparation(SplitParts):
         return [
             Step("sample", SAMPLE_FILES, self._make_sample),
             *([Step("sample-answers", answers, self._answer_sample, inputs=sample)] if answers else []),
-            Step(
-                "original",
-                (ORIGINAL,),
-                self._make_original,
-                inputs=(NETWORK, *data, *self._trained_from),
-                stage="original model",
-            ),
+            Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data, *self._trained_from)),
             Step("timing", (), self._measure_retraining),
         ]
 
@@ -195,7 +189,7 @@ class Preparation(SplitParts):
         if step.name == "versions" and values != (now := library_versions()):
             self.progress(PreparationProgress("check", 0, 1, describe_version_change(values, now)))
         if step.stage not in (STAGES["retrained"], STAGES["originals"]):
-            self.progress(PreparationProgress(step.stage or step.name, 1, 1))
+            self.progress(PreparationProgress(step.label, 1, 1))
         else:
             done = min(self.plan.n_models, (int(step.name.rpartition("-")[2]) + 1) * self.plan.models_per_shard)
             self.progress(PreparationProgress(step.stage, done, self.plan.n_models))

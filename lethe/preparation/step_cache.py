@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lethe.competition.preparation_share import BEGINNING
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_json, sha256_of, write_text
 from lethe.evaluation.manifest import MANIFEST, Damage, FileRecord, Manifest, StepRecord, find_damage
@@ -44,6 +45,11 @@ class Step:
     inputs: tuple[str, ...] = ()
     stage: str = ""
     tells_progress: bool = False  # by itself, of a stage that it shares with other steps
+
+    @property
+    def label(self) -> str:
+        """What a reader is told while it is made."""
+        return self.stage or BEGINNING.get(self.name, self.name)
 
 
 class Workspace:
@@ -77,7 +83,7 @@ class Workspace:
         for path in step.files:
             self._hashes.pop(path, None)
         if not step.tells_progress:
-            self.progress(PreparationProgress(step.stage or step.name, 0, 1))
+            self.progress(PreparationProgress(step.label, 0, 1))
         started = time.perf_counter()
         values = step.make() or {}
         seconds = time.perf_counter() - started
@@ -148,9 +154,7 @@ class Workspace:
             try:
                 self._records[step.name] = StepRecord.model_validate(read_json(path))
             except (ValidationError, DamagedSplit):
-                self.progress(
-                    PreparationProgress(step.stage or step.name, 0, 1, f"{path} is damaged; its step is made again")
-                )
+                self.progress(PreparationProgress(step.label, 0, 1, f"{path} is damaged; its step is made again"))
                 return None
         return self._records.get(step.name)
 
@@ -169,9 +173,7 @@ class Workspace:
 
     def _report(self, step: Step, damage: Damage) -> None:
         self.progress(
-            PreparationProgress(
-                step.stage or step.name, 0, 1, f"{self.split_dir / damage.path} was damaged: {damage}; made again"
-            )
+            PreparationProgress(step.label, 0, 1, f"{self.split_dir / damage.path} was damaged: {damage}; made again")
         )
 
     def _hash(self, path: str) -> str:

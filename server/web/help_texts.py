@@ -121,7 +121,9 @@ def _read(name: str, names: set[str]) -> HelpPage:
 
 def _sections(name: str, tokens: Sequence[Token]) -> tuple[str, tuple[Section, ...]]:
     """Return the title and the sections, and give every heading its anchor."""
-    title, found, anchor, heading, text = name, [], "", "", []
+    found: list[tuple[str, str, list[str]]] = []
+    text: list[str] = []
+    title, anchor, heading = name, "", ""
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             words = _plain(tokens[place + 1])

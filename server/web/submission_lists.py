@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.disclosure import gate
-from server.evaluations.waiting import Wait, find_wait
+from server.evaluations.waiting import OWN_FIRST, Wait, find_wait
 from server.finals import service as finals
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
@@ -23,7 +23,6 @@ from server.web import score_history
 from server.web.deps import Place
 
 LINES = 100
-MOST_WAITS = 10  # of those that a team has in the queue: each costs a few queries
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,20 @@ def may_be_chosen(session: Session, place: Place, submission: Submission) -> boo
 
 
 def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wait]:
-    """Return why each of these waits of which nothing runs, by the submission's id."""
-    open_ones = [view.submission for view in views if view.submission.stage not in ENDED][:MOST_WAITS]
-    found = {submission.id: find_wait(session, submission) for submission in open_ones}
-    return {key: wait for key, wait in found.items() if wait is not None}
+    """Return why each of these waits of which nothing runs, by the submission's id.
+
+    Of a team the oldest is looked up; the others wait for it, however many they are.
+    """
+    waits: dict[str, Wait] = {}
+    waiting = [view.submission for view in views if view.submission.stage in (Stage.QUEUED, Stage.SMOKE)]
+    oldest: dict[str, Submission] = {}
+    for submission in sorted(waiting, key=lambda one: one.received_at):
+        first = oldest.setdefault(submission.team_id, submission)
+        if submission is not first and first.id in waits:
+            waits[submission.id] = Wait(OWN_FIRST, 0, None)
+        elif submission is first and (found := find_wait(session, submission)):
+            waits[submission.id] = found
+    return waits
 
 
 def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:

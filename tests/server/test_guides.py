@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from lethe.client import api
 from server.competitions import split_leases
 from server.competitions.split_leases import PreparedSplit
 from server.models.account import Role
@@ -48,7 +47,7 @@ def a_worker(server: Instance, monkeypatch: pytest.MonkeyPatch, work: Callable[[
             errors.append(error)
 
     with OneTurnClient(server.client.app, base_url="http://localhost/api/v1") as http:
-        monkeypatch.setattr(api.httpx, "Client", lambda **_: http)
+        monkeypatch.setattr("lethe.client.api.httpx.Client", lambda **_: http)
         thread = threading.Thread(target=repeat)
         thread.start()
         try:

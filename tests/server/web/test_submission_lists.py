@@ -58,9 +58,15 @@ def links(page: str) -> dict[str, str]:
 
 def test_what_waits_says_why_in_the_list_and_on_the_first_page(server: Instance, ada: Visitor) -> None:
     server.competition()
-    server.submit(server.participant("ada"))
+    with server.database.read() as session:
+        account = session.query(Account).filter_by(name="ada").one()
+        session.expunge(account)
+    for _ in range(2):
+        server.submit(server.headers(account))
     for page in (MINE, "/"):
-        assert "waits: no worker for it has been seen in the last five minutes" in plain_text(ada.get(page).text)
+        shown = plain_text(ada.get(page).text)
+        assert shown.count("waits: no worker for it has been seen in the last five minutes") == 1
+        assert shown.count("waits: an earlier submission of your team is served first") == 1
 
 
 def test_the_list_has_pages_that_lead_to_one_another(server: Instance, ada: Visitor) -> None:
