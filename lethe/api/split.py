@@ -57,18 +57,26 @@ class Split:
         description: str = "",
         key: str | Path | None = None,
         checkpoints: bool = False,
+        leave_out: Collection[int] = (),
     ) -> "BundleDescription":
         """Write this split as one file for others, with a data card, and return what it is.
 
         licence: of its data. key: the file of the private key that signs it (`lethe reference key`). checkpoints: also
-        the retrained models, not their outputs alone. The hidden test set is in it.
+        the retrained models, not their outputs alone. leave_out: capture levels whose arrays stay behind; 2, logits, is
+        most of the size. The hidden test set is in it.
         """
         from lethe.reference.bundle import read_key
         from lethe.reference.export import export_split
 
         signer = None if key is None else read_key(Path(key))
         return export_split(
-            self.path, Path(out), licence=licence, description=description, key=signer, checkpoints=checkpoints
+            self.path,
+            Path(out),
+            licence=licence,
+            description=description,
+            key=signer,
+            checkpoints=checkpoints,
+            leave_out=leave_out,
         )
 
     @property

@@ -40,6 +40,10 @@ def export(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Also the retrained models, not their outputs alone.")
     ] = False,
+    leave_out: Annotated[
+        list[int] | None,
+        typer.Option("--leave-out", help="A capture level whose arrays stay behind; 2, logits, is most of the size."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a split as one file: data, original model, outputs of the retrained models and the oracle, a data card.
@@ -50,7 +54,15 @@ def export(
     from lethe.reference.export import export_split
 
     key = None if sign is None else read_key(sign)
-    described = export_split(split, out, licence=licence, description=description, key=key, checkpoints=checkpoints)
+    described = export_split(
+        split,
+        out,
+        licence=licence,
+        description=description,
+        key=key,
+        checkpoints=checkpoints,
+        leave_out=leave_out or (),
+    )
     _show(described, out, as_json)
 
 

@@ -153,7 +153,8 @@ def _feature(path: Path, name: str, values: Sequence[str]) -> NDArray[np.float64
             f"{path}: column {name!r} has {len(words)} different words; at most {MOST_WORDS} become features: name it "
             "in dataset.options.leave_out"
         )
-    return (np.array(values)[:, None] == np.array(words)).astype(np.float64)
+    is_word: NDArray[np.bool_] = np.array(values)[:, None] == np.array(words)
+    return is_word.astype(np.float64)
 
 
 def _sorted_words(values: Sequence[str]) -> list[str]:

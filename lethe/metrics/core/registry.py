@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, getdoc, signature
@@ -239,7 +239,7 @@ def metric(metric_id: str) -> Metric:
     raise UnknownMetric(f"no metric is called {metric_id!r}{hint} (`lethe metrics` lists all)")
 
 
-@cache
+@lru_cache(maxsize=1024)  # strangers name metrics, too
 def _in_module_of_its_name(metric_id: str) -> Metric | None:
     """Return the metric from a module whose name its id begins with: the other modules take a second to load."""
     for name in metric_modules():

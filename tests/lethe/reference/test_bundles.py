@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import lethe
 from lethe.errors import InvalidInput
 from lethe.evaluation.manifest import FileRecord
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.preparation.prepare import prepare_split
 from lethe.reference.bundle import DESCRIPTION, BundleDescription, InvalidReference, new_key, public_text, read_key
 from lethe.reference.export import export_split
 from lethe.reference.fetch import fetch, verify
@@ -91,11 +93,30 @@ def test_fetched_split_scores_as_the_prepared_one(bundle: Path, prepared: Path, 
     assert not (tmp_path / "got" / "sample").exists()
 
 
+def test_bundle_is_compressed(bundle: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive:
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_DEFLATED}
+
+
 def test_checkpoints_come_along_when_asked(prepared: Path, tmp_path: Path) -> None:
     found = lethe.Split.load(prepared).export(tmp_path / "all.zip", licence="CC0-1.0", checkpoints=True)
     assert found.has_checkpoints
     assert "hidden/retrained/models-00000.safetensors" in files_of(tmp_path / "all.zip")
     assert fetch(tmp_path / "all.zip", tmp_path / "got", any_signer=True) == found
+
+
+def test_levels_that_are_left_out_stay_behind(make_competition, tmp_path: Path) -> None:
+    prepare_split(make_competition(n_models=2, report={"capture": 2}), "public", tmp_path / "split")
+    export_split(tmp_path / "split", tmp_path / "less.zip", licence="CC0-1.0", leave_out=(2,))
+    split = lethe.Split.fetch(tmp_path / "less.zip", tmp_path / "got", any_signer=True)
+    assert split.manifest.evaluation.capture == (1,)
+    side = read_outputs(tmp_path / "got").arrays()
+    assert "forget_loss" in side
+    assert "forget_logits" not in side
+    assert (side["confidences"] == read_outputs(tmp_path / "split").confidences).all()
+    missing = lethe.metrics.metrics()
+    assert split.inputs(side).missing(missing["js_to_retrained"])
+    assert not split.inputs(side).missing(missing["mia_loss"])
 
 
 REFUSED: dict[str, tuple[Callable[[Files], Files], str]] = {

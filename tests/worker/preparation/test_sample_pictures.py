@@ -46,3 +46,12 @@ def test_both_sets_are_stored_where_the_server_looks(tmp_path: Path) -> None:
     store_pictures(storage, tmp_path, "digits")
     assert opened(storage.read(picture_key("digits", "forget"))).getpixel((0, 0)) == (7, 7, 7, 255)
     assert opened(storage.read(picture_key("digits", "retain"))).getpixel((0, 0)) == (200, 200, 200, 255)
+
+
+def test_rows_of_a_table_are_not_drawn(tmp_path: Path) -> None:
+    numbers = torch.arange(3)
+    for name in ("forget", "retain"):
+        StoredSet(torch.rand(3, 5, 1, 1), numbers, numbers, numbers).write(tmp_path / f"{name}.safetensors")
+    storage = Storage((tmp_path / "storage").as_uri())
+    store_pictures(storage, tmp_path, "patients")
+    assert not storage.exists(picture_key("patients", "forget"))
