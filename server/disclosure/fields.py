@@ -184,7 +184,7 @@ HARMLESS: Mapping[str, Fields] = {
         "InvitationOut": "id team name expires_at token",
         "StandingOut": ("admission state reason may_take_part terms_version accepted_at lacks_address shares_address"),
         "Standing": "admission state reason terms_version accepted_at lacks_address shares_address",
-        "TermsOut": "version text",
+        "CompetitionTerms": "version text",
         "PageOut": "name title text",
         "QuestionOut": "id question answer created_at answered_at is_public is_mine",
         "ShownQuestion": "id question answer created_at answered_at is_public is_mine",
