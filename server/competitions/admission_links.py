@@ -84,7 +84,7 @@ def use(session: Session, slug: str, token: str, *, account: Account) -> Competi
         row.uses += 1
         data = {"account": account.name, "link": row.id}
         audit.record(
-            session, account, "participant.came_by_link", competition=competition, subject=account.id, data=data
+            session, account, "participant.came_by_link", competition=competition, subject=account.name, data=data
         )
     return competition
 

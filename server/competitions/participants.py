@@ -203,4 +203,4 @@ def _record(
     session: Session, competition: Competition, action: str, account: Account, *, actor: Account, reason: str = ""
 ) -> None:
     data = {"account": account.name}
-    audit.record(session, actor, action, competition=competition, subject=account.id, reason=reason, data=data)
+    audit.record(session, actor, action, competition=competition, subject=account.name, reason=reason, data=data)

@@ -1,6 +1,8 @@
 """Questions to organisers: answered to whoever asked, or to all without their name."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -20,6 +22,19 @@ QUESTION_LENGTH = 4000
 ANSWER_LENGTH = 20_000
 MOST_OPEN = 10  # of one person, without an answer
 PAGE_SIZE = 50
+
+
+@dataclass(frozen=True)
+class ShownQuestion:
+    """A question as everybody, or whoever asked, reads it: nothing in it says who asked."""
+
+    id: str
+    question: str
+    answer: str
+    created_at: datetime
+    answered_at: datetime | None
+    is_public: bool
+    is_mine: bool
 
 
 def ask(session: Session, competition: Competition, *, text: str, account: Account) -> Question:
@@ -86,9 +101,24 @@ def answer(
     return row
 
 
-def shown_to(session: Session, competition: Competition, account: Account | None) -> Sequence[Question]:
+def shown_to(session: Session, competition: Competition, account: Account | None) -> list[ShownQuestion]:
     """Return what is answered to all, and what `account` asked, the newest first."""
-    return repository.shown(session, competition.id, account_id=account.id if account else None)
+    found = repository.shown(session, competition.id, account_id=account.id if account else None)
+    return [shown(row, account) for row in found]
+
+
+def shown(row: Question, reader: Account | None) -> ShownQuestion:
+    """Return a question that the reader may see as they read it."""
+    is_mine = reader is not None and row.account_id == reader.id
+    return ShownQuestion(
+        id=row.id,
+        question=row.text if is_mine else row.public_text,
+        answer=row.answer,
+        created_at=row.created_at,
+        answered_at=row.answered_at,
+        is_public=row.is_public,
+        is_mine=is_mine,
+    )
 
 
 def page_of_all(

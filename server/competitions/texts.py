@@ -60,7 +60,9 @@ def accept_terms(session: Session, competition: Competition, *, version: int, ac
     except IntegrityError:  # accepted twice at once
         return repository.acceptance(session, competition.id, account.id, version) or row
     data = {"account": account.name, "version": version}
-    audit.record(session, account, "participant.accepted_terms", competition=competition, subject=account.id, data=data)
+    audit.record(
+        session, account, "participant.accepted_terms", competition=competition, subject=account.name, data=data
+    )
     return row
 
 

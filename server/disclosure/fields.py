@@ -192,12 +192,10 @@ HARMLESS: Mapping[str, Fields] = {
         "InvitationOut": "id team name expires_at token",
         "StandingOut": ("admission state reason may_take_part terms_version accepted_at lacks_address shares_address"),
         "Standing": "admission state reason terms_version accepted_at lacks_address shares_address",
-        "TermsOut": "version text",
+        "CompetitionTerms": "version text",
         "PageOut": "name title text",
         "QuestionOut": "id question answer created_at answered_at is_public is_mine",
-        "Question": (
-            "id competition_id account_id text created_at answer answered_at answered_by is_public shown_text"
-        ),
+        "ShownQuestion": "id question answer created_at answered_at is_public is_mine",
         "MergeOut": "id team into created_at",
         "Team": (
             "competition_id created_at disqualified_at id is_baseline leader_id extended_until merged_into_id name "
@@ -209,7 +207,7 @@ HARMLESS: Mapping[str, Fields] = {
             "theme public_url tab flash message error http_status request_id request csrf account dead_because email "
             "is_asked is_open issued next sends_mail sessions stays_because this_session tokens why wrong address "
             "codes codes_left barred "
-            "standing competition may_have_data text titles questions mine longest "
+            "standing competition may_have_data text titles questions longest "
             "has_second_factor is_confirmed is_on needs_code scopes setup "
             "usual_scope"
         ),

@@ -54,14 +54,12 @@ def _page(
     error: AppError | None = None,
     text: str = "",
 ) -> Response:
-    found = questions.shown_to(session, place.competition, viewer)
     return page(
         request,
         "questions.html",
         place=place,
         tab="questions",
-        questions=found,
-        mine={row.id for row in found if viewer is not None and row.account_id == viewer.id},
+        questions=questions.shown_to(session, place.competition, viewer),
         longest=questions.QUESTION_LENGTH,
         error=error,
         text=text,

@@ -12,6 +12,7 @@ from server.api.competitions.schemas import CompetitionOut
 from server.api.participation.schemas import (
     Addresses,
     AdmissionRequest,
+    CompetitionTerms,
     LinkOut,
     LinkToken,
     NewLink,
@@ -19,7 +20,6 @@ from server.api.participation.schemas import (
     ParticipantsOut,
     Settings,
     StandingOut,
-    TermsOut,
     TermsVersion,
 )
 from server.competitions import admission_links, participants, participation, texts
@@ -46,10 +46,10 @@ def show_standing(session: SessionDep, competition: VisibleCompetition, account:
 
 
 @router.get("/terms", responses=problems(401, 404))
-def show_terms(session: SessionDep, competition: VisibleCompetition) -> TermsOut:
+def show_terms(session: SessionDep, competition: VisibleCompetition) -> CompetitionTerms:
     """Show the terms in force, and their version."""
     version = participation.terms_version(session, competition)
-    return TermsOut(version=version, text=stored_file(competition).participation.terms)
+    return CompetitionTerms(version=version, text=stored_file(competition).participation.terms)
 
 
 @router.post("/participation/terms", responses=problems(401, 404))

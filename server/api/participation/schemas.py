@@ -26,7 +26,7 @@ class StandingOut(Out):
     shares_address: bool = Field(description="somebody in a team has the same e-mail address")
 
 
-class TermsOut(Out):
+class CompetitionTerms(Out):
     """The terms in force."""
 
     version: int = Field(description="0: there are none", examples=[2])

@@ -52,7 +52,7 @@ def show_page(name: str, competition: VisibleCompetition) -> PageOut:
 @router.get("/questions", responses=problems(401, 404))
 def list_questions(session: SessionDep, competition: VisibleCompetition, account: OptionalAccount) -> list[QuestionOut]:
     """List the questions that are answered to all, and your own."""
-    return [QuestionOut.of(row, reader=account) for row in questions.shown_to(session, competition, account)]
+    return [QuestionOut.read(row) for row in questions.shown_to(session, competition, account)]
 
 
 @router.post("/questions", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 404, 409))
@@ -60,7 +60,8 @@ def ask(
     body: NewQuestion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> QuestionOut:
     """Ask the organisers. They answer you, or all without your name."""
-    return QuestionOut.of(questions.ask(session, competition, text=body.text, account=account), reader=account)
+    row = questions.ask(session, competition, text=body.text, account=account)
+    return QuestionOut.read(questions.shown(row, account))
 
 
 @organisers.get("/all-questions")

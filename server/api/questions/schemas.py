@@ -5,7 +5,6 @@ from datetime import datetime
 from pydantic import Field
 
 from server.api.schema import In, Out
-from server.models.account import Account
 from server.models.question import Question
 
 
@@ -25,11 +24,6 @@ class QuestionOut(Out):
     answered_at: datetime | None
     is_public: bool = Field(description="answered to all")
     is_mine: bool = Field(description="asked by the caller")
-
-    @classmethod
-    def of(cls, row: Question, *, reader: Account | None) -> "QuestionOut":
-        is_mine = reader is not None and row.account_id == reader.id
-        return cls.read(row, question=row.text if is_mine else row.public_text, is_mine=is_mine)
 
 
 class AskedQuestion(QuestionOut):

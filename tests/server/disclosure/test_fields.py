@@ -226,6 +226,7 @@ def ask_for_pages(server: Instance) -> None:
         for shard in session.query(Shard):
             session.add(ShardAttempt(shard_id=shard.id, worker="w", attempt=1, outcome="done", ended_at=now()))
         session.get_one(Submission, sent[2]).error = {"message": "it broke", "file": "submission.py", "line": 2}
+    server.client.post("/api/v1/competitions/digits/questions", headers=headers, json={"text": "How long?"})
     compare = f"/competitions/digits/submissions/compare?first={sent[0]}&second={sent[1]}"
     for number, submission in enumerate(sent):
         names = {"slug": "digits", "submission_id": submission, "team_id": "x", "name": "x"}

@@ -14,7 +14,8 @@ from tests.support.scores import add_submission, add_team
 from tests.support.web import Visitor, plain_text
 
 CODE = Path(server.__file__).parent
-ACTION = re.compile(r'"((?:competition|final|rejudging|submission|team|webhook|worker_token)\.[a-z_]+)"')
+KINDS = "admission_link|competition|final|participant|question|rejudging|submission|team|webhook|worker_token"
+ACTION = re.compile(rf'"((?:{KINDS})\.[a-z_]+)"')
 EVENTS_ONLY = {"submission.scored", "submission.failed", "submission.html", "submission.py", "team.html"}  # no acts
 EVENTS_ONLY |= {"competition.html", "rejudging.html"}
 LOG = "/organise/digits/audit"
