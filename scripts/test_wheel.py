@@ -40,7 +40,7 @@ TORCH = (
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "": BASE,
     "torch": (*BASE, *TORCH),
-    "hf": (("python", "-c", "import lethe.huggingface.evaluation"),),
+    "hf": (("python", "-c", "import lethe.huggingface.tasks"),),
     "plots": (("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png"),),
     "frames": (("python", "-c", PYTHON_FIRST + "; print(e.to_frame())"),),
     "parquet": (("python", "-c", "import pyarrow, pandas"),),

@@ -11,7 +11,7 @@ from lethe.cli.output import console, print_facts, print_json, print_table
 from lethe.data.catalogue import BY_NAME, SOURCES, DataSource, check_file, find_folder, stored_path
 from lethe.errors import InvalidInput
 from lethe.huggingface.task_catalogue import TASKS, LanguageTask, TaskFile
-from lethe.huggingface.task_data import FIELD_TYPES, read_files
+from lethe.huggingface.task_data import FIELD_TYPES, holds_task, read_files
 
 app = typer.Typer(name="data", help="Data sets: found where, from where, intact or not.", no_args_is_help=True)
 Roots = Annotated[
@@ -32,7 +32,7 @@ def list_data(root: Roots = None, as_json: Json = False) -> None:
     roots = root or DEFAULT_ROOTS
     found = [(source, _found(source, roots)) for source in SOURCES]
     if as_json:
-        tasks = [_task_json(task) for task in TASKS.values()]
+        tasks = [_task_json(task) | {"found": _task_found(task, roots)} for task in TASKS.values()]
         print_json([*(_as_json(source) | {"found": where} for source, where in found), *tasks])
         return
     columns = ("name", "images#", "classes#", "download#", "found", "licence")
@@ -41,8 +41,8 @@ def list_data(root: Roots = None, as_json: Json = False) -> None:
         for source, where in found
     )
     print_table("", columns, rows, empty="There is none.")
-    texts = ((task.name, task.title, task.data) for task in TASKS.values())
-    print_table("Language models: `lethe evaluate --hf`", ("task", "about", "published as"), texts, empty="")
+    texts = ((task.name, task.title, _task_found(task, roots) or "-", task.data) for task in TASKS.values())
+    print_table("Language models: `lethe evaluate --hf`", ("task", "about", "found", "published as"), texts, empty="")
 
 
 @app.command()
@@ -130,6 +130,11 @@ def _check_task(task: LanguageTask, folder: Path) -> None:
         found = read_files(task, folder, file)
         text = ", ".join(f"{path.name}: {n} rows" for path, n in found) or f"missing: without it no {file.needed_for}"
         console.print(f"{file.path}: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _task_found(task: LanguageTask, roots: list[Path] | tuple[Path, ...]) -> str:
+    folders = (folder for root in roots for folder in (root, root / task.name))
+    return str(next((folder for folder in folders if holds_task(task, folder)), ""))
 
 
 def _task_json(task: LanguageTask) -> dict[str, Any]:

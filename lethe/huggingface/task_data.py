@@ -24,6 +24,12 @@ def task_rows(task: LanguageTask, folder: Path, path: str) -> list[Row]:
     return read_rows(find_file(folder, names), file.fields)
 
 
+def holds_task(task: LanguageTask, folder: Path) -> bool:
+    """Return whether a folder holds every file that the task cannot do without; their content is not read."""
+    needed = (file for file in task.files if not file.needed_for)
+    return all(any(_matching(folder, name) for name in task.patterns(file)) for file in needed)
+
+
 def read_files(task: LanguageTask, folder: Path, file: TaskFile) -> list[tuple[Path, int]]:
     """Return what lies in a folder as a task's file, with the number of rows; nothing where the task needs it not.
 

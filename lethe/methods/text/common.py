@@ -12,9 +12,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrize
 
 ACCUMULATION = 1  # forget batches whose mean gradient makes one step
-LORA_RANK = (
-    0  # 0: the weights are trained; else additions of this rank to the matrices of the blocks, merged at the end
-)
+LORA_RANK = 0  # of additions to the matrices of the blocks, trained and merged; 0: the weights are trained
 LORA_SCALE = 16.0  # the published alpha
 
 Batch = dict[str, Tensor]
