@@ -77,7 +77,8 @@ def _measure_starts(data_dir: Path, stage: Path, *, runs: int) -> Iterator[Figur
     """Yield what starts take with a new template and with one that waits, and what a run takes beyond its own work."""
     first_cpu_s, first_wall_s, _ = _started(data_dir, stage, template_is_new=True)
     starts = [_started(data_dir, stage) for _ in range(runs)]
-    cpu_s, wall_s = (statistics.median(start[i] for start in starts) for i in (0, 1))
+    cpu_s = statistics.median(cpu_s for cpu_s, _, _ in starts)
+    wall_s = statistics.median(wall_s for _, wall_s, _ in starts)
     yield Figure("start with a waiting template beside one with a new template, processor s", first_cpu_s, cpu_s)
     yield Figure("the same, wall s", first_wall_s, wall_s, "1")
     _, _, (run_wall_s, run_cpu_s) = _started(data_dir, stage, runs=runs)
@@ -91,7 +92,7 @@ def _started(
     """Return the processor and wall time of one start, and those of one run; its processes are children of ours."""
     policy = RunPolicy(wall_time_s=120, memory_mib=4096)
     if template_is_new:
-        templates.take(None, slot_number=None)  # ends the one that waits, since it was not started so
+        _end_waiting_template()
     before_s, began = _cpu_time_s(), time.perf_counter()
     with Launcher(SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=policy)).start() as sandbox:
         took = _cpu_time_s() - before_s, time.perf_counter() - began
@@ -102,6 +103,10 @@ def _started(
         return *took, ((time.perf_counter() - began) / each, (_cpu_time_s() - before_s) / each)
 
 
+def _end_waiting_template() -> None:
+    templates.take(None, slot_number=None)  # no template was started so: the one that waits is ended
+
+
 def _cpu_time_s() -> float:
     """Processor time of this process and all below it, also of those that ended."""
     return tree_usage(os.getpid()).cpu_time_s
@@ -109,6 +114,7 @@ def _cpu_time_s() -> float:
 
 def _measure_network(network: str, data_dir: Path, stage: Path, *, runs: int) -> Iterator[Figure]:
     bare = _bare(data_dir, stage, runs=runs)
+    _end_waiting_template()
     began = time.perf_counter()
     policy = RunPolicy(wall_time_s=120, memory_mib=4096)
     with Launcher(SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=policy)).start() as sandbox:
