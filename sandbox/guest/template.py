@@ -18,9 +18,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-import torch
-
-from sandbox.guest import isolate, linux, zygote
+from sandbox.guest import isolate, linux, zygote  # which loads torch without garbage collection
 
 USUAL_LIBRARIES = (
     *("pandas", "PIL.Image", "matplotlib.pyplot", "IPython.core.interactiveshell", "IPython.display", "tqdm.notebook"),
@@ -40,7 +38,7 @@ def main() -> None:
     isolate.keep_only({0: 0, 1: 1, 2: 2, _CONTROL_FD: arguments.control})  # bubblewrap's own would go on to zygotes
     control = socket.socket(fileno=_CONTROL_FD)
     linux.become_subreaper()
-    torch.set_num_threads(1)  # no thread pool may exist before a fork
+    zygote.stay_single_threaded()
     _fork_children()
     if arguments.for_notebooks:
         _import_usual_libraries()

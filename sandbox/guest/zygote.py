@@ -46,6 +46,11 @@ MAX_MESSAGE = 1024 * 1024
 _HARNESS_FAILED = 70
 
 
+def stay_single_threaded() -> None:
+    """Let torch have no thread pool: none may exist before a fork."""
+    torch.set_num_threads(1)
+
+
 def serve(control: socket.socket, config: Mapping[str, Any]) -> None:
     """Read the split's data and serve the socket until it closes."""
     control.set_inheritable(False)
