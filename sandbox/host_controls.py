@@ -17,13 +17,17 @@ BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "runsc":
 
 def host_controls(backend: str, *, isolation: Isolation = Isolation.RUN) -> Controls:
     """Return what a sandbox that is started here and now would have, without starting one."""
-    drops = backend == "bubblewrap" and os.geteuid() == 0
     return controls_for(
         BACKENDS[backend](),
         roots=find_roots() if backend != "plain" else GroupRoots(),
-        slot_uid=FIRST_SLOT_UID if drops else None,
+        slot_uid=expected_slot_uid(backend),
         isolation=isolation,
     )
+
+
+def expected_slot_uid(backend: str) -> int | None:
+    """Return a user that root would drop to, None where nobody drops."""
+    return FIRST_SLOT_UID if backend == "bubblewrap" and os.geteuid() == 0 else None
 
 
 def controls_for(backend: Backend, *, roots: GroupRoots, slot_uid: int | None, isolation: Isolation) -> Controls:

@@ -20,11 +20,11 @@ from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import Link, StartRequest
 from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
-from sandbox.controls import MissingControls, missing_controls
+from sandbox.controls import Controls, MissingControls, missing_controls
 from sandbox.environments import find_environment
 from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
 from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
-from sandbox.host_controls import BACKENDS, controls_for
+from sandbox.host_controls import BACKENDS, controls_for, expected_slot_uid
 from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
 from sandbox.libraries import installed_libraries
 from sandbox.notebook_stream import CheckpointReader
@@ -32,7 +32,6 @@ from sandbox.policy import Isolation, RunPolicy
 from sandbox.run_process import NOT_EXITED, RunProcess, start_process
 from sandbox.run_request import EntryPoint, RunRequest, RunResult, SandboxSpec
 from sandbox.supervisor import Observed
-from sandbox.uid_slots import take_slot
 from sandbox.verdict import Context, ExitFacts, KillReason, judge
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
@@ -70,7 +69,6 @@ class Sandbox:
         remove_leftovers(self._roots)
         remove_recorded_leftovers()
         keep_record(self._roots)
-        self._slot = take_slot(spec.uid_slot) if spec.backend == "bubblewrap" else None
         self._backend = BACKENDS[spec.backend]()
         self._link: Link | None = None
         self._kept: tuple[tuple[object, ...], RunProcess] | None = None
@@ -83,12 +81,7 @@ class Sandbox:
             if os.geteuid() == 0:
                 data_dir = self._data_dir
                 open_to_others((spec.stage_dir, data_dir, *data_dir.rglob("*")))
-            self.achieved = controls_for(
-                self._backend,
-                roots=self._roots,
-                slot_uid=self._slot.uid if self._slot else None,
-                isolation=spec.policy.isolation,
-            )
+            self.achieved = self._controls_as(expected_slot_uid(spec.backend))
             self._require_controls()
             self._living_link()
         except BaseException:
@@ -120,14 +113,12 @@ class Sandbox:
         return self._view.folder if self._view is not None else self._spec.data_dir
 
     def close(self) -> None:
-        """End the zygote and all that it started; give the slot back."""
+        """End the zygote and all that it started; its template may serve this thread's next sandbox."""
         if self._kept is not None:
             self._kept[1].close()
-        self._give_up_link()
+        self._give_up_link(keeps_template=True)
         if self._view is not None:
             self._view.close()
-        if self._slot is not None:
-            self._slot.release()
 
     def run(self, request: RunRequest, *, should_stop: Callable[[], bool] | None = None) -> RunResult:
         """Run a submission once, in a process, namespaces, scratch and pipe of its own.
@@ -254,17 +245,22 @@ class Sandbox:
             data_dir=self._data_dir,
             stage_dir=self._spec.stage_dir,
             policy=self._spec.policy,
-            uid=self._slot.uid if self._slot else None,
+            uid_slot=self._spec.uid_slot,
             environment=self._environment,
         )
         self._link = self._backend.connect(request)
+        self.achieved = self._controls_as(self._link.uid)
         return self._link
 
-    def _give_up_link(self) -> None:
+    def _give_up_link(self, *, keeps_template: bool = False) -> None:
         self._kept = None
         if self._link is not None:
-            self._link.close()
+            self._link.close(keeps_template=keeps_template)
             self._link = None
+
+    def _controls_as(self, slot_uid: int | None) -> Controls:
+        isolation = self._spec.policy.isolation
+        return controls_for(self._backend, roots=self._roots, slot_uid=slot_uid, isolation=isolation)
 
     def _code_name(self, request: RunRequest) -> str:
         is_notebook = request.notebook is not None or request.entry_point.program == "saves"

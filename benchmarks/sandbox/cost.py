@@ -9,6 +9,7 @@ python -m benchmarks.sandbox.cost [--json FILE] [--runs 20]
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,10 @@ from typing import Any
 
 from benchmarks.sandbox.frames import frame_rates
 from benchmarks.sandbox.subjects import NETWORKS, SUBMISSIONS, write_split
+from sandbox.backends import templates
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
+from sandbox.proc_usage import tree_usage
 
 _ROOT = Path(__file__).parents[2]
 _HEADING = f"{'':58}{'bare':>10}{'sandbox':>10}{'ratio':>8}  target"
@@ -67,10 +70,51 @@ def measure(folder: Path, *, runs: int) -> Iterator[Figure]:
     for network in NETWORKS:
         data_dir = write_split(folder / network / "visible", network)
         yield from _measure_network(network, data_dir, stage, runs=runs)
+    yield from _measure_starts(folder / "mlp" / "visible", stage, runs=runs)
+
+
+def _measure_starts(data_dir: Path, stage: Path, *, runs: int) -> Iterator[Figure]:
+    """Yield what starts take with a new template and with one that waits, and what a run takes beyond its own work."""
+    first_cpu_s, first_wall_s, _ = _started(data_dir, stage, template_is_new=True)
+    starts = [_started(data_dir, stage) for _ in range(runs)]
+    cpu_s = statistics.median(cpu_s for cpu_s, _, _ in starts)
+    wall_s = statistics.median(wall_s for _, wall_s, _ in starts)
+    yield Figure("start with a waiting template beside one with a new template, processor s", first_cpu_s, cpu_s)
+    yield Figure("the same, wall s", first_wall_s, wall_s, "1")
+    _, _, (run_wall_s, run_cpu_s) = _started(data_dir, stage, runs=runs)
+    yield Figure("run of 0.1 s of work, wall s", 0.1, run_wall_s, "ratio 1.1")
+    yield Figure("run of 0.1 s of work, processor s of all that it takes", 0.1, run_cpu_s, "ratio 1.1")
+
+
+def _started(
+    data_dir: Path, stage: Path, *, template_is_new: bool = False, runs: int = 0
+) -> tuple[float, float, tuple[float, float]]:
+    """Return the processor and wall time of one start, and those of one run; its processes are children of ours."""
+    policy = RunPolicy(wall_time_s=120, memory_mib=4096)
+    if template_is_new:
+        _end_waiting_template()
+    before_s, began = _cpu_time_s(), time.perf_counter()
+    with Launcher(SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=policy)).start() as sandbox:
+        took = _cpu_time_s() - before_s, time.perf_counter() - began
+        before_s, began = _cpu_time_s(), time.perf_counter()
+        for _ in range(runs):
+            _run(sandbox, stage, "tenth")
+        each = max(1, runs)
+        return *took, ((time.perf_counter() - began) / each, (_cpu_time_s() - before_s) / each)
+
+
+def _end_waiting_template() -> None:
+    templates.take(None, slot_number=None)  # no template was started so: the one that waits is ended
+
+
+def _cpu_time_s() -> float:
+    """Processor time of this process and all below it, also of those that ended."""
+    return tree_usage(os.getpid()).cpu_time_s
 
 
 def _measure_network(network: str, data_dir: Path, stage: Path, *, runs: int) -> Iterator[Figure]:
     bare = _bare(data_dir, stage, runs=runs)
+    _end_waiting_template()
     began = time.perf_counter()
     policy = RunPolicy(wall_time_s=120, memory_mib=4096)
     with Launcher(SandboxSpec(data_dir=data_dir, stage_dir=stage, policy=policy)).start() as sandbox:

@@ -40,9 +40,20 @@ def unlearning(net, retain, forget, validation):
     train(net, retain, steps)
     SAY
 """
+# A tenth of a second of a processor, whatever the machine.
+_TENTH = """
+import time
+
+
+def unlearning(net, retain, forget, validation):
+    began = time.process_time()
+    while time.process_time() - began < 0.1:
+        pass
+"""
 SUBMISSIONS = {
     "short": _TRAINING.replace("STEPS", "4 if small else 0").replace("SAY", ""),
     "training": _TRAINING.replace("STEPS", "1000 if small else 2").replace("SAY", "print(time.process_time() - began)"),
+    "tenth": _TENTH,
     "endless": "def unlearning(net, retain, forget, validation):\n    while True:\n        pass\n",
     "forks": "import os\n\n\ndef unlearning(net, retain, forget, validation):\n    while True:\n"
     "        try:\n            os.fork()\n        except OSError:\n            pass\n",

@@ -25,12 +25,12 @@ class View:
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What a zygote is started with."""
+    """What a zygote is started with. uid_slot: the one whose user root drops to; None for the first that is free."""
 
     data_dir: Path
     stage_dir: Path
     policy: RunPolicy
-    uid: int | None  # the slot to drop to; None where the launcher is unprivileged already
+    uid_slot: int | None = None
     environment: Environment = field(default_factory=own_environment)
 
 
@@ -65,6 +65,11 @@ class Link(Protocol):
         ...
 
     @property
+    def uid(self) -> int | None:
+        """The slot's user that root dropped to, if it did."""
+        ...
+
+    @property
     def is_alive(self) -> bool: ...
 
     def fork(self, message: dict[str, Any]) -> RunPipes:
@@ -79,7 +84,9 @@ class Link(Protocol):
         """Return how the run ended, once all its processes are gone."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, *, keeps_template: bool = False) -> None:
+        """End all of it. keeps_template: this thread's next sandbox may start from the same template."""
+        ...
 
 
 class Backend(Protocol):

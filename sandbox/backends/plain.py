@@ -4,15 +4,17 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import sandbox
 from sandbox.backends.base import StartRequest, View, guest_environment
-from sandbox.backends.zygote_link import ZygoteLink
+from sandbox.backends.zygote_link import ZygoteLink, connect
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable
 from sandbox.policy import RunPolicy
+from sandbox.uid_slots import Slot
 
 
 class Plain:
@@ -30,21 +32,21 @@ class Plain:
     def connect(self, request: StartRequest) -> ZygoteLink:
         if request.policy.libraries:
             raise BackendUnavailable("the back-end 'plain' runs this process's own libraries, and no older ones")
-        return ZygoteLink(self, request)
-
-    def view(self, request: StartRequest) -> View:
         scratch = request.stage_dir.parent / f"{request.stage_dir.name}-scratch"
         scratch.mkdir(exist_ok=True)
-        return View(data=str(request.data_dir), stage=str(request.stage_dir), scratch=str(scratch), isolates_runs=False)
+        view = View(data=str(request.data_dir), stage=str(request.stage_dir), scratch=str(scratch), isolates_runs=False)
+        variables = guest_environment(request.policy)
+        key = (self.name, *variables.items())
+        return connect(partial(self.start, variables), key=key, policy=request.policy, view=view)
 
     def start(
-        self, request: StartRequest, *, control: socket.socket, diagnostics: IO[bytes]
+        self, variables: dict[str, str], _slot: Slot | None, control: socket.socket, diagnostics: IO[bytes]
     ) -> subprocess.Popen[bytes]:
+        """Start a template."""
         root = Path(next(iter(sandbox.__path__))).parent
-        environment = {**guest_environment(request.policy), "PATH": os.defpath, "PYTHONPATH": str(root)}
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "sandbox.guest.zygote", "--control", str(control.fileno())],
-            env=environment,
+            [sys.executable, "-P", "-m", "sandbox.guest.template", "--control", str(control.fileno())],
+            env={**variables, "PATH": os.defpath, "PYTHONPATH": str(root)},
             stdin=subprocess.DEVNULL,
             stdout=diagnostics,
             stderr=diagnostics,

@@ -82,6 +82,10 @@ class RunscLink:
         self._containers = 0
 
     @property
+    def uid(self) -> int | None:
+        return None
+
+    @property
     def is_alive(self) -> bool:
         return True  # there is nothing between two runs that could die
 
@@ -140,7 +144,7 @@ class RunscLink:
             "max_rss_kib": 0,
         }
 
-    def close(self) -> None:
+    def close(self, *, keeps_template: bool = False) -> None:
         self._end()
         self._folder.cleanup()
 

@@ -6,66 +6,89 @@ import fcntl
 import json
 import os
 import select
+import signal
 import socket
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from typing import IO, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from sandbox.backends.base import RunPipes, StartRequest, View
-from sandbox.errors import ZygoteFailed
+from sandbox.backends import templates
+from sandbox.backends.base import RunPipes, View
+from sandbox.backends.templates import StartProcess, Template, control_pair
+from sandbox.errors import RunWillNotDie, ZygoteFailed
+from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
 from sandbox.seccomp import build_filter
+from sandbox.uid_slots import take_slot
 
-_START_TIMEOUT_S = 180.0
 _GATE_TIMEOUT_S = 60.0
 _MESSAGE_BYTES = 1024 * 1024
-_DIAGNOSTIC_BYTES = 4000
 _CREDENTIALS_BYTES = 12
 
 
-class Starter(Protocol):
-    """Starts a zygote; `control` is the guest's end of its socket, `diagnostics` takes its own output."""
+def connect(
+    start: StartProcess,
+    *,
+    key: object,
+    policy: RunPolicy,
+    view: View,
+    late_mounts: Mapping[str, int] | None = None,
+    drops_root: bool = False,
+    slot_number: int | None = None,
+) -> "ZygoteLink":
+    """Return a new zygote: from this thread's waiting template if that was started just so, else from a new one.
 
-    def view(self, request: StartRequest) -> View: ...
-
-    def start(
-        self, request: StartRequest, *, control: socket.socket, diagnostics: IO[bytes]
-    ) -> subprocess.Popen[bytes]: ...
+    key: all that the template's start depends on. late_mounts: place inside -> descriptor of what is mounted there for
+    this zygote alone. drops_root: root becomes a slot's user. Raises ZygoteFailed.
+    """
+    key = (key, templates.inherited())
+    waiting = templates.take(key, slot_number=slot_number)
+    if waiting is not None:
+        with contextlib.suppress(ZygoteFailed, OSError):
+            return ZygoteLink(waiting, policy, view, late_mounts or {})
+    slot = take_slot(slot_number) if drops_root else None
+    return ZygoteLink(Template(start, key=key, slot=slot), policy, view, late_mounts or {})
 
 
 class ZygoteLink:
     """One running zygote. Not shared between threads."""
 
-    def __init__(self, backend: Starter, request: StartRequest) -> None:
-        """Start the zygote and wait until it has read its data."""
-        with contextlib.ExitStack() as opened:
-            self._diagnostics = opened.enter_context(tempfile.TemporaryFile())
-            self._control, guest_end = _control_pair()
-            opened.enter_context(self._control)
-            with guest_end:
-                self._process = backend.start(request, control=guest_end, diagnostics=self._diagnostics)
-            opened.pop_all()  # it started: both stay open as long as the zygote lives
+    def __init__(self, template: Template, policy: RunPolicy, view: View, late_mounts: Mapping[str, int]) -> None:
+        """Let the template fork a zygote and wait until that has read its data; takes the template over."""
+        self._template = template
+        self._process: ProcessHandle | None = None
         self._token = 0
+        self._is_open = True
+        self._diagnostics = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the zygote lives
+        self._control, guest_end = control_pair()
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
-            with contextlib.suppress(BrokenPipeError):  # it ended at once; what it said comes with the next line
-                self._control.sendall(json.dumps(_config(request.policy, backend.view(request))).encode())
-            self.ready = self._receive(_START_TIMEOUT_S)
-        except (OSError, ZygoteFailed):
+            with guest_end:
+                config = {**_config(policy, view), "late_mounts": list(late_mounts)}
+                template.fork(config, [guest_end.fileno(), self._diagnostics.fileno(), *late_mounts.values()])
+            _await(self._control, templates.START_TIMEOUT_S, self)
+            self.ready, pid = self._receive_with_pid(self._control)
+            self._process = ProcessHandle(pid)
+        except BaseException:
             self.close()
             raise
 
     @property
+    def uid(self) -> int | None:
+        """The user that root dropped to."""
+        return self._template.slot.uid if self._template.slot is not None else None
+
+    @property
     def is_alive(self) -> bool:
-        return self._process.poll() is None
+        return self._template.is_alive and self._process is not None and not self._process.has_ended()
 
     def fork(self, message: dict[str, Any]) -> RunPipes:
         """Ask for one run; it waits at its gate until `pass_gate`."""
         self._token += 1
         frame_read, frame_write = os.pipe()
         log_read, log_write = os.pipe()
-        gate, guest_gate = _control_pair()
+        gate, guest_gate = control_pair()
         self._gate = gate
         gate.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         gate.setblocking(False)  # a run that never reads its messages must not hold the worker up
@@ -86,16 +109,11 @@ class ZygoteLink:
     def wait_at_gate(self, pipes: RunPipes, *, admit: Callable[[int], None]) -> int:
         """Return the run's process id as the host's kernel vouches for it."""
         _await(self._gate, _GATE_TIMEOUT_S, self)
-        body, ancillary, _flags, _address = self._gate.recvmsg(4096, socket.CMSG_SPACE(_CREDENTIALS_BYTES))
-        message = json.loads(body) if body else {"error": "it ended before its gate"}
+        message, pid = self._receive_with_pid(self._gate, sender="the run")
         if "error" in message:
             raise ZygoteFailed(f"a run could not be set up: {message['error']} {self.last_words()}".strip())
-        for level, kind, content in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-                pid = int.from_bytes(content[:4], "little")
-                admit(pid)
-                return pid
-        raise ZygoteFailed("the kernel gave no credentials with the run's message")
+        admit(pid)
+        return pid
 
     def wait_for_exit(self, *, timeout_s: float) -> dict[str, Any]:
         """Return what the zygote saw of the run's end, once all its processes are gone."""
@@ -107,34 +125,48 @@ class ZygoteLink:
 
     def last_words(self) -> str:
         """The end of what the zygote itself printed."""
-        size = self._diagnostics.seek(0, os.SEEK_END)
-        self._diagnostics.seek(max(0, size - _DIAGNOSTIC_BYTES))
-        return self._diagnostics.read().decode(errors="replace").strip()
+        return templates.last_words(self._diagnostics)
 
-    def close(self) -> None:
-        """End the zygote, and with it every process below it."""
+    def close(self, *, keeps_template: bool = False) -> None:
+        """End the zygote, and with it every process below it. A zygote that will not die ends with its template.
+
+        keeps_template: this thread's next zygote may be forked from the same template.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
         self._control.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        self._process.wait()
+        has_ended = False
+        if self._process is not None:
+            self._process.send(signal.SIGKILL)
+            with contextlib.suppress(RunWillNotDie):
+                self._process.wait_for_death()
+                has_ended = True
+            self._process.close()
+            self._process = None
         self._diagnostics.close()
+        if keeps_template and has_ended:
+            templates.put_back(self._template)
+        else:
+            self._template.close()
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         _await(self._control, timeout_s, self)
+        return self._receive_with_pid(self._control)[0]
+
+    def _receive_with_pid(self, channel: socket.socket, *, sender: str = "the zygote") -> tuple[dict[str, Any], int]:
+        """Return the next message, and its sender's process id as the host's kernel vouches for it."""
         try:
-            message = self._control.recv(_MESSAGE_BYTES)
+            body, ancillary, _flags, _address = channel.recvmsg(_MESSAGE_BYTES, socket.CMSG_SPACE(_CREDENTIALS_BYTES))
         except ConnectionResetError:  # it ended with our message unread
-            message = b""
-        if not message:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=5)
-            raise ZygoteFailed(f"the zygote ended with {self._process.poll()}: {self.last_words()}")
-        event = json.loads(message)
-        return event if isinstance(event, dict) else {}
-
-
-def _control_pair() -> tuple[socket.socket, socket.socket]:
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            body = b""
+        if not body:
+            raise ZygoteFailed(f"{sender} ended: {self.last_words()}")
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+                message = json.loads(body)
+                return message if isinstance(message, dict) else {}, int.from_bytes(content[:4], "little")
+        raise ZygoteFailed("the kernel gave no credentials with the guest's message")
 
 
 def _await(channel: socket.socket, timeout_s: float, link: ZygoteLink) -> None:

@@ -16,8 +16,10 @@ from sandbox.guest import driver_view, linux
 
 SCRATCH = "/scratch"
 SUBMISSION = "/submission"
+KAGGLE = "/kaggle"  # where this is mounted, notebooks run
 DEVICE_NODES = ("null", "zero", "full", "random", "urandom")
 _NOTEBOOK_FOLDERS = ("/kaggle/tmp", "/kaggle/working")  # only where a notebook's input folder is mounted
+_ZYGOTES_SCRATCH_MIB, _ZYGOTES_INODES = 16, 1024
 _MIB = 1024 * 1024
 _LOCKED_DOWN = linux.MS_NOSUID | linux.MS_NODEV
 _NAMESPACES = (
@@ -37,6 +39,20 @@ def enter_namespaces() -> None:
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
+
+
+def build_zygotes_view(mounts: Mapping[str, int]) -> None:
+    """Mount what differs from sandbox to sandbox in the template's empty root, then give up every privilege.
+
+    mounts: place -> descriptor of a mount that the host has made read-only and that hangs nowhere yet.
+    """
+    linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+    for target, fd in mounts.items():
+        linux.move_mount(fd, target)
+        os.close(fd)
+    _mount_tmpfs(SCRATCH, mib=_ZYGOTES_SCRATCH_MIB, inodes=_ZYGOTES_INODES)  # the zygote's; each run covers it
+    linux.mount("proc", "/proc", kind="proc", flags=_LOCKED_DOWN | linux.MS_NOEXEC)
+    linux.drop_capabilities()
 
 
 def hide_groups() -> None:

@@ -20,6 +20,13 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 
+_AT_FDCWD = -100
+_AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every machine
+_OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
+
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -36,6 +43,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class _SockFprog(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace"))
 
 
 class _CapHeader(ctypes.Structure):
@@ -61,6 +72,45 @@ def mount(source: str, target: str, *, kind: str = "", flags: int = 0, options: 
         ),
         f"mount {kind or 'bind'} on {target}",
     )
+
+
+def detach_copy(path: str) -> int:
+    """Return a descriptor of a copy of what is mounted at and below `path`: read-only, private, hanging nowhere.
+
+    It goes with its last descriptor, unless somebody mounts it. Raises OSError, also from kernels before 5.12.
+    """
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    fd = _libc.syscall(ctypes.c_long(_OPEN_TREE), ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.c_uint(flags))
+    _check(min(fd, 0), f"open_tree {path}")
+    flags = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+    attributes = _MountAttributes(set=flags, propagation=MS_PRIVATE)
+    result = _libc.syscall(
+        ctypes.c_long(_MOUNT_SETATTR),
+        ctypes.c_int(fd),
+        b"",
+        ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    try:
+        _check(result, f"mount_setattr {path}")
+    except OSError:
+        os.close(fd)
+        raise
+    return int(fd)
+
+
+def move_mount(fd: int, target: str) -> None:
+    """Mount what `detach_copy` returned, in whatever process."""
+    result = _libc.syscall(
+        ctypes.c_long(_MOVE_MOUNT),
+        ctypes.c_int(fd),
+        b"",
+        ctypes.c_int(_AT_FDCWD),
+        os.fsencode(target),
+        ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH),
+    )
+    _check(result, f"move_mount on {target}")
 
 
 def set_hostname(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The fork server: imports torch and reads the split's data once, then forks one child for every run.
+"""The fork server of one sandbox: a fork of the template. It reads the split's data, then forks a child for every run.
 
 It never imports a participant's code, never starts a thread and never touches an accelerator, so
 that a fork of it is a clean beginning. Requests come as JSON over one socket, together with the
@@ -7,15 +7,11 @@ what it held of one run, the next would find in its memory. It forks a keeper fo
 the request, forks the run, waits for its end and tells of it.
 """
 
-import argparse
 import base64
-import contextlib
 import copy
 import gc
-import importlib
 import itertools
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -46,30 +42,22 @@ gc.freeze()  # nor does any later collection look through them, which would take
 gc.enable()
 
 FRAME_FD, GATE_FD = 3, 4
-KAGGLE = "/kaggle"  # where this is mounted, notebooks run
-USUAL_LIBRARIES = (
-    *("pandas", "PIL.Image", "matplotlib.pyplot", "IPython.core.interactiveshell", "IPython.display", "tqdm.notebook"),
-    *("scipy.stats", "sklearn.linear_model", "sklearn.model_selection", "sklearn.metrics", "requests", "tabulate"),
-)
-_MAX_MESSAGE = 1024 * 1024
+MAX_MESSAGE = 1024 * 1024
 _HARNESS_FAILED = 70
 
 
-def main() -> None:
-    """Serve the socket named on the command line until it closes."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--control", type=int, required=True)
-    control = socket.socket(fileno=parser.parse_args().control)
+def stay_single_threaded() -> None:
+    """Let torch have no thread pool: none may exist before a fork."""
+    torch.set_num_threads(1)
+
+
+def serve(control: socket.socket, config: Mapping[str, Any]) -> None:
+    """Read the split's data and serve the socket until it closes."""
     control.set_inheritable(False)
-    torch.set_num_threads(1)  # no thread pool may exist before a fork
-    _fork_children()
-    config = json.loads(control.recv(_MAX_MESSAGE))
     preloaded = preload(Path(config["data"]))
-    if any(mount["target"] == KAGGLE for mount in config["policy"]["mounts"]):
-        _import_usual_libraries()
     gc.collect()
     gc.freeze()  # a run's collections then leave the shared pages alone
-    _send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
+    send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
     for token in itertools.count(1):
         if not control.recv(1, socket.MSG_PEEK):
             return
@@ -78,19 +66,6 @@ def main() -> None:
             _keep(token, config, preloaded, control)
         if os.waitpid(keeper, 0)[1] != 0:
             sys.exit("a run's keeper ended before the run")
-
-
-def _import_usual_libraries() -> None:
-    """Load what nearly every notebook loads, so that its runs need not."""
-    for name in USUAL_LIBRARIES:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-
-
-def _fork_children() -> None:
-    """Let a run's own children be forks, as on Linux before Python 3.14: a new interpreter would import torch again."""
-    if multiprocessing.get_all_start_methods()[0] != "fork":  # the first is the default
-        multiprocessing.set_start_method("fork")
 
 
 def preload(data_dir: Path) -> Preloaded:
@@ -125,7 +100,7 @@ def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: 
     """
     fds: list[int] = []
     try:
-        message, fds, _flags, _address = socket.recv_fds(control, _MAX_MESSAGE, 3)
+        message, fds, _flags, _address = socket.recv_fds(control, MAX_MESSAGE, 3)
         request = json.loads(message)
         linux.become_subreaper()
         if config["isolate"]:
@@ -136,7 +111,7 @@ def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: 
             _run(request, fds, config, preloaded)
         for fd in fds:
             os.close(fd)
-        _send(control, {"event": "exited", "token": token, **_get_end(run)})
+        send(control, {"event": "exited", "token": token, **_get_end(run)})
         os._exit(0)
     except BaseException as error:
         _tell_host(error, fds)
@@ -169,7 +144,7 @@ def _tell_host(error: BaseException, fds: Sequence[int]) -> None:
     """Say at the run's gate, or else in the zygote's own output, why it could not be set up."""
     said = f"{type(error).__name__}: {error}"[:500]
     try:
-        _send(socket.socket(fileno=os.dup(fds[2])), {"error": said})
+        send(socket.socket(fileno=os.dup(fds[2])), {"error": said})
     except (OSError, IndexError):
         sys.stderr.write(f"{said}\n")
         sys.stderr.flush()
@@ -203,7 +178,7 @@ def _run(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> Non
 def _pass_gate(gate_fd: int) -> None:
     """Let the host see this process's credentials, and wait until it has put its limits around it."""
     with socket.socket(fileno=os.dup(gate_fd)) as gate:
-        _send(gate, {"ready": True})
+        send(gate, {"ready": True})
         if gate.recv(64) != b"go":
             os._exit(0)
 
@@ -235,7 +210,7 @@ def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -
         program=request["program"],
         is_sample=request["is_sample"],
     )
-    has_folders = Path(KAGGLE).is_dir()
+    has_folders = Path(isolate.KAGGLE).is_dir()
     in_folders = bool(request["checkpoints"]) or (bool(request["program"]) and has_folders)
     keeps = policy["isolation"] == "shard" and not in_folders and not request["original"]
     if not keeps:
@@ -271,7 +246,8 @@ def _run_shard(task: Task, preloaded: Preloaded) -> bool:
     return False
 
 
-def _send(channel: socket.socket, message: Mapping[str, Any]) -> None:
+def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send one message as JSON."""
     channel.sendall(json.dumps(message).encode())
 
 
@@ -280,7 +256,3 @@ def _anonymous_kib() -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1])
     return 0
-
-
-if __name__ == "__main__":
-    main()

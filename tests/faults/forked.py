@@ -80,7 +80,7 @@ class Process:
     def sandboxes(self) -> list[int]:
         """Return the ids of the processes with each of which a complete sandbox below a worker ends."""
         return sorted(
-            pid for pid, command in descendants(self.pid) if "bwrap" in command and "sandbox.guest.zygote" in command
+            pid for pid, command in descendants(self.pid) if "bwrap" in command and "sandbox.guest.template" in command
         )
 
     def signal(self, number: int) -> None:

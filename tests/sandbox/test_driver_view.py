@@ -95,7 +95,7 @@ def test_it_may_do_what_the_drivers_start_needs(seen: dict[str, Any]) -> None:
 def test_back_end_without_devices_refuses_a_device(split: Path, stage: Path) -> None:
     policy = replace(TEST_POLICY, devices=("/dev/null",))
     with pytest.raises(BackendUnavailable, match="for a GPU choose the back-end 'bubblewrap'"):
-        Runsc().connect(StartRequest(data_dir=split, stage_dir=stage, policy=policy, uid=None))
+        Runsc().connect(StartRequest(data_dir=split, stage_dir=stage, policy=policy))
 
 
 def make_proc(folder: Path) -> Path:

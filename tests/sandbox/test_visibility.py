@@ -130,7 +130,7 @@ def test_environment_is_exactly_this(seen: dict[str, Any]) -> None:
 def test_arguments_name_nothing_of_the_host(seen: dict[str, Any]) -> None:
     arguments = [word for word in seen["arguments"] if word]
     assert arguments[0].startswith("/opt/python/bin/python3")
-    assert arguments[1:-1] == ["-P", "-s", "-S", "-m", "sandbox.guest.zygote", "--control"]
+    assert arguments[1:-1] == ["-P", "-s", "-S", "-m", "sandbox.guest.template", "--control"]
     assert seen["argv"] == ["submission"]
 
 

@@ -1,5 +1,6 @@
 """What a worker's process keeps between shards."""
 
+import signal
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         _run(sandbox, leaves)
         after = _run(sandbox, good)
         assert sandbox._link is not None
-        threading.Timer(0.5, sandbox._link._process.kill).start()
+        threading.Timer(0.5, sandbox._link._process.send, [signal.SIGKILL]).start()
         broken = _run(sandbox, waits)
         again = _run(sandbox, good), _run(sandbox, mounts)
     finally:
