@@ -12,6 +12,7 @@ import numpy as np
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.generated_text import GeneratedText
 from lethe.huggingface.membership import area_under_curve
+from lethe.metrics.core.arrays import Float64
 
 LEAST_MMLU = 0.371  # three quarters of the original 7B model's; below it an entry was not ranked
 READ_AS_MISSING = ("", "None", "NA", "nan")  # in the script's CSV files; they become the text "nan"
@@ -51,8 +52,8 @@ def semeval_scores(
     forget: Sequence[Continuation],
     retain: Sequence[Continuation],
     *,
-    member_losses: Sequence[float] | None,
-    nonmember_losses: Sequence[float] | None,
+    member_losses: Sequence[float] | Float64 | None,
+    nonmember_losses: Sequence[float] | Float64 | None,
     mmlu: float | None,
 ) -> SemevalScores:
     """Return the mean of task aggregate, membership score 1 - 2 |AUC - 1/2| and MMLU accuracy.
@@ -94,7 +95,7 @@ def _harmonic_mean(terms: Sequence[float]) -> float:
     return 0.0 if min(terms) == 0 else len(terms) / sum(1 / term for term in terms)
 
 
-def _membership_auc(members: Sequence[float] | None, others: Sequence[float] | None) -> float:
+def _membership_auc(members: Sequence[float] | Float64 | None, others: Sequence[float] | Float64 | None) -> float:
     if members is None or others is None:
         return math.nan
     sides = [np.asarray(losses, np.float64) for losses in (members, others)]

@@ -36,6 +36,6 @@ def count_open(session: Session, competition_id: str, *, account_id: str | None 
     return session.scalar(waiting) or 0
 
 
-def _newest(competition_id: str) -> Select[tuple[Question]]:
+def _newest(competition_id: str) -> Select[Question]:
     mine = select(Question).where(Question.competition_id == competition_id)
     return mine.order_by(Question.created_at.desc(), Question.id)

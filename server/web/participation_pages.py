@@ -82,5 +82,4 @@ def _page(
     message: str = "",
 ) -> Response:
     standing = participation.standing(session, place.competition, viewer)
-    shown = {"standing": standing, "error": error, "message": message}
-    return page(request, "join.html", place=place, tab="", **shown)
+    return page(request, "join.html", place=place, tab="", standing=standing, error=error, message=message)

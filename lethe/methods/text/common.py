@@ -78,14 +78,18 @@ def matrices(net: nn.Module, only: list[Tensor] | None) -> list[nn.Module]:
     chosen = None if only is None else {id(each) for each in only}
     blocks = max((each for each in net.modules() if isinstance(each, nn.ModuleList)), key=len, default=net)
     found = [each for each in blocks.modules() if isinstance(getattr(each, "weight", None), Tensor)]
-    return [each for each in found if each.weight.dim() == 2 and (chosen is None or id(each.weight) in chosen)]
+    return [each for each in found if _is_chosen_matrix(each.get_parameter("weight"), chosen)]
+
+
+def _is_chosen_matrix(weight: Tensor, chosen: set[int] | None) -> bool:
+    return weight.dim() == 2 and (chosen is None or id(weight) in chosen)
 
 
 def add_low_rank(net: nn.Module, layers: list[nn.Module]) -> list[Tensor]:
     """Freeze the network, give the layers' weights additions, in place, and return these."""
     net.requires_grad_(False)
     for layer in layers:
-        parametrize.register_parametrization(layer, "weight", LowRank(layer.weight))
+        parametrize.register_parametrization(layer, "weight", LowRank(layer.get_parameter("weight")))
     return [each for each in net.parameters() if each.requires_grad]
 
 
