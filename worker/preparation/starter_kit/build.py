@@ -31,7 +31,7 @@ from worker.preparation.starter_kit.sample_pictures import store_pictures
 KIT_SOURCES = Path(next(iter(examples.__path__))) / "starter_kit"
 LIBRARY = Path(next(iter(lethe.__path__)))
 SCORING = LIBRARY / "metrics" / "scoring"
-SCORING_NEEDS = ("metrics/core/invalid_input.py", "metrics/core/processors.py")  # beside the scoring in the kit
+SCORING_NEEDS = tuple(f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "processors"))  # beside it
 RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
     "runtime/data_loaders.py",
     "runtime/weights_layout.py",
