@@ -78,6 +78,7 @@ def test_more_weights_than_models_are_as_many_as_there_are(tmp_path: Path) -> No
     asked = competition(n_models=3, report={"keep_weights": 8})
     manifest = prepare_split(asked, "public", tmp_path, progress=told.append)
     probed = [(each.done, each.total) for each in told if each.stage == "probing references"]
-    assert probed == [*((number, 7) for number in range(1, 8)), (1, 1)], "3 retrained, 3 of the oracle, the original"
+    of_each = [(number, 7) for number in range(1, 8)]  # 3 retrained, 3 of the oracle, the original
+    assert probed == [(0, 1), *of_each, (1, 1)]
     assert {*OUTPUT_PATHS.values()} - {OUTPUT_PATHS["originals"]} | {ORIGINAL_OUTPUTS} <= set(manifest.files)
     assert read_probed_references(tmp_path)["oracle"]["relearn_epochs"].shape == (3,)
