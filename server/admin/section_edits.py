@@ -11,8 +11,9 @@ from lethe.errors import InvalidInput
 from server.admin import repository
 from server.admin.competition_edits import may_change
 from server.audit import log as audit
+from server.competitions import lifecycle, texts
 from server.competitions import repository as competition_repository
-from server.competitions import texts
+from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.errors import Conflict
 from server.models.account import Account
@@ -42,6 +43,7 @@ def change(
     session: Session, competition: Competition, sections: Mapping[str, Any], *, actor: Account, reason: str
 ) -> Competition:
     """Change some of `SECTIONS`. Raises what `edited` does, and Conflict where it is too late or cannot work here."""
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if competition.state == CompetitionState.ARCHIVED:
         raise Conflict(f"{competition.slug} is archived; its settings can no longer be changed")
@@ -51,6 +53,7 @@ def change(
     if after.participation.confirmed_email and not email_queue.is_on():
         raise Conflict("This instance sends no e-mail, so nobody could confirm an address: leave confirmed_email off")
     competition.config = after.model_dump(mode="json")
+    competitions.share(session, competition)
     kept = texts.keep_versions(session, competition, author=actor)
     data = {"changed": sorted(_differing(before, after)), "texts": kept}
     subject = competition.slug

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import NotFound
 from server.accounts.secrets import digest, new_token
 from server.audit import log as audit
-from server.competitions import participants
+from server.competitions import lifecycle, participants
 from server.competitions import participation_repository as repository
 from server.competitions import repository as competition_repository
 from server.competitions.stored_file import stored_file
@@ -33,6 +33,7 @@ class IssuedLink:
 
 def make(session: Session, competition: Competition, *, days: int, uses: int, label: str, actor: Account) -> IssuedLink:
     """Make a link that admits `uses` people within `days` days. Raises Conflict in an open competition."""
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if stored_file(competition).participation.admission == "open":
         raise Conflict(f"{competition.slug} is open to everybody: it needs no link")

@@ -70,8 +70,14 @@ def move(
 def require_no_task(competition: Competition) -> None:
     """Raise Conflict for a task: what its competition decides for all tasks is not asked of one."""
     if competition.parent_id is not None:
-        whole = competition.slug.removesuffix(f"{BETWEEN}{competition.task_name}")
+        whole = whole_slug(competition)
         raise Conflict(f"{competition.slug} is the task {competition.task_name} of {whole}; do this to {whole}")
+
+
+def whole_slug(competition: Competition) -> str:
+    """Return the slug of the competition that a task is one of; of any other its own."""
+    is_task = competition.parent_id is not None
+    return competition.slug.removesuffix(f"{BETWEEN}{competition.task_name}") if is_task else competition.slug
 
 
 def _move(

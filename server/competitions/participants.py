@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import InvalidInput, Violation
 from server.accounts import service as accounts
 from server.audit import log as audit
-from server.competitions import participation
+from server.competitions import lifecycle, participation
 from server.competitions import participation_repository as repository
 from server.competitions import repository as competition_repository
 from server.competitions.stored_file import stored_file
@@ -43,6 +43,7 @@ class Listed:
 
 def ask(session: Session, competition: Competition, *, message: str, account: Account) -> Participant:
     """Ask the organisers to take part. Raises Conflict where nobody is asked, or where it was asked before."""
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if stored_file(competition).participation.admission != "approved":
         raise Conflict(f"Nobody is asked for admission to {competition.slug}")
@@ -73,6 +74,7 @@ def decide(
 
     Raises NotFound for an unknown name, Conflict where it is so already.
     """
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     account = accounts.find(session, name)
     state = S.ADMITTED if admit else S.REFUSED
@@ -168,6 +170,7 @@ def change_addresses(
 
     Raises InvalidInput for what is no address, or too many, and Conflict where no address can be confirmed.
     """
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if add and not email_queue.is_on():
         raise Conflict("This instance sends no e-mail, so nobody could confirm an address; make links instead")

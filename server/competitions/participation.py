@@ -10,6 +10,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError
+from server.competitions import lifecycle
 from server.competitions import participation_repository as repository
 from server.competitions import repository as competitions
 from server.competitions.stored_file import stored_file
@@ -106,7 +107,7 @@ def check_may_have_data(session: Session, competition: Competition, account: Acc
     if stored_file(competition).participation.is_open or organises(session, competition, account):
         return
     if account is None:
-        raise NotAuthenticated(f"Log in: only who takes part in {competition.slug} has its data")
+        raise NotAuthenticated(f"Log in: only who takes part in {lifecycle.whole_slug(competition)} has its data")
     check_may_take_part(session, competition, account)
 
 
@@ -163,7 +164,7 @@ def _shares_address(session: Session, competition: Competition, account: Account
 
 
 def _not_admitted(competition: Competition, state: str, reason: str) -> NotAllowed:
-    slug, admission = competition.slug, stored_file(competition).participation.admission
+    slug, admission = lifecycle.whole_slug(competition), stored_file(competition).participation.admission
     if state == ParticipantState.REFUSED:
         return NotAllowed(f"The organisers of {slug} have refused you: {reason}")
     if state == ParticipantState.ASKED:
@@ -174,7 +175,7 @@ def _not_admitted(competition: Competition, state: str, reason: str) -> NotAllow
 
 
 def _lacking(competition: Competition, standing: Standing) -> AppError | None:
-    slug = competition.slug
+    slug = lifecycle.whole_slug(competition)
     if standing.state != "admitted":
         return _not_admitted(competition, standing.state, standing.reason)
     if standing.lacks_address:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
-from server.competitions import participation
+from server.competitions import lifecycle, participation
 from server.competitions import question_repository as repository
 from server.competitions import repository as competition_repository
 from server.db import now
@@ -40,6 +40,7 @@ class ShownQuestion:
 def ask(session: Session, competition: Competition, *, text: str, account: Account) -> Question:
     """Ask the organisers, who are written to. Raises InvalidInput, NotAllowed for who was refused, or Conflict for an
     archived competition and for too many questions without an answer."""
+    lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)  # counted by one after the other
     _check_length("text", text, QUESTION_LENGTH)
     if competition.state == CompetitionState.ARCHIVED:

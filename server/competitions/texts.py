@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
 from server.audit import log as audit
-from server.competitions import participation
+from server.competitions import lifecycle, participation
 from server.competitions import participation_repository as repository
 from server.competitions import repository as competition_repository
 from server.competitions.stored_file import stored_file
@@ -45,6 +45,7 @@ def accept_terms(session: Session, competition: Competition, *, version: int, ac
 
     Raises InvalidInput for another version than the one in force: nobody accepts what they have not read.
     """
+    lifecycle.require_no_task(competition)
     competition = competition_repository.held(session, competition.id)
     present = participation.terms_version(session, competition)
     if version != present or not present:

@@ -129,7 +129,7 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
 def charts_page(request: Request, session: SessionDep, place: PlaceDep) -> Response:
     scored = _scored_of_team(session, place)
     best = max(scored, key=lambda view: view.score.final_score if view.score else 0.0, default=None)
-    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
         "charts.html",
@@ -137,7 +137,7 @@ def charts_page(request: Request, session: SessionDep, place: PlaceDep) -> Respo
         tab="charts",
         may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
         has_costs=any(view.score and view.score.run_time_s for view in scored),
-        breakdown=find_breakdown(best, split, n_models=place.file.n_models) if best else None,
+        breakdown=find_breakdown(best, split, n_models=place.file.n_models) if best and split else None,
         best_id=best.submission.id if best else "",
         best_name=best.submission.message or best.submission.filename if best else "",
     )
@@ -165,7 +165,7 @@ def cost_figure(session: SessionDep, place: PlaceDep) -> Response:
         for view in _scored_of_team(session, place)
         if view.score and view.score.run_time_s
     ]
-    split = competitions.get_split(session, place.competition, Visibility.PUBLIC)
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
     return figure(vega_charts.score_against_cost(rows, oracle=gate.get_oracle_score(split)))
 
 

@@ -27,6 +27,8 @@ def join_page(slug: str, request: Request, session: SessionDep, viewer: MemberDe
         competition = admission_links.find(session, slug, token[:200])
         return page(request, "invited.html", competition=competition, token=token[:200])
     place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
+    if place.whole is not None:
+        return redirect(request, f"/competitions/{place.whole.slug}/join")
     return _page(request, session, place, viewer)
 
 
