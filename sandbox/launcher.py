@@ -22,7 +22,7 @@ from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import Controls, MissingControls, missing_controls
 from sandbox.environments import find_environment
-from sandbox.errors import BackendUnavailable, InvalidRequest, RunWillNotDie, ZygoteFailed
+from sandbox.errors import BackendUnavailable, InvalidRequest, NoFreeSlot, RunWillNotDie, ZygoteFailed
 from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.host_controls import BACKENDS, controls_for, expected_slot_uid
 from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
@@ -132,7 +132,7 @@ class Sandbox:
         with self._lock:
             try:
                 return self._run(request, code, original, should_stop)
-            except (ZygoteFailed, RunWillNotDie, OSError) as error:
+            except (ZygoteFailed, RunWillNotDie, NoFreeSlot, OSError) as error:
                 self._give_up_link()
                 return self._host_fault(request, error)
 

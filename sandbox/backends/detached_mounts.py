@@ -20,6 +20,7 @@ import sandbox
 from sandbox.guest import linux
 
 _MAX_MOUNTS = 16
+_TIMEOUT_S = 60.0
 
 
 def detach(stack: ExitStack, folders: Sequence[Path]) -> tuple[int, ...]:
@@ -27,16 +28,24 @@ def detach(stack: ExitStack, folders: Sequence[Path]) -> tuple[int, ...]:
 
     Kernels before 5.12 and some containers' filters do not let anybody.
     """
-    try:
-        fds = [linux.detach_copy(str(folder)) for folder in folders] if os.geteuid() == 0 else _from_program(folders)
-    except OSError:
-        return ()
-    for fd in fds:
-        stack.callback(os.close, fd)
+    with ExitStack() as made:  # closes those of a series that could not be completed
+        try:
+            fds = _make(made, folders) if os.geteuid() == 0 else _from_program(folders, made)
+        except OSError:
+            return ()
+        stack.push(made.pop_all())
     return tuple(fds)
 
 
-def _from_program(folders: Sequence[Path]) -> list[int]:
+def _make(made: ExitStack, folders: Sequence[Path]) -> list[int]:
+    fds: list[int] = []
+    for folder in folders:
+        fds.append(linux.detach_copy(str(folder)))
+        made.callback(os.close, fds[-1])
+    return fds
+
+
+def _from_program(folders: Sequence[Path], made: ExitStack) -> list[int]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
@@ -49,8 +58,14 @@ def _from_program(folders: Sequence[Path]) -> list[int]:
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
-        with process:
+        ours.settimeout(_TIMEOUT_S)
+        try:
             _message, fds, _flags, _address = socket.recv_fds(ours, 1, _MAX_MOUNTS)
+        finally:
+            process.kill()  # it has sent them, or never will
+            process.wait()
+    for fd in fds:
+        made.callback(os.close, fd)
     if len(fds) != len(folders):
         raise OSError("the kernel gives this user no such mounts")
     return fds

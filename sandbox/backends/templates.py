@@ -45,12 +45,17 @@ class Template:
         self.key, self.slot = key, slot
         self._owner = os.getpid()
         self._thread = threading.current_thread()  # its end is the template's
-        self._diagnostics: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the template lives
-        self._control, guest_end = control_pair()
         end = contextlib.ExitStack()
-        for close in (self._diagnostics.close, self._control.close, *([slot.release] if slot else [])):
-            end.callback(close)
         self._end = weakref.finalize(self, _end_own, self._owner, end)
+        if slot is not None:
+            end.callback(slot.release)
+        try:
+            self._diagnostics: IO[bytes] = end.enter_context(tempfile.TemporaryFile())
+            self._control, guest_end = control_pair()
+        except BaseException:
+            self.close()
+            raise
+        end.callback(self._control.close)
         try:
             with guest_end:
                 self._process = start(slot, guest_end, self._diagnostics)

@@ -5,6 +5,8 @@ namespace, which alone can mount its /proc; capabilities go last, and the system
 them, so that nothing here needs a call that the participant must not have.
 """
 
+import contextlib
+import mmap
 import os
 import resource
 from collections.abc import Mapping
@@ -162,6 +164,39 @@ def lock_down(seccomp_filter: bytes) -> None:
     linux.forbid_new_privileges()
     if seccomp_filter:
         linux.load_seccomp(seccomp_filter)
+
+
+def forget_references() -> None:
+    """Clear the kernel's marks of which pages were used: forks share pages, and a run reads their marks in its smaps.
+
+    Those that an earlier run set on purpose are a message to this one. A kernel without this file has no smaps.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        Path("/proc/self/clear_refs").write_text("1", encoding="ascii")
+
+
+def mark_all_pages() -> None:
+    """Mark every private page of this process as active, for the forks that will share it; the second pass gets it there.
+
+    A run reads these marks in its numa_maps and sets them by use: those that it could set would be a message to the next.
+    """
+    import numpy  # not at the top: the launcher imports this module too
+
+    page = resource.getpagesize()
+    spans: list[tuple[int, int]] = []
+    with open("/proc/self/maps", encoding="utf-8") as maps, open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        for line in maps.read().splitlines():
+            begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+            if not line.split()[1].startswith("r") or line.split()[1].endswith("s") or begin >> 63:
+                continue
+            entries = numpy.frombuffer(os.pread(pagemap.fileno(), (end - begin) // page * 8, begin // page * 8), "<u8")
+            held = (entries >> 63 == 1) & (entries >> 61 & 1 == 0)  # present, and no file's
+            edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([False], held, [False])).astype("i1")))
+            spans += [(begin + int(at) * page, begin + int(to) * page) for at, to in edges.reshape(-1, 2)]
+    for _ in range(2):
+        for begin, end in spans:
+            linux.touch(begin, end - begin)
+        mmap.mmap(-1, page).close()  # the kernel then carries out what it has put off
 
 
 def keep_only(descriptors: Mapping[int, int]) -> None:

@@ -57,6 +57,8 @@ def serve(control: socket.socket, config: Mapping[str, Any]) -> None:
     preloaded = preload(Path(config["data"]))
     gc.collect()
     gc.freeze()  # a run's collections then leave the shared pages alone
+    if config["isolate"]:
+        isolate.mark_all_pages()
     send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
     for token in itertools.count(1):
         if not control.recv(1, socket.MSG_PEEK):
@@ -171,6 +173,7 @@ def _run(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> Non
     isolate.keep_only({0: nothing, 1: log, 2: log, FRAME_FD: frame, GATE_FD: gate})
     start_afresh(config["scratch"])
     if config["isolate"]:
+        isolate.forget_references()
         isolate.lock_down(base64.b64decode(config["seccomp"]))
     run_all(request, policy, preloaded, submission)
 

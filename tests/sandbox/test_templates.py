@@ -291,8 +291,7 @@ def test_mount_that_is_handed_over_is_read_only(tmp_path: Path, way: str) -> Non
     (tmp_path / "file").write_text("shown")
     with ExitStack() as stack:
         if way == "by the program":
-            (fd,) = detached_mounts._from_program([tmp_path])
-            stack.callback(os.close, fd)
+            (fd,) = detached_mounts._from_program([tmp_path], stack)
         else:
             (fd,) = detached_mounts.detach(stack, [tmp_path])
         flags = os.fstatvfs(fd).f_flag
@@ -302,4 +301,6 @@ def test_mount_that_is_handed_over_is_read_only(tmp_path: Path, way: str) -> Non
         with pytest.raises(OSError, match="Read-only"):
             Path(f"/proc/self/fd/{fd}/other").touch()
     with ExitStack() as stack:
-        assert detached_mounts.detach(stack, [tmp_path / "missing"]) == ()
+        before = len(os.listdir("/proc/self/fd"))
+        assert detached_mounts.detach(stack, [tmp_path, tmp_path / "missing"]) == ()
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -7,7 +7,7 @@ from sqlalchemy import event
 
 from server.db import Database
 from server.evaluations import lease_repository, leases
-from server.evaluations.lease_repository import Runs
+from server.evaluations.lease_repository import EvaluationRuns
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.queue import SCORE_EVALUATION
@@ -60,7 +60,7 @@ def test_heartbeat_sums_other_shards_and_its_own_new_values(database: Database, 
                 runs_done=1,
                 wall_time_s=spent,
             )
-        assert runs == Runs(wall_time_s=100.0 + spent, unfinished_shards=2)
+        assert runs == EvaluationRuns(wall_time_s=100.0 + spent, unfinished_shards=2)
 
 
 def test_close_that_passes_the_wall_time_ends_the_evaluation(database: Database, submit: Submit) -> None:
