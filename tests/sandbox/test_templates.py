@@ -301,6 +301,6 @@ def test_mount_that_is_handed_over_is_read_only(tmp_path: Path, way: str) -> Non
         with pytest.raises(OSError, match="Read-only"):
             Path(f"/proc/self/fd/{fd}/other").touch()
     with ExitStack() as stack:
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(list(Path("/proc/self/fd").iterdir()))
         assert detached_mounts.detach(stack, [tmp_path, tmp_path / "missing"]) == ()
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
