@@ -50,7 +50,7 @@ class Template:
         if slot is not None:
             end.callback(slot.release)
         try:
-            self._diagnostics: IO[bytes] = end.enter_context(tempfile.TemporaryFile())
+            self._diagnostics: IO[bytes] = end.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             self._control, guest_end = control_pair()
         except BaseException:
             self.close()

@@ -176,15 +176,16 @@ def forget_references() -> None:
 
 
 def mark_all_pages() -> None:
-    """Mark every private page of this process as active, for the forks that will share it; the second pass gets it there.
+    """Mark every private page of this process as active, for the forks that will share it; that takes two passes.
 
-    A run reads these marks in its numa_maps and sets them by use: those that it could set would be a message to the next.
+    A run reads these marks in its numa_maps and sets them by use: those that it could set would be a message to the
+    next. From Linux 5.14 on; before, nothing is marked.
     """
-    import numpy  # not at the top: the launcher imports this module too
+    import numpy  # noqa: PLC0415  the launcher imports this module too
 
     page = resource.getpagesize()
     spans: list[tuple[int, int]] = []
-    with open("/proc/self/maps", encoding="utf-8") as maps, open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+    with Path("/proc/self/maps").open() as maps, Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
         for line in maps.read().splitlines():
             begin, end = (int(word, 16) for word in line.split()[0].split("-"))
             if not line.split()[1].startswith("r") or line.split()[1].endswith("s") or begin >> 63:

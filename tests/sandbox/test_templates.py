@@ -76,6 +76,42 @@ WORDS = {
 }
 
 
+# Reads pages that it shares with the template and tells which the kernel marks as used; only the first run uses them.
+MARKS = """
+import ctypes, json
+libc = ctypes.CDLL(None)
+
+def unlearning(net, retain, forget, validation):
+    pages = []
+    with open("/proc/self/maps") as maps, open("/proc/self/pagemap", "rb") as pagemap:
+        for line in maps:
+            words = line.split()
+            begin, end = (int(word, 16) for word in words[0].split("-"))
+            if len(words) == 5 and words[1] == "rw-p" and end - begin >= 1 << 18:
+                pagemap.seek(begin // 4096 * 8)
+                held = pagemap.read((end - begin) // 4096 * 8)
+                states = [int.from_bytes(held[at:at + 8], "little") for at in range(0, len(held), 8)]
+                pages += [begin + 4096 * at for at, state in enumerate(states) if state >> 63 and not state >> 56 & 1]
+    pages = pages[::7][:64]
+    if USES:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            for page in pages * 3:
+                memory.seek(page)
+                memory.read(8)
+    for page in pages:
+        libc.madvise(ctypes.c_void_p(page), 4096, 16)  # MADV_DONTDUMP: an area of its own, with a line of its own
+    used, begin = 0, 0
+    with open("/proc/self/smaps") as smaps:
+        for line in smaps:
+            words = line.split()
+            if words[0] == "Referenced:":
+                used += begin in pages and int(words[1]) > 0
+            elif "-" in words[0]:
+                begin = int(words[0].split("-")[0], 16)
+    print(json.dumps({"pages": len(pages), "used": used}))
+"""
+
+
 @dataclass(frozen=True)
 class TwoSandboxes:
     """What was seen of two sandboxes on two splits, one after the other."""
@@ -170,6 +206,19 @@ def test_memory_of_a_run_holds_its_own_split_and_nothing_of_the_sandbox_before(t
     assert second["second split"] > 0
     assert (first["second split"], second["first split"], second["first run"]) == (0, 0, 0)
     assert first["environment of the launcher"] == second["environment of the launcher"] == 0
+
+
+def test_pages_that_a_run_has_used_say_nothing_to_later_runs(tmp_path: Path) -> None:
+    found = []
+    for number, uses in enumerate((True, False)):
+        stage = tmp_path / f"stage-{number}"
+        stage.mkdir()
+        code = write_submission(stage, "code", MARKS.replace("USES", str(uses)))
+        reads = write_submission(stage, "reads", MARKS.replace("USES", "False"))
+        with start(write_split(tmp_path / f"split-{number}"), stage) as sandbox:
+            found += [seen_by(sandbox, each) for each in (code, reads)]
+    assert found[0] == {"pages": 64, "used": 64}, "the marks are seen where they were just made"
+    assert all(each["used"] < 16 for each in found[1:]), f"some that each run uses by itself: {found}"
 
 
 def test_run_sees_its_own_folders_and_reaches_no_process_beside(two: TwoSandboxes) -> None:
