@@ -21,6 +21,7 @@ SUBMISSION = "/submission"
 KAGGLE = "/kaggle"  # where this is mounted, notebooks run
 DEVICE_NODES = ("null", "zero", "full", "random", "urandom")
 _NOTEBOOK_FOLDERS = ("/kaggle/tmp", "/kaggle/working")  # only where a notebook's input folder is mounted
+PRIVATE_PAGE = 4  # the three highest bits of an entry of pagemap: present, not swapped, of no file
 _ZYGOTES_SCRATCH_MIB, _ZYGOTES_INODES = 16, 1024
 _MIB = 1024 * 1024
 _LOCKED_DOWN = linux.MS_NOSUID | linux.MS_NODEV
@@ -181,8 +182,6 @@ def mark_all_pages() -> None:
     A run reads these marks in its numa_maps and sets them by use: those that it could set would be a message to the
     next. From Linux 5.14 on; before, nothing is marked.
     """
-    import numpy  # noqa: PLC0415  the launcher imports this module too
-
     page = resource.getpagesize()
     spans: list[tuple[int, int]] = []
     with Path("/proc/self/maps").open() as maps, Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
@@ -190,10 +189,14 @@ def mark_all_pages() -> None:
             begin, end = (int(word, 16) for word in line.split()[0].split("-"))
             if not line.split()[1].startswith("r") or line.split()[1].endswith("s") or begin >> 63:
                 continue
-            entries = numpy.frombuffer(os.pread(pagemap.fileno(), (end - begin) // page * 8, begin // page * 8), "<u8")
-            held = (entries >> 63 == 1) & (entries >> 61 & 1 == 0)  # present, and no file's
-            edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([False], held, [False])).astype("i1")))
-            spans += [(begin + int(at) * page, begin + int(to) * page) for at, to in edges.reshape(-1, 2)]
+            entries = os.pread(pagemap.fileno(), (end - begin) // page * 8, begin // page * 8)
+            for at, entry in enumerate(memoryview(entries).cast("Q"), begin // page):
+                if entry >> 61 != PRIVATE_PAGE:
+                    continue
+                if spans and spans[-1][1] == at * page:
+                    spans[-1] = (spans[-1][0], (at + 1) * page)
+                else:
+                    spans.append((at * page, (at + 1) * page))
     for _ in range(2):
         for begin, end in spans:
             linux.touch(begin, end - begin)
