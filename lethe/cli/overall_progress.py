@@ -2,7 +2,6 @@
 
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -21,36 +20,12 @@ EVERY_S = 10.0
 Clock = Callable[[], float]
 
 
-class TimeLeft:
-    """The time that is left, from how fast the later half of the time so far went.
-
-    Steps are weighted by guesses: the later half forgets how long the first ones took.
-    """
-
-    def __init__(self) -> None:
-        self._times: list[float] = []
-        self._shares: list[float] = []
-
-    def note(self, share: float, at: float) -> None:
-        """Say how much is done at a time, in seconds of any clock."""
-        self._times.append(at)
-        self._shares.append(share)
-
-    def seconds(self, at: float) -> float | None:
-        """Return the seconds left, None while they are not known."""
-        if not self._times or at - self._times[0] < SURE_AFTER_S:
-            return None
-        middle = (self._times[0] + at) / 2
-        gained = self._shares[-1] - self._shares[bisect_right(self._times, middle) - 1]
-        known = gained > 0 and self._shares[-1] - self._shares[0] >= SURE_FROM
-        return (1.0 - self._shares[-1]) * (at - middle) / gained if known else None
-
-
 class OverallProgress:
     """Shows how far a command with several steps is.
 
-    steps: their names, in order, each with its share of the time, in any unit. look: called now and then, where the
-    command itself does not say how far its first step is; returns the share done and words. quiet: nothing is shown.
+    steps: their names, in order, each with its share of the time, in any unit. The time left is as if these were right
+    and the rest went as fast as what this command has done so far. look: called now and then, where the command itself
+    does not say how far its first step is; returns the share done and words. quiet: nothing is shown.
     """
 
     def __init__(
@@ -64,7 +39,8 @@ class OverallProgress:
         clock: Clock = time.monotonic,
     ) -> None:
         self._steps, self._console, self._clock = dict(steps), console, clock
-        self._left, self._done, self._words = TimeLeft(), 0.0, next(iter(steps))
+        self._done, self._words = 0.0, next(iter(steps))
+        self._began: tuple[float, float] | None = None  # the first share that was said, and when
         self._in_lines = not quiet and not console.is_terminal
         self._look = None if quiet else look
         self._every_s, self._over = every_s, threading.Event()
@@ -77,7 +53,6 @@ class OverallProgress:
         self._task = self._bars.add_task(self._words, total=1.0)
 
     def __enter__(self) -> Self:
-        self._left.note(0.0, self._clock())
         self._bars.start()
         if self._in_lines or self._look:
             self._beside.start()
@@ -97,7 +72,7 @@ class OverallProgress:
         before = sum(self._steps[name] for name in names[: names.index(step)])
         done = (before + self._steps[step] * min(max(share, 0.0), 1.0)) / sum(self._steps.values())
         self._done, self._words = max(self._done, done), words or step
-        self._left.note(self._done, self._clock())
+        self._began = self._began or (self._done, self._clock())
         self._bars.update(self._task, description=self._words, completed=self._done)
 
     def line(self) -> str:
@@ -105,8 +80,11 @@ class OverallProgress:
         return f"{100 * self._done:3.0f} %, {self._left_text()}: {self._words}"
 
     def _left_text(self) -> str:
-        seconds = self._left.seconds(self._clock())
-        return "time left not known yet" if seconds is None else f"about {duration_text(seconds)} left"
+        share, at = self._began or (0.0, self._clock())
+        gained, took_s = self._done - share, self._clock() - at
+        if took_s < SURE_AFTER_S or gained < SURE_FROM:
+            return "time left not known yet"
+        return f"about {duration_text((1.0 - self._done) * took_s / gained)} left"
 
     def _look_and_print(self) -> None:
         while not self._over.wait(self._every_s):

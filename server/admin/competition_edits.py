@@ -63,7 +63,7 @@ def extend(
     if closes_at <= max(competition.opens_at, now()):
         allowed = "must lie in the future, after the opening"
         raise InvalidInput(f"The end {allowed}", violations=(Violation("closes_at", allowed, closes_at.isoformat()),))
-    _write_config(competition, {"closes_at": closes_at.isoformat()})
+    _write_config(session, competition, {"closes_at": closes_at.isoformat()})
     before, competition.closes_at = competition.closes_at, closes_at
     data = {"from": before.isoformat(), "to": closes_at.isoformat()}
     _record(session, competition, "competition.end_changed", actor=actor, reason=reason, data=data)
@@ -105,8 +105,7 @@ def change_limits(
     if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its limits can no longer be changed")
     change = preview_limits(session, competition, values)
-    _write_config(competition, {"limits": change.after.model_dump(mode="json")})
-    competitions.share(session, competition)
+    _write_config(session, competition, {"limits": change.after.model_dump(mode="json")})
     data = {name: {"from": old, "to": new} for name, (old, new) in change.changed.items()}
     _record(session, competition, "competition.limits_changed", actor=actor, reason=reason, data=data)
     return change
@@ -130,7 +129,7 @@ def describe(
     file = described(competition, words)
     changed = sorted(name for name, value in words.items() if competition.config.get(name) != value)
     competition.title, competition.summary = file.title, file.summary
-    competition.config = file.model_dump(mode="json")
+    competitions.set_file(session, competition, file)
     _record(session, competition, "competition.described", actor=actor, reason=reason, data={"changed": changed})
     return competition
 
@@ -160,12 +159,12 @@ def announcements(session: Session, competition: Competition) -> Sequence[tuple[
     return repository.announcements(session, competition.id)
 
 
-def _write_config(competition: Competition, values: Mapping[str, Any]) -> None:
+def _write_config(session: Session, competition: Competition, values: Mapping[str, Any]) -> None:
     try:
         file = CompetitionFile.model_validate({**competition.config, **values})
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="settings") from error
-    competition.config = file.model_dump(mode="json")
+    competitions.set_file(session, competition, file)
 
 
 def _check_are_its_own(competition: Competition, changed: set[str]) -> None:

@@ -12,6 +12,7 @@ from server.db import now
 from server.errors import Conflict
 from server.evaluations import parts, rerun
 from server.evaluations import service as evaluations
+from server.finals import decisions
 from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Team
@@ -43,7 +44,7 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
         raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
     submission = submission_repository.locked(session, submission.id)
     if visibility is Visibility.PRIVATE:
-        finals.rescore(session, competition, submission, actor=actor, reason=reason)
+        decisions.rescore(session, competition, submission, actor=actor, reason=reason)
         return
     if submission.stage not in ENDED:
         raise Conflict(f"The submission is {submission.stage}; it can be run again once it has ended")

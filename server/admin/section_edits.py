@@ -52,8 +52,7 @@ def change(
         _check_phases(session, competition, before, after)
     if after.participation.confirmed_email and not email_queue.is_on():
         raise Conflict("This instance sends no e-mail, so nobody could confirm an address: leave confirmed_email off")
-    competition.config = after.model_dump(mode="json")
-    competitions.share(session, competition)
+    competitions.set_file(session, competition, after)
     kept = texts.keep_versions(session, competition, author=actor)
     data = {"changed": sorted(_differing(before, after)), "texts": kept}
     subject = competition.slug

@@ -131,6 +131,12 @@ def _draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competi
     )
 
 
+def set_file(session: Session, competition: Competition, file: CompetitionFile) -> None:
+    """Make this the competition's file, and give each task what it takes from it."""
+    competition.config = file.model_dump(mode="json")
+    share(session, competition)
+
+
 def share(session: Session, competition: Competition) -> None:
     """Give each task the dates that its competition has now, and what else the file says for all of them."""
     shared = stored_file(competition).model_dump(mode="json")

@@ -152,7 +152,7 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
     frozen = competition.frozen_at is not None
     finals = repository.finals(session, competition.id) if frozen else []
     current = repository.current_evaluations(session, [final.id for final in finals], split.id)
-    failed = [Failed(final, current[final.id]) for final in finals if _needs_decision(session, current.get(final.id))]
+    failed = [Failed(final, current[final.id]) for final in finals if needs_decision(session, current.get(final.id))]
     return Rescoring(
         is_frozen=frozen,
         waiting_public=0 if frozen else repository.unfinished(session, competition.id),
@@ -162,69 +162,6 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
         runs_total=sum(e.n_runs for e in current.values()),
         failed=tuple(failed),
     )
-
-
-def exclude(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
-    """Decide that a failed final is not on the private board."""
-    competition = _locked_for_decision(session, submission)
-    _exclude(session, competition, submission, actor=actor, reason=reason)
-    _advance_again(session, competition)
-
-
-def use_next_choice(session: Session, submission: Submission, *, actor: Account, reason: str) -> Submission:
-    """Decide that the team's next best submission takes a failed final's place. Raises Conflict if there is none."""
-    competition = _locked_for_decision(session, submission)
-    if competition.parent_id is not None:
-        raise Conflict(
-            f"{submission.id} is a part of {submission.parent_id}, which was chosen for all its tasks: exclude it from "
-            f"{competition.task_name}, or run it again"
-        )
-    others = repository.candidates(session, competition.id, team_id=submission.team_id)
-    rest = [c for c in others if not c.selected and c.submission_id != submission.id]
-    if not rest:
-        raise Conflict(f"The team has no other scored submission; exclude {submission.id} or run it again")
-    _exclude(session, competition, submission, actor=actor, reason=reason)
-    following = session.get_one(Submission, rest[0].submission_id)
-    following.selected = True
-    audit.record(
-        session,
-        actor,
-        "final.replaced",
-        competition=competition,
-        subject=following.id,
-        reason=reason,
-        data={"instead_of": submission.id},
-    )
-    session.flush()
-    _advance_again(session, competition)
-    return following
-
-
-def run_again(session: Session, submission: Submission, *, actor: Account, reason: str) -> Evaluation:
-    """Decide that a failed final is evaluated on the private split once more."""
-    competition = _locked_for_decision(session, submission)
-    split = repository.private_split(session, competition.id)
-    evaluation = rerun.instead(session, submission, split)
-    audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
-    return evaluation
-
-
-def rescore(
-    session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
-) -> Evaluation:
-    """Evaluate a final on the private split again, at any time before the reveal. The caller holds the row lock."""
-    if competitions.tasks(session, competition):
-        raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
-    if competition.frozen_at is None or lifecycle.is_revealed(competition):
-        raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
-    if submission.id not in {final.id for final in repository.finals(session, competition.id)}:
-        raise Conflict(f"{submission.id} is not a final")
-    evaluation = rerun.instead(session, submission, repository.private_split(session, competition.id))
-    audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
-    for each in (competitions.root(session, competition), competition):
-        if each.state == CompetitionState.PROVISIONAL:
-            lifecycle.move(session, each, CompetitionState.CLOSED, actor=actor, reason=reason)
-    return evaluation
 
 
 def is_complete(session: Session, competition: Competition) -> bool:
@@ -318,43 +255,19 @@ def _settle(session: Session, final: Submission, split: Split, evaluation: Evalu
     if evaluation is None:
         evaluations.start(session, final, split, smoke=False)
         return False
-    if evaluation.state == EvaluationState.FAILED and not _needs_decision(session, evaluation):
+    if evaluation.state == EvaluationState.FAILED and not needs_decision(session, evaluation):
         rerun.instead(session, final, split)
         return False
     return evaluation.state == EvaluationState.SCORED
 
 
-def _needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
+def needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
+    """Return whether the organisers must say what becomes of a final: it failed, and no retry is left."""
     if evaluation is None or evaluation.state not in (EvaluationState.FAILED, EvaluationState.CANCELLED):
         return False
     if evaluation.state == EvaluationState.FAILED and evaluation.fault == Fault.HOST:
         return repository.host_faults(session, evaluation.submission_id, evaluation.split_id) > HOST_RETRIES
     return True
-
-
-def _locked_for_decision(session: Session, submission: Submission) -> Competition:
-    competition = competition_repository.locked_with_root(session, submission.competition_id)
-    if competitions.tasks(session, competition):
-        raise Conflict(f"{submission.id} has parts, one for each task; decide on the part that failed")
-    if competition.state != CompetitionState.CLOSED or competition.frozen_at is None:
-        raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
-    split = repository.private_split(session, competition.id)
-    evaluation = repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
-    if not submission.selected or submission.excluded_at is not None or not _needs_decision(session, evaluation):
-        raise Conflict(f"{submission.id} is not a final that has failed")
-    return competition
-
-
-def _exclude(
-    session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
-) -> None:
-    submission.excluded_at = now()
-    audit.record(session, actor, "final.excluded", competition=competition, subject=submission.id, reason=reason)
-    session.flush()
-
-
-def _advance_again(session: Session, competition: Competition) -> None:
-    advance(session, competitions.root(session, competition), at=now())
 
 
 def _check_still_open(competition: Competition, team: Team) -> None:

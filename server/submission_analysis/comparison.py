@@ -26,7 +26,7 @@ from server.models.submission import Submission
 from server.submission_analysis import agreement
 from server.submission_analysis.agreement import HardExample, Matrix
 from server.submission_analysis.model_outputs import decode_epsilons
-from server.submissions import service as submissions
+from server.submissions import views as submission_views
 
 MOST_COMPARED = 12
 SCORE = "score"
@@ -172,7 +172,7 @@ def _scores(
             for row in rows
         }
     shown: dict[str, ComparedValue] = {}
-    for view in submissions.view(session, [row.submission for row in rows], ended_in_full=False):
+    for view in submission_views.view(session, [row.submission for row in rows], ended_in_full=False):
         score = view.score if visibility is Visibility.PUBLIC else view.private_score
         shown[view.submission.id] = (
             ComparedValue(score.final_score, score.interval_low, score.interval_high) if score else ComparedValue(None)

@@ -13,7 +13,7 @@ from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.submission_analysis import agreement, comparison
 from server.submission_analysis.comparison import MOST_COMPARED, ComparedMetric, Comparison
-from server.web import vega_charts
+from server.web.charts import vega_charts
 from server.web.deps import Place, PlaceDep, require_viewer
 from server.web.metric_view import BETTER
 from server.web.page_router import page_router

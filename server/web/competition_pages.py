@@ -19,9 +19,10 @@ from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
 from server.models.competition import Competition, CompetitionState, Split
 from server.starter_kit import service as starter_kit
-from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.teams import service as teams
-from server.web import competition_cards, epsilon_picture
+from server.web import competition_cards
+from server.web.charts import epsilon_picture
 from server.web.deps import Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
 from server.web.rendering import page
@@ -39,7 +40,7 @@ STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competiti
 def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) -> Response:
     mine = teams.competitions_of(session, viewer) if viewer else frozenset()
     visible = competitions.list_visible(session, account=viewer)
-    unfinished = submissions.list_unfinished(session, viewer) if viewer else []
+    unfinished = submission_views.list_unfinished(session, viewer) if viewer else []
     preparing = {c.slug: share_of_competition(session, c) for c in competitions.list_in_preparation(session)}
     return page(
         request,

@@ -19,9 +19,11 @@ from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
-from server.submissions.service import SubmissionView
-from server.web import leaderboard_view, score_history, vega_charts
+from server.submissions.views import SubmissionView
+from server.web import leaderboard_view, score_history
+from server.web.charts import vega_charts
 from server.web.deps import Place, PlaceDep
 from server.web.metric_view import BETTER_IN_WORDS
 from server.web.page_router import page_router
@@ -150,7 +152,7 @@ def _scored_of_team(session: Session, place: Place) -> list[SubmissionView]:
     found = submissions.page_of_team(
         session, place.competition, place.team, show=Show.NEWEST, final_ids=(), offset=0, limit=LINES
     )
-    return [view for view in submissions.view(session, found, ended_in_full=False) if view.score]
+    return [view for view in submission_views.view(session, found, ended_in_full=False) if view.score]
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/cost.json")

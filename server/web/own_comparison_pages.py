@@ -10,6 +10,7 @@ from server.competitions import service as competitions
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
 from server.web.deps import PlaceDep, require_viewer
 from server.web.page_router import page_router
@@ -29,7 +30,8 @@ def own_comparison_page(
     found = submissions.page_of_team(
         session, place.competition, place.team, show=Show.NEWEST, final_ids=(), offset=0, limit=LINES
     )
-    views = {view.submission.id: view for view in submissions.view(session, found, ended_in_full=False) if view.score}
+    shown = submission_views.view(session, found, ended_in_full=False)
+    views = {view.submission.id: view for view in shown if view.score}
     one, other = views.get(first), views.get(second)
     if (first and one is None) or (second and other is None):
         raise NotFound("Your team has no such scored submission among its newest")
@@ -45,10 +47,10 @@ def own_comparison_page(
         offered=[*views, "", ""][:2],
         wanted=bool(first or second),
         oracle=gate.get_oracle_score(split),
-        paired=submissions.compare_own(session, one.submission, other.submission) if one and other else None,
+        paired=submission_views.compare_own(session, one.submission, other.submission) if one and other else None,
     )
 
 
-def _label(view: submissions.SubmissionView) -> str:
+def _label(view: submission_views.SubmissionView) -> str:
     score = f"{view.score.final_score:.5f}" if view.score else ""
     return f"{view.submission.message or view.submission.filename}, {score}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from server.submissions.service import SubmissionView
+from server.submissions.views import SubmissionView
 from server.web.template_filters import score
 
 WIDTH, HEIGHT = 1000, 200

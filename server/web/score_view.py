@@ -10,7 +10,7 @@ from lethe.competition.visibility import Visibility
 from server.disclosure.gate import Breakdown, ShownNumber
 from server.leaderboard import service as leaderboards
 from server.models.competition import Competition, Split
-from server.submissions.service import SubmissionView
+from server.submissions.views import SubmissionView
 
 WIDTH = 600  # of the drawing of epsilons
 FACTORS = (

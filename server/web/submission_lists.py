@@ -17,8 +17,9 @@ from server.finals import service as finals
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
-from server.submissions.service import SubmissionView
+from server.submissions.views import SubmissionView
 from server.web import score_history
 from server.web.deps import Place
 
@@ -93,7 +94,7 @@ def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
         offset=(asked.number - 1) * LINES,
         limit=LINES + 1,
     )
-    views = submissions.view(session, found[:LINES], ended_in_full=False)
+    views = submission_views.view(session, found[:LINES], ended_in_full=False)
     oracle = gate.get_oracle_score(competitions.find_split(session, competition, Visibility.PUBLIC))
     return {
         "place": place,

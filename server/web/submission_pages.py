@@ -23,8 +23,9 @@ from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
 from server.submissions import receipts
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.submissions.sample_answers import has_sample_answers, read_sample_answers
-from server.submissions.service import SubmissionView
+from server.submissions.views import SubmissionView
 from server.teams import service as teams
 from server.web import sse
 from server.web.code_excerpt import ExcerptLine, excerpt, source_file
@@ -141,7 +142,7 @@ def cancel_page(request: Request, session: SessionDep, viewer: MemberDep, submis
     """Ask whether to cancel, and say what it costs."""
     if submission.stage in ENDED:
         return redirect(request, f"/submissions/{submission.id}")
-    progress = submissions.view(session, [submission])[0].progress
+    progress = submission_views.view(session, [submission])[0].progress
     return page(
         request,
         "cancel.html",
@@ -251,7 +252,7 @@ def choose_final(
 
 def _shown(session: Session, storage: Storage, submission: Submission) -> dict[str, Any]:
     """Return what the live part of a submission's page shows."""
-    view = submissions.view(session, [submission])[0]
+    view = submission_views.view(session, [submission])[0]
     split = competitions.find_split(session, submission.competition, Visibility.PUBLIC)
     failure, traceback = describe_failure(submission), _traceback(session, submission)
     return {

@@ -6,7 +6,7 @@ from datetime import datetime
 from server.disclosure.shown_progress import to_minute
 from server.evaluations.progress import AttemptEntry
 from server.models.submission import Stage
-from server.submissions.service import SubmissionView
+from server.submissions.views import SubmissionView
 
 STEPS = (
     ("Received", None),

@@ -23,6 +23,7 @@ from server.models.competition import Competition
 from server.models.registry import metadata
 from server.prometheus import service as metrics
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
 from server.teams import service as teams
 from server.workers import repository as workers
@@ -165,7 +166,7 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "what a token's workers gave": lambda s: workers.evaluations_with_results_of(s, "0123456789abcdef"),
     "a sweep": lambda s: lease_reaper.sweep(s, now(), max_attempts=3, lease_s=60),
     "the clock": lambda s: scheduler.tick(s, now()),
-    "my submissions": lambda s: submissions.view(s, submissions.list_own(s, competition(s), account(s))),
+    "my submissions": lambda s: submission_views.view(s, submissions.list_own(s, competition(s), account(s))),
     "a page of my submissions": lambda s: page_of_mine(s, Show.NEWEST),
     "my best submissions": lambda s: page_of_mine(s, Show.BEST),
     "my quota": lambda s: submissions.get_quota(s, competition(s), account(s), at=now()),

@@ -50,6 +50,7 @@ from server.models.account import Role
 from server.problem_details import problems
 from server.submissions import organiser_list
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.submissions.list_filter import SubmissionFilter
 from server.teams import service as teams
 
@@ -134,7 +135,7 @@ def list_all_submissions(
 ) -> list[SubmissionOut]:
     """List every team's submissions that match, the newest first."""
     everything = organiser_list.find_submissions(session, competition, filtered, page=page)
-    return [SubmissionOut.of(view) for view in submissions.view(session, everything, exact=True)]
+    return [SubmissionOut.of(view) for view in submission_views.view(session, everything, exact=True)]
 
 
 @organisers.post("/submissions/{submission_id}/acts", responses=problems(409))
@@ -153,7 +154,7 @@ def act_on_submission(
         moderation.restore(session, submission, actor=account, reason=body.reason)
     session.flush()
     changed = submissions.of_competition(session, competition, submission_id)
-    return SubmissionOut.of(submissions.view(session, [changed], exact=True)[0])
+    return SubmissionOut.of(submission_views.view(session, [changed], exact=True)[0])
 
 
 @organisers.post("/teams/{team_id}/acts", status_code=DONE, responses=problems(409))

@@ -21,6 +21,7 @@ from server.api.competitions.schemas import (
 from server.competitions import draft_deletion, replace_config, service, split_report, stopped_preparations
 from server.db import now
 from server.deps import SessionDep, StorageDep
+from server.finals import decisions
 from server.finals import service as finals
 from server.models.competition import Competition
 from server.problem_details import problems
@@ -144,7 +145,11 @@ def decide_final(
 ) -> RescoringOut:
     """Decide what becomes of a final that failed on the private split. For organisers."""
     submission = submissions.of_competition(session, competition, submission_id)
-    acts = {"exclude": finals.exclude, "run-again": finals.run_again, "use-next-choice": finals.use_next_choice}
+    acts = {
+        "exclude": decisions.exclude,
+        "run-again": decisions.run_again,
+        "use-next-choice": decisions.use_next_choice,
+    }
     acts[body.decision](session, submission, actor=account, reason=body.reason)
     return RescoringOut.of(finals.rescoring(session, competition))
 

@@ -29,12 +29,12 @@ from server.models.competition import Competition
 from server.models.submission import Submission
 from server.problem_details import problems
 from server.received_form import FORM
-from server.submissions import receipts, service, upload_rate
+from server.submissions import receipts, service, upload_rate, views
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
-from server.submissions.service import SubmissionView
 from server.submissions.upload import receive
 from server.submissions.upload_check import CheckedUpload, check_for, store_again_if_collected
+from server.submissions.views import SubmissionView
 from server.teams import service as teams
 
 router = APIRouter(tags=["submissions"])
@@ -109,13 +109,13 @@ def list_submissions(
     """List your team's submissions, the newest first."""
     response.headers.update(service.get_quota(session, competition, account, at=now()).headers())
     mine = service.list_own(session, competition, account)
-    return [SubmissionOut.of(view) for view in service.view(session, mine)]
+    return [SubmissionOut.of(view) for view in views.view(session, mine)]
 
 
 @router.get("/submissions/{submission_id}", responses=problems(401, 404))
 def show_submission(session: SessionDep, submission: OwnSubmission) -> SubmissionOut:
     """Show a submission of your team: its stage, its progress, its score or why it failed."""
-    shown = SubmissionOut.of(service.view(session, [submission])[0])
+    shown = SubmissionOut.of(views.view(session, [submission])[0])
     wait = find_wait(session, submission)
     return shown.model_copy(update={"wait": WaitOut.model_validate(wait) if wait else None})
 
@@ -124,21 +124,21 @@ def show_submission(session: SessionDep, submission: OwnSubmission) -> Submissio
 def cancel_submission(session: SessionDep, submission: OwnSubmission, account: CurrentAccount) -> SubmissionOut:
     """Cancel a submission. Before its first run began, it does not count against the quota."""
     cancelled = service.cancel(session, submission, actor=account)
-    return SubmissionOut.of(service.view(session, [cancelled])[0])
+    return SubmissionOut.of(views.view(session, [cancelled])[0])
 
 
 @router.put("/submissions/{submission_id}/selection", responses=problems(401, 404, 409))
 def select_submission(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
     """Choose a submission for the private board. Without a choice, the best public ones are taken at the close."""
     finals.choose(session, submission, selected=True, actor=account)
-    return SubmissionOut.of(service.view(session, [submission])[0])
+    return SubmissionOut.of(views.view(session, [submission])[0])
 
 
 @router.delete("/submissions/{submission_id}/selection", responses=problems(401, 404, 409))
 def deselect_submission(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
     """Take the choice of a submission back."""
     finals.choose(session, submission, selected=False, actor=account)
-    return SubmissionOut.of(service.view(session, [submission])[0])
+    return SubmissionOut.of(views.view(session, [submission])[0])
 
 
 @router.get("/competitions/{slug}/finals", responses=problems(401, 404))
@@ -147,7 +147,7 @@ def show_finals(session: SessionDep, competition: VisibleCompetition, account: C
     team = teams.own_team(session, competition, account)
     ids = finals.would_count(session, competition, team.id)
     mine = [submission for submission in service.list_own(session, competition, account) if submission.id in ids]
-    return [SubmissionOut.of(view) for view in service.view(session, mine)]
+    return [SubmissionOut.of(view) for view in views.view(session, mine)]
 
 
 @router.get(

@@ -11,7 +11,7 @@ from server.disclosure import gate
 from server.disclosure.gate import ShownMoment, ShownNumber, ShownText
 from server.models.submission import Submission
 from server.submissions.sample_answers import SampleAnswers
-from server.submissions.service import SubmissionView
+from server.submissions.views import SubmissionView
 
 
 class AttemptOut(Out):

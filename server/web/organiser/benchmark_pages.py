@@ -9,7 +9,7 @@ from lethe.errors import NotFound
 from lethe.reports.benchmark_tables import benchmark_tables, epsilon_by_method, epsilon_clip
 from server.benchmarks import service
 from server.deps import SessionDep
-from server.web import vega_charts
+from server.web.charts import vega_charts
 from server.web.deps import StaffDep
 from server.web.page_router import page_router
 from server.web.rendering import figure, page

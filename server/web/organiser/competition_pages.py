@@ -21,6 +21,7 @@ from server.competitions import (
 from server.competitions import service as competitions
 from server.dashboard import service as dashboard
 from server.deps import DatabaseDep
+from server.finals import decisions
 from server.finals import service as finals
 from server.leaderboard import service as leaderboards
 from server.models.account import Account
@@ -108,10 +109,10 @@ def delete(asked: OrganiserDep) -> Response:
 def decide(submission_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "") -> Response:
     """Decide what happens with a final that failed on private data."""
     submission = submissions.of_competition(asked.session, asked.competition, submission_id)
-    decisions = {"exclude": finals.exclude, "next": finals.use_next_choice, "again": finals.run_again}
-    if act not in decisions:
-        raise InvalidInput(f"{act!r} is not a decision; allowed are {', '.join(decisions)}")
-    decisions[act](asked.session, submission, actor=asked.viewer, reason=needed(reason))
+    acts = {"exclude": decisions.exclude, "next": decisions.use_next_choice, "again": decisions.run_again}
+    if act not in acts:
+        raise InvalidInput(f"{act!r} is not a decision; allowed are {', '.join(acts)}")
+    acts[act](asked.session, submission, actor=asked.viewer, reason=needed(reason))
     return asked.done("Decided.")
 
 

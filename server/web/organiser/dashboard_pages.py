@@ -12,7 +12,8 @@ from server.dashboard import service
 from server.dashboard.service import Dashboard
 from server.deps import DatabaseDep, SessionDep
 from server.models.account import Account
-from server.web import sse, vega_charts
+from server.web import sse
+from server.web.charts import vega_charts
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, StaffDep, require_administrator
 from server.web.page_router import page_router

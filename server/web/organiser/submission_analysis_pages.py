@@ -14,7 +14,7 @@ from server.models.submission import Submission
 from server.submission_analysis import service
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
 from server.submission_analysis.service import EvaluatedSubmission
-from server.web import vega_charts
+from server.web.charts import vega_charts
 from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
 from server.web.organiser.code_view import highlighted_files

@@ -1,27 +1,36 @@
-"""One bar over several steps: it never goes back, its time left is that of the later half, and a log gets lines."""
+"""One bar over several steps: it never goes back, its time left is that of the rate so far, and a log gets lines."""
 
 import io
 import threading
 
-import pytest
-
 from lethe.cli.output import Terminal
-from lethe.cli.overall_progress import OverallProgress, TimeLeft
+from lethe.cli.overall_progress import OverallProgress
 
 
-def test_time_left_follows_the_later_half() -> None:
-    left = TimeLeft()
-    for second in range(11):
-        left.note(0.5 if second < 1 else 0.5 + 0.02 * second, second)
-    assert left.seconds(10.0) == pytest.approx(15.0)  # a tenth in five seconds, .3 to go
+def left(*shown: tuple[float, float], at: float) -> str:
+    """Return what the line says at a time, after so much was done at so many seconds."""
+    now = [0.0]
+    progress = OverallProgress({"training": 1.0}, console=Terminal(file=io.StringIO()), clock=lambda: now[0])
+    for share, second in shown:
+        now[0] = second
+        progress.show("training", share)
+    now[0] = at
+    return progress.line()
 
 
-def test_time_left_is_not_known_where_nothing_moves() -> None:
-    left = TimeLeft()
-    assert left.seconds(0.0) is None
-    for second in range(10):
-        left.note(0.25, second)
-    assert left.seconds(9.0) is None
+def test_time_left_is_of_what_this_command_did() -> None:
+    assert "about 30 s left" in left((0.5, 0.0), (0.6, 5.0), (0.7, 20.0), at=20.0), "half of it was done before"
+
+
+def test_time_left_grows_gently_while_nothing_moves() -> None:
+    shown = (0.0, 0.0), (0.5, 60.0)
+    assert "about 1 min 00 s left" in left(*shown, at=60.0)
+    assert "about 1 min 20 s left" in left(*shown, at=80.0)
+
+
+def test_time_left_is_not_known_at_first() -> None:
+    assert "not known yet" in left((0.25, 0.0), (0.25, 9.0), at=9.0)
+    assert "not known yet" in left((0.0, 0.0), (0.5, 1.0), at=1.0)
 
 
 def test_steps_fill_one_bar_that_never_goes_back() -> None:

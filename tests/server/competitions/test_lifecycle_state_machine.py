@@ -24,7 +24,7 @@ from server.competitions import service as competitions
 from server.config import get_settings
 from server.db import Database, new_id, now
 from server.evaluations import service as evaluations
-from server.finals import scheduler
+from server.finals import decisions, scheduler
 from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Account, Role
@@ -164,7 +164,10 @@ class Life(RuleBasedStateMachine):
     def judge(self, number: int, act: object) -> None:
         self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
 
-    @rule(number=which, act=st.sampled_from([finals.exclude, finals.run_again, finals.use_next_choice]))
+    @rule(
+        number=which,
+        act=st.sampled_from([decisions.exclude, decisions.run_again, decisions.use_next_choice]),
+    )
     def decide(self, number: int, act: object) -> None:
         self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
 

@@ -8,7 +8,7 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
 from server.teams import service as teams
-from server.web.vega_charts import failures, score_over_time, slope
+from server.web.charts.vega_charts import failures, score_over_time, slope
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
 from tests.support.web import Visitor

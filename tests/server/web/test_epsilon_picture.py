@@ -8,7 +8,7 @@ import pytest
 
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import bucket_points
-from server.web.epsilon_picture import MOST_DRAWN, as_json, points, separation, separations
+from server.web.charts.epsilon_picture import MOST_DRAWN, as_json, points, separation, separations
 
 DELTA = 1e-5
 

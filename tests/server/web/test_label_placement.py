@@ -2,8 +2,8 @@
 
 from itertools import combinations
 
-from server.web.label_placement import HEIGHT_PX, LINE_PX, PADDING_PX, place_labels
-from server.web.vega_charts import scatter
+from server.web.charts.label_placement import HEIGHT_PX, LINE_PX, PADDING_PX, place_labels
+from server.web.charts.vega_charts import scatter
 
 
 def point(name: str, x: float, y: float) -> dict[str, object]:

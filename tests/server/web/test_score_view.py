@@ -13,6 +13,7 @@ from server.db import now
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
 from server.submissions import service as submissions
+from server.submissions import views as submission_views
 from server.teams import service as teams
 from server.web.score_view import WIDTH, find_breakdown
 from tests.support.instance import Instance
@@ -92,7 +93,7 @@ def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:
 def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server: Instance) -> None:
     competition, (own,) = make(0.05, extra=OPEN_METRIC)
     with server.database.read() as session:
-        view = submissions.view(session, [submissions.of_competition(session, competition, own)])[0]
+        view = submission_views.view(session, [submissions.of_competition(session, competition, own)])[0]
         split = competitions.get_split(session, competition, Visibility.PUBLIC)
         shown = find_breakdown(view, split, n_models=512)
     assert shown is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from server.web.label_placement import LABEL_PX, place_labels
+from server.web.charts.label_placement import LABEL_PX, place_labels
 
 BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "grid": False}
 BOARDS = ("public", "private")

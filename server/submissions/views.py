@@ -1,0 +1,143 @@
+"""What a team sees of its submissions: how far they are, their scores as they are shown, and two of them compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from sqlalchemy.orm import Session
+
+from lethe.errors import NotFound
+from server.competitions.stored_file import stored_file
+from server.db import now
+from server.disclosure import gate
+from server.disclosure.gate import ShownNumber, ShownPaired, ShownScore
+from server.disclosure.shown_progress import shown_progress
+from server.errors import Conflict
+from server.evaluations import paired_test, parts
+from server.evaluations import service as evaluations
+from server.evaluations.progress import EvaluationProgress
+from server.finals import service as finals
+from server.leaderboard import combined_entries
+from server.leaderboard import service as boards
+from server.models.account import Account
+from server.models.submission import ENDED, Submission
+from server.submissions import repository
+
+MOST_UNFINISHED = 10
+
+
+@dataclass(frozen=True)
+class SubmissionView:
+    """A submission as its team may see it.
+
+    parts: what became of it in each task; none without tasks. combined: what its own public scores come to; None where
+    the rule needs other teams' scores.
+    """
+
+    submission: Submission
+    progress: EvaluationProgress | None
+    score: ShownScore | None
+    can_cancel: bool
+    private_score: ShownScore | None = None  # once revealed
+    parts: tuple["SubmissionView", ...] = ()
+    combined: ShownNumber | None = None
+
+
+def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
+    """Return what of the account's teams has not ended, in all competitions, the newest first; at most ten."""
+    return view(session, repository.unfinished_of_account(session, account.id, limit=MOST_UNFINISHED))
+
+
+def view(
+    session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True, exact: bool = False
+) -> list[SubmissionView]:
+    """Return what the teams may see of their submissions, in the same order.
+
+    ended_in_full: whether also how those went that have ended, which a list does not tell and which costs the most.
+    exact: with the progress as it is, which only organisers may see.
+    """
+    found = parts.of(session, [each.id for each in submissions if stored_file(each.competition).tasks])
+    views = _views(session, [*submissions, *chain(*found.values())], ended_in_full=ended_in_full, exact=exact)
+    of_parts = dict(zip((part.id for part in chain(*found.values())), views[len(submissions) :], strict=True))
+    return [
+        _with_parts(view, [of_parts[part.id] for part in found.get(view.submission.id, ())])
+        for view in views[: len(submissions)]
+    ]
+
+
+def _with_parts(view: SubmissionView, of_parts: Sequence[SubmissionView]) -> SubmissionView:
+    """Return a submission with its parts: the runs that are done are those of all of them."""
+    if not of_parts:
+        return view
+    combined = combined_entries.of_one(
+        {str(part.submission.competition.task_name): part.score.final_score for part in of_parts if part.score},
+        stored_file(view.submission.competition),
+    )
+    view = replace(view, parts=tuple(of_parts), combined=combined)
+    known = [part.progress for part in of_parts if part.progress]
+    if not known:
+        return view
+    together = EvaluationProgress(
+        runs_done=sum(progress.runs_done for progress in known),
+        runs_total=sum(progress.runs_total for progress in known),
+        elapsed_s=None,
+        remaining_s=None,
+        attempts=(),
+    )
+    return replace(view, progress=together)
+
+
+def _views(
+    session: Session, submissions: Sequence[Submission], *, ended_in_full: bool, exact: bool
+) -> list[SubmissionView]:
+    ids = [submission.id for submission in submissions if ended_in_full or submission.stage not in ENDED]
+    progress = evaluations.progress(session, ids)
+    if not exact:
+        ended = {submission.id for submission in submissions if submission.stage in ENDED}
+        progress = {key: shown_progress(found, is_over=key in ended, at=now()) for key, found in progress.items()}
+    scores = _public_scores(session, submissions)
+    revealed = finals.revealed_scores(session, submissions)
+    return [
+        SubmissionView(
+            submission=submission,
+            progress=progress.get(submission.id),
+            score=scores.get(submission.id),
+            can_cancel=submission.stage not in ENDED,
+            private_score=gate.score(revealed[submission.id], submission.competition)
+            if submission.id in revealed
+            else None,
+        )
+        for submission in submissions
+    ]
+
+
+def compare_own(session: Session, first: Submission, second: Submission) -> ShownPaired | None:
+    """Compare two public scores of one team by the paired test; None where intervals are not shown, or there is none.
+
+    Raises NotFound for submissions of two teams.
+    """
+    if first.team_id != second.team_id:
+        raise NotFound("The two submissions are of two teams")
+    metric = stored_file(first.competition).scoring
+    found = repository.public_scores(session, [first.id, second.id])
+    if not metric.show_intervals or gate.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
+        return None
+    a, b = found[first.id], found[second.id]
+    try:
+        return gate.paired(paired_test.compare(a.final_score, b.final_score, replicates=(a.replicates, b.replicates)))
+    except Conflict:  # no replicates, or of another kind
+        return None
+
+
+def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, ShownScore]:
+    """Return the public score of each submission as its team may see it, by submission id."""
+    found = repository.public_scores(session, [submission.id for submission in submissions])
+    scored = [submission for submission in submissions if submission.id in found]
+    on_ladder = [submission for submission in scored if gate.shows_ladder(submission.competition)]
+    rungs: dict[str, float] = {}
+    for competition in {s.competition_id: s.competition for s in on_ladder}.values():
+        team_ids = {s.team_id for s in on_ladder if s.competition_id == competition.id}
+        rungs |= boards.ladder_scores(session, competition, list(team_ids))
+    # What is not on the ladder, because it was disqualified, has no score there.
+    shown = [s for s in scored if s.id in rungs or s not in on_ladder]
+    return {s.id: gate.score(found[s.id], s.competition, rung=rungs.get(s.id)) for s in shown}

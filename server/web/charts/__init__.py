@@ -1,0 +1,1 @@
+"""Pictures on pages: specifications for Vega, and drawings of our own."""
