@@ -16,6 +16,7 @@ PLAIN = {
     "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
     "Input should be a valid number, unable to parse string as a number": "must be a number",
 }
+NAMED_FIELD = re.compile(r"([a-z_]+(?:\.\w+)*): (.+)", re.DOTALL)
 SHOULD = re.compile(r"^(Input|Value|Data|String|List|Tuple|Set|Dictionary) should ")
 
 
@@ -96,15 +97,14 @@ class HostFault(AppError):
 
 
 def list_violations(error: ValidationError) -> tuple[Violation, ...]:
-    """Return pydantic's findings in our words."""
-    return tuple(
-        Violation(
-            field=".".join(str(part) for part in item["loc"]) or "file",
-            message=plain_message(item["msg"]),
-            value=_shown(item.get("input")),
-        )
-        for item in error.errors()
-    )
+    """Return pydantic's findings in our words. A check of several fields begins with the one that it names."""
+    found = []
+    for item in error.errors():
+        field, message = ".".join(str(part) for part in item["loc"]), plain_message(item["msg"])
+        if not field and (named := NAMED_FIELD.fullmatch(message)):
+            field, message = named.groups()
+        found.append(Violation(field or "file", message, _shown(item.get("input"))))
+    return tuple(found)
 
 
 def plain_message(message: str) -> str:

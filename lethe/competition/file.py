@@ -31,11 +31,11 @@ from lethe.competition.report_section import Report
 from lethe.competition.section import Section
 from lethe.competition.splits_section import Splits
 from lethe.competition.task import CausalLm, ImageClassification, Task
-from lethe.competition.tasks_section import Combine, completed, wrong_combination
+from lethe.competition.tasks_section import Combine, completed, said_once, wrong_combination
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
-from lethe.errors import InvalidCompetitionFile, Violation
+from lethe.errors import InvalidCompetitionFile, Violation, list_violations
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 from lethe.submission.libraries import OLDER_SETS
 
@@ -384,7 +384,8 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
     try:
         return CompetitionFile.model_validate(data)
     except ValidationError as error:
-        raise InvalidCompetitionFile.from_validation(error, source=source) from error
+        wrong = said_once(list_violations(error), data)
+        raise InvalidCompetitionFile.from_violations(wrong, source=source) from error
 
 
 def _iso(moment: datetime) -> str:

@@ -12,9 +12,11 @@ from pydantic import Field
 
 from lethe.competition.read_only import Weights
 from lethe.competition.section import Section
+from lethe.errors import Violation
 
 MOST_TASKS = 16
 BETWEEN = "--"  # a competition's slug and its task's name
+OF_TASK = re.compile(r"tasks\.(\d+)\.(.+)")
 NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,31}")
 
 # What a task may say, and where it says nothing takes from the competition.
@@ -97,6 +99,25 @@ def wrong_combination(slug: str, tasks: Sequence[str], combine: Combine) -> str:
     if wrong := [name for name, weight in combine.weights.items() if not weight > 0]:
         return f"combine.weights.{wrong[0]}: must be greater than 0"
     return ""
+
+
+def said_once(violations: Sequence[Violation], data: Mapping[str, Any]) -> tuple[Violation, ...]:
+    """Return what is wrong with a file that was written like this, each mistake at the place where it was written.
+
+    A task repeats what it takes from the competition, and the competition what it takes from its first task.
+    """
+    tasks = data.get("tasks")
+    if not isinstance(tasks, list):
+        return tuple(violations)
+    kept = []
+    for violation in violations:
+        own = OF_TASK.fullmatch(violation.field)
+        field = own[2] if own else violation.field
+        section, writes = field.partition(".")[0], tasks[int(own[1])] if own else data
+        is_copy = section in data if own else section in OF_A_TASK
+        if section in writes or not is_copy:
+            kept.append(violation)
+    return tuple(kept)
 
 
 def _wrong_tasks(tasks: Sequence[Any]) -> list[str]:

@@ -119,3 +119,18 @@ def test_weights_that_cannot_be_are_refused(combine: dict[str, object], said: st
     stored = parse_competition(text()).model_dump(mode="json")
     with pytest.raises(ValueError, match=said):
         CompetitionFile.model_validate(stored | {"combine": combine})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (lambda file: file.replace("[[tasks]]", "[splits]\nmore = 1\n[[tasks]]", 1), "splits.more"),
+        (lambda file: file.replace("learning_rate = 0.1", "learning_rate = -1"), "tasks.0.training.learning_rate"),
+        (lambda file: file.replace("learning_rate = 0.01", "learning_rate = -1"), "tasks.1.training.learning_rate"),
+        (lambda file: file.replace('name = "faces"', 'nmae = "faces"'), "tasks.0.name"),
+    ],
+)
+def test_a_mistake_is_named_once_where_it_was_written(wrong, field: str) -> None:
+    with pytest.raises(InvalidCompetitionFile) as caught:
+        parse_competition(wrong(text()))
+    assert [violation.field.startswith(field) for violation in caught.value.violations] == [True], caught.value
