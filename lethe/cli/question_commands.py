@@ -35,7 +35,7 @@ def ask(text: Text, competition: Competition = None, url: Url = None, as_json: J
     if as_json:
         print_json(found)
         return
-    console.print("Asked. The answer stands in `lethe questions`, and is written to you.")
+    console.print("Asked. `lethe questions` shows the answer, and you get a message.")
 
 
 def pages(

@@ -2,7 +2,7 @@
 
 from lethe.competition.file import CompetitionFile
 
-# What comes before the many models: steps by name, as a reader is told of them, in order.
+# What comes before the many models: steps by name, as progress shows them, in order.
 BEGINNING = {
     "versions": "loading libraries",
     "data": "drawing the sets",

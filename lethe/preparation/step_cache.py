@@ -48,7 +48,7 @@ class Step:
 
     @property
     def label(self) -> str:
-        """What a reader is told while it is made."""
+        """What progress shows while it is made."""
         return self.stage or BEGINNING.get(self.name, self.name)
 
 

@@ -56,7 +56,7 @@ def model_card(
 def _front_matter(
     computed: Mapping[str, MetricEvaluation], *, name: str, licence: str | None, dataset: str | None
 ) -> list[str]:
-    """Return the lines between the dashes; JSON's texts are YAML's, whatever stands in them."""
+    """Return the lines between the dashes; every JSON string is a YAML string."""
     lines = ["---", f"tags: {json.dumps(TAGS)}"]
     if licence is not None:
         lines.append(f"license: {json.dumps(licence)}")

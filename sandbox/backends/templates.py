@@ -118,7 +118,7 @@ def put_back(template: Template) -> None:
 
 
 def inherited() -> tuple[object, ...]:
-    """Return what a process that is started now gets from this one without being told to."""
+    """Return what a process that is started now inherits from this one."""
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     limits = tuple(resource.getrlimit(getattr(resource, name)) for name in names)
     groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a worker is told of a shard, and how it says why one failed."""
+"""What a worker gets to know of a shard, and how it reports why one failed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +94,7 @@ class ShardFailure:
 def claimed_shard(
     shard: Shard, evaluation: Evaluation, submission: Submission, split: Split, competition: Competition
 ) -> ClaimedShard:
-    """Return what a worker is told of a shard. Of the competition's file that is never the seed of its splits."""
+    """Return what a worker gets to know of a shard. Of the competition's file that is never the seed of its splits."""
     config = stored_file(competition)
     data = SAMPLE if shard.kind == ShardKind.SMOKE.value else split.visibility
     return ClaimedShard(

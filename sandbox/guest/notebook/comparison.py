@@ -67,7 +67,7 @@ class Program:
     counting: re.Pattern[str] | None = None
 
     def run(self, chance: Randomness, entered: "Entered", take: Callable[[Path, Pieces], None]) -> None:
-        """Run it to its end. take: what is told of each model."""
+        """Run it to its end. take: called with each model."""
         taker = FirstModel(
             layout=self.preloaded.layout,
             folders=FOLDERS,

@@ -73,7 +73,7 @@ class ParticipantsOut(Out):
 
 
 class ParticipantDecision(In):
-    """A decision about a person, and why: they are told both."""
+    """A decision about a person and its reason; both are sent to them."""
 
     decision: Literal["admit", "refuse"]
     reason: str = Field(default="", max_length=1000, description="needed to refuse")
