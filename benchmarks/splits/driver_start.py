@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.sandbox.subjects import write_split
-from lethe.competition.file import Limits
+from lethe.competition.limits_section import Limits
 from lethe.errors import HostFault
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy

@@ -25,7 +25,8 @@ from benchmarks.splits.baseline import EPOCHS, RUNS, fine_tune, random_set
 from benchmarks.splits.evaluation import confidence_error, plain_pass
 from benchmarks.splits.measure import describe_machine, forward_flops, matmul_flops, seconds, synchronize
 from benchmarks.splits.training import plain_epochs
-from lethe.competition.file import Limits, Training
+from lethe.competition.file import Training
+from lethe.competition.limits_section import Limits
 from lethe.data.files import write_json, write_tensors
 from lethe.data.stored_sets import StoredSet
 from lethe.device.precision import Precision, device_arithmetic

@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from lethe.competition.limits_section import Limits
 from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
 from lethe.competition.pages_section import Pages
 from lethe.competition.participation_section import Participation
@@ -30,6 +31,7 @@ from lethe.competition.recipes_section import METRIC_ID
 from lethe.competition.report_section import Report
 from lethe.competition.section import Section
 from lethe.competition.splits_section import Splits
+from lethe.competition.submissions_section import Submissions
 from lethe.competition.task import CausalLm, ImageClassification, Task
 from lethe.competition.tasks_section import Combine, completed, said_once, wrong_combination
 from lethe.competition.text_settings import require_text_settings
@@ -37,7 +39,6 @@ from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, Violation, list_violations
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
-from lethe.submission.libraries import OLDER_SETS
 
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 Setup = Literal["reuse-n-1", "reuse-n-n"]
@@ -130,78 +131,6 @@ class Training(Section):
         if self.warmup_epochs >= self.epochs:
             raise ValueError(f"warmup_epochs ({self.warmup_epochs}) must be below epochs ({self.epochs})")
         return self
-
-
-class Limits(Section):
-    """What one submission may use."""
-
-    wall_time_s: float = Field(default=8 * 3600, gt=0, description="all runs of an evaluation together, seconds")
-    run_wall_time_s: float | None = Field(default=None, gt=0, description="one run, seconds")
-    run_fraction_of_retraining: float | None = Field(
-        default=0.2, gt=0, description="one run, as a share of one retraining; of the processor where there is no GPU"
-    )
-    run_start_time_s: float = Field(
-        default=1.0, ge=0, description="processor seconds beyond that share and an empty run's, for imports"
-    )
-    run_wall_time_floor_s: float = Field(
-        default=5.0, gt=0, description="a run is never given less time by the clock, seconds"
-    )
-    run_cpu_time_s: float | None = Field(
-        default=None, gt=0, description="processor seconds of one run; default: its time, twice or on each thread"
-    )
-    run_idle_time_s: float = Field(
-        default=20.0, ge=1, description="a run that uses no processor for so long is ended, seconds"
-    )
-    isolation: Literal["process", "shard"] = Field(
-        default="process",
-        description="on a GPU: a fresh process for each run, or one for a shard's runs, which is quicker and weaker",
-    )
-    memory_mib: int = Field(default=2048, ge=128)
-    processes: int = Field(default=64, ge=1)
-    scratch_mib: int = Field(default=256, ge=1)
-    log_kib: int = Field(default=256, ge=1)
-    leak_bits_per_day: float = Field(
-        default=64.0,
-        ge=0,
-        le=100_000,
-        description="bits that a team's failures on hidden data may reveal per UTC day; 0: only the error class",
-    )
-    upload_mib: int = Field(default=20, ge=1)
-    submissions_per_day: int = Field(default=5, ge=1)
-    submissions_total: int | None = Field(default=None, ge=1)
-    final_selections: int = Field(default=2, ge=1)
-    team_size: int = Field(default=5, ge=1)
-
-
-class Submissions(Section):
-    """What kinds of code are taken.
-
-    In function mode every run is its own process, also of a notebook that saves models: it ends with its first. In
-    notebook mode a notebook may ask to run once, and all its models count; runs are then not independent, and the
-    leaderboard says so.
-    """
-
-    modes: tuple[Literal["function", "notebook"], ...] = Field(default=("function",), min_length=1)
-    cuda: Literal["refuse", "map-to-cpu"] = Field(
-        default="refuse", description="code that requires a GPU where there is none: refused, or run on the CPU"
-    )
-    input_folder: str = Field(
-        default="neurips-2023-machine-unlearning",
-        pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$",
-        description="the folder below /kaggle/input that notebooks read",
-    )
-    libraries: str = Field(
-        default="",
-        description="a set of older libraries that code runs with; empty: the workers' own (participants/libraries.md)",
-        json_schema_extra={"enum": ["", *OLDER_SETS]},
-    )
-
-    @field_validator("libraries")
-    @classmethod
-    def _is_a_set(cls, value: str) -> str:
-        if value and value not in OLDER_SETS:
-            raise ValueError(f"must be empty or one of {', '.join(map(repr, OLDER_SETS))}")
-        return value
 
 
 class PublicBoard(Section):

@@ -6,7 +6,7 @@ nothing. It is a share of what one retraining takes in the same sandbox; what st
 
 from dataclasses import dataclass
 
-from lethe.competition.file import Limits
+from lethe.competition.limits_section import Limits
 
 WALL_TIMES_CPU = 10.0  # a run that waits for a processor has so many times its processor time by the clock
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from lethe.competition.file import Limits, Scoring, Submissions
+from lethe.competition.file import Scoring
+from lethe.competition.limits_section import Limits
+from lethe.competition.submissions_section import Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
 from lethe.evaluation.competition_score import score_outputs

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.file import CompetitionFile
+from lethe.competition.limits_section import Limits
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from server.admin import repository

@@ -40,7 +40,7 @@ ACTIONS = {
     S.ARCHIVED: "competition.archived",
 }
 
-TOLD = frozenset({S.CLOSED, S.FINAL})  # people and webhooks hear of these
+ANNOUNCED = frozenset({S.CLOSED, S.FINAL})  # people and webhooks are notified of these
 RESCORED = frozenset({S.CLOSED, S.PROVISIONAL})  # between these, a task moves by itself
 
 
@@ -100,7 +100,7 @@ def _move(
         data={"from": competition.state, "to": to.value},
     )
     competition.state = to.value
-    if to in TOLD and competition.parent_id is None:
+    if to in ANNOUNCED and competition.parent_id is None:
         dispatch.notify(session, competition.id, ACTIONS[to], {"competition": competition.slug})
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from lethe.competition.file import Limits
+from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import limit_warnings
 from server.dashboard.host import Host
 from server.dashboard.repository import FailureCount, Running, Waiting

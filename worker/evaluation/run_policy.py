@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lethe.competition.file import Limits
+from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.policy import RunPolicy

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
 
-from lethe.competition.file import CompetitionFile, Limits
+from lethe.competition.file import CompetitionFile
+from lethe.competition.limits_section import Limits
 from lethe.errors import AppError
 from server.admin import competition_edits
 from server.admin.competition_edits import LimitsChange

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lethe.competition.file import Limits
+from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost, limit_warnings, run_limit
 
 MEASURED = RetrainingCost(time_s=3.0, cpu_s=2.0, start_cpu_s=0.02)
