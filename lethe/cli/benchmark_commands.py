@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lethe.cli.benchmark_processes import further_processes
+from lethe.cli.benchmark_source import read_source
 from lethe.cli.context import Json, Url, connected
 from lethe.cli.meta_command import meta
 from lethe.cli.operator_packages import import_from_checkout, operator_packages
@@ -36,7 +37,6 @@ Source = Annotated[
 ]
 OUT = Path("benchmark-results")
 FAILED = 3
-ON_SERVER = "server:"
 STATUS_COLUMNS = ("cell", "split", "done#", "failed#", "runs#", "of#")
 
 
@@ -232,11 +232,11 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     if table_format == "parquet":
         if file is None:
             raise InvalidInput("--format parquet is not text: name a file with --file")
-        tidy_benchmark.write_parquet(_results(source, out), file)
+        tidy_benchmark.write_parquet(read_source(source, out), file)
         return
     if table_format not in writers:
         raise InvalidInput(f"there is no format {table_format!r}; there are {', '.join((*writers, 'parquet'))}")
-    text = written(writers[table_format](_results(source, out)), file)
+    text = written(writers[table_format](read_source(source, out)), file)
     if file is None:
         typer.echo(text, nl=False)
 
@@ -252,21 +252,21 @@ def tuned(source: Source, out: Out = OUT) -> None:
     """Print the constants that [tune] chose, as entries of a benchmark file, cell by cell."""
     from lethe.benchmark.results import tuned_entries
 
-    for line in tuned_entries(_results(source, out)):
+    for line in tuned_entries(read_source(source, out)):
         typer.echo(line)
 
 
 @app.command()
 def plot(
     source: Source,
-    kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting, hardness or utility.")],
+    kind: Annotated[str, typer.Argument(help="pareto, scatter, forgetting, hardness, utility, ranks or tuned.")],
     picture: Annotated[Path, typer.Argument(help="The file to write; .svg, .png or .pdf.", dir_okay=False)],
     out: Out = OUT,
 ) -> None:
     """Draw a figure, a picture per cell."""
     from lethe.reports.benchmark_figures import draw, save
 
-    save(draw(_results(source, out), kind), picture)
+    save(draw(read_source(source, out), kind), picture)
 
 
 @app.command()
@@ -286,7 +286,7 @@ def report(
     from lethe.benchmark.store import write_whole
     from lethe.reports.benchmark_page import report_page, results_text
 
-    content = _results(source, out)
+    content = read_source(source, out)
     if cells is not None:
         for written in write_finished_cells(content, cells):
             console.print(str(written), markup=False, highlight=False, soft_wrap=True)
@@ -302,7 +302,7 @@ def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
     from dataclasses import asdict
 
     papers = import_from_checkout("benchmarks.papers.orderings", purpose="lethe benchmark check")
-    found = papers.check_orderings(_results(source, out))
+    found = papers.check_orderings(read_source(source, out))
     if as_json:
         print_json([asdict(each) for each in found])
     else:
@@ -313,41 +313,3 @@ def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if any(each.hard and each.holds is False for each in found):
         raise typer.Exit(FAILED)
-
-
-def _results(given: str, out: Path) -> dict[str, Any]:
-    """Return results: of a server, a report, a benchmark file's folder, or of the only benchmark in a folder."""
-    if given.startswith(ON_SERVER):
-        from lethe.benchmark.server_runs import get_results
-
-        with connected() as client:
-            return get_results(client, given.removeprefix(ON_SERVER))
-    source = Path(given)
-    if not source.exists():
-        raise InvalidInput(f"{source} is not there: name a benchmark file, a folder, a report, or server:SLUG")
-    from lethe.benchmark.plan import read_plan
-    from lethe.benchmark.results import collect, read_results
-    from lethe.benchmark.store import require_folder
-
-    if source.is_dir() and not (source / "benchmarks").is_dir() and any(source.glob("*.json")):
-        from lethe.benchmark.finished_cells import read_cells
-
-        return read_cells(source)
-    if source.is_dir():
-        return collect(read_plan(_only_benchmark(source)), require_folder(source))
-    if source.suffix == ".toml":
-        return collect(read_plan(source), require_folder(out))
-    return read_results(source)
-
-
-def _only_benchmark(folder: Path) -> Path:
-    from lethe.benchmark.store import read_object, require_folder
-
-    known = sorted((require_folder(folder).root / "benchmarks").glob("*.json"))
-    if len(known) != 1:
-        names = ", ".join(path.stem for path in known)
-        raise InvalidInput(f"{folder} holds several benchmarks ({names}): name the file and give --out {folder}")
-    path = Path(read_object(known[0])["file"])
-    if not path.is_file():
-        raise InvalidInput(f"the benchmark file {path} is not there any more: name a copy and give --out {folder}")
-    return path

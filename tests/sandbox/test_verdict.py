@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.policy import RunPolicy
-from sandbox.verdict import MESSAGES, Context, ExitFacts, Fault, KillReason, judge
+from sandbox.verdict import Context, ExitFacts, Fault, KillReason, judge
+from sandbox.verdict_texts import MESSAGES
 
 POLICY = RunPolicy()
 CONTEXT = Context(

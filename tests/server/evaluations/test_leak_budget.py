@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.verdict import MESSAGES
+from sandbox.verdict_texts import MESSAGES
 from server.api.submissions.schemas import FailureOut
 from server.db import Database
 from server.evaluations import leak_budget, leases, repository, rerun
