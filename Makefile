@@ -54,14 +54,16 @@ MEASURED := $(addprefix tests/lethe/,metrics competition submission reports)
 coverage: $(STAMP) ## run the tests of some packages and compare their branch coverage with the floor in pyproject.toml
 	@scripts/run-tests $(TEST_WORKERS) $(MEASURED) --cov --cov-report=term
 
-.PHONY: check
-check: $(STAMP) ## lint, formatting, types, import rule, known vulnerabilities, coverage, then all other tests: what CI runs
+.PHONY: static
+static: audit ## lint, formatting, types, import rule and known vulnerabilities, without running anything
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(BIN)/python scripts/audit.py requirements.lock
-	@$(MAKE) coverage
+
+.PHONY: check
+check: $(STAMP) ## `static` and `coverage` side by side (mypy uses one core), then all other tests: what CI runs
+	@$(MAKE) --jobs=2 --output-sync=target static coverage
 	@$(MAKE) test ARGS="$(addprefix --ignore=,$(MEASURED))"
 
 .PHONY: audit
