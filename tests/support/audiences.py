@@ -71,6 +71,8 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {S}/cancel",
         f"PUT {S}/selection",
         f"DELETE {S}/selection",
+        f"PUT {S}/publication",
+        f"DELETE {S}/publication",
     ),
     MAKES_COMPETITIONS: (
         "POST /api/v1/competitions",

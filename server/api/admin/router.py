@@ -43,6 +43,7 @@ from server.api.submissions.schemas import SubmissionOut
 from server.audit import log as audit
 from server.audit.event_filter import EventFilter
 from server.competitions import organisers as competition_organisers
+from server.competitions import service as competitions
 from server.deps import SessionDep
 from server.errors import Conflict
 from server.leaderboard import service as leaderboards
@@ -259,11 +260,15 @@ def export(
     *,
     admission: AdmissionDep,
     form: Annotated[Format, Query(alias="format")] = Format.CSV,
+    phase: Annotated[str, Query(max_length=40, description="whose public leaderboard; late: after the close")] = "",
+    task: Annotated[str, Query(max_length=40, description="name of a task; empty: of the competition")] = "",
 ) -> StreamingResponse:
     """Export a table of the competition, streamed, with its scores."""
-    name = f"{competition.slug}-{table}.{form}"
+    if task:
+        competition = competitions.get_task(session, competition, task)
+    pieces = exports.spooled(session, competition, table, form, phase=phase)
+    name = f"{competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    pieces = exports.spooled(session, competition, table, form)
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[form], headers=headers)
 
 
