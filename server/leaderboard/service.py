@@ -166,6 +166,13 @@ def _combined_board(
     return Board(visibility, oracle, rows, min(board.n_models for board in own), columns)
 
 
+def published_board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Board:
+    """Return the board as everybody may see it, as it is now. Raises NotRevealed for a sealed one."""
+    if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=False):
+        raise gate.sealed(competition)
+    return _both_views(session, competition, visibility, phase)[1]
+
+
 def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:
     """Return how many ranks each of these teams rose (positive) or fell from the public to the private board."""
     public = board_for(session, competition, Visibility.PUBLIC, organiser=organiser)

@@ -127,6 +127,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {C}/audit",
         f"GET {C}/audit/actions",
         f"GET {C}/exports/{{table}}",
+        f"GET {C}/bundle",
         f"GET {C}/rejudgings",
         f"POST {C}/rejudgings",
         f"GET {C}/rejudgings/{{rejudging_id}}",

@@ -42,9 +42,10 @@ from server.api.competitions.schemas import CompetitionOut, Reason
 from server.api.submissions.schemas import SubmissionOut
 from server.audit import log as audit
 from server.audit.event_filter import EventFilter
+from server.bundles import service as bundles
 from server.competitions import organisers as competition_organisers
 from server.competitions import service as competitions
-from server.deps import SessionDep
+from server.deps import SessionDep, SettingsDep, StorageDep
 from server.errors import Conflict
 from server.leaderboard import service as leaderboards
 from server.models.account import Role
@@ -270,6 +271,27 @@ def export(
     name = f"{competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[form], headers=headers)
+
+
+@organisers.get(
+    "/bundle",
+    response_class=StreamingResponse,
+    responses={**problems(409), 200: {"content": {"application/zip": {}}}},
+)
+def download_bundle(
+    session: SessionDep,
+    storage: StorageDep,
+    settings: SettingsDep,
+    competition: Organised,
+    *,
+    admission: AdmissionDep,
+    seeds: Annotated[bool, Query(description="with the seeds of the splits, once no submission is taken")] = True,
+) -> StreamingResponse:
+    """Download the results of a competition that is over as a site to publish: leaderboards, receipts, the code that
+    may be published, a card of the data. `lethe verify` checks it, `lethe replay` runs an entry again."""
+    pieces = bundles.spooled(session, storage, settings, competition, seeds=seeds)
+    headers = {"Content-Disposition": f'attachment; filename="{competition.slug}-bundle.zip"'}
+    return StreamingResponse(admission.pieces(pieces), media_type="application/zip", headers=headers)
 
 
 @administrators.get("/audit")

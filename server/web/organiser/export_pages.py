@@ -9,7 +9,10 @@ from lethe.errors import NotFound
 from server.admin import exports
 from server.admin.exports import Format, Table
 from server.admission import AdmissionDep
+from server.bundles import service as bundles
 from server.competitions import phases
+from server.competitions.lifecycle import is_revealed
+from server.deps import SettingsDep, StorageDep
 from server.disclosure import gate
 from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
@@ -38,6 +41,7 @@ def exports_page(asked: OrganiserDep) -> Response:
         tab="exports",
         tables=TABLES,
         formats=[(Format.CSV, "CSV"), (Format.JSONL, "JSON Lines")],
+        has_bundle=is_revealed(asked.competition) and asked.competition.parent_id is None,
         phases=phases.names(asked.place.file),
         has_private=gate.may_see_private(asked.competition, organiser=True),
     )
@@ -53,3 +57,14 @@ def download_export(name: str, asked: OrganiserDep, *, admission: AdmissionDep, 
     called = f"{asked.competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{called}"', "Cache-Control": "no-store"}
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[Format(form)], headers=headers)
+
+
+@router.get("/organise/{slug}/bundle.zip")
+def download_bundle(
+    asked: OrganiserDep, storage: StorageDep, settings: SettingsDep, *, admission: AdmissionDep, seeds: bool = True
+) -> Response:
+    """Send the results as a site to publish."""
+    pieces = bundles.spooled(asked.session, storage, settings, asked.competition, seeds=seeds)
+    called = f'attachment; filename="{asked.competition.slug}-bundle.zip"'
+    headers = {"Content-Disposition": called, "Cache-Control": "no-store"}
+    return StreamingResponse(admission.pieces(pieces), media_type="application/zip", headers=headers)
