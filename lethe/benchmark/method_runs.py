@@ -2,11 +2,11 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from lethe.evaluation.original_models import find_place, read_original, read_who
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.submission.failure_place import place_beside
 from lethe.submission.package import Package, load_package
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PART_RUNS, PART_S = 32, 60.0  # a part ends after so many runs or seconds; a crash loses at most one part
 
@@ -142,8 +145,7 @@ class _Done:
 
 
 def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator, unit: Unit) -> _Done | Failure:
-    with _own_original(place, run, stage=runs.stage) as original:
-        numbers = None if original is None else read_whole_numbers(original)
+    with own_original(place, run, stage=runs.stage) as (original, numbers):
         end = runs.run(run, seed=run, original=original)
         if end.weights is None:
             return end.failure or Failure("no-weights", "The run gave no weights.")
@@ -158,17 +160,19 @@ def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator, 
 
 
 @contextmanager
-def _own_original(place: RunPlace, run: int, *, stage: Path) -> Iterator[Path | None]:
-    """Yield a file with the run's own original model, or None where all runs start from one."""
+def own_original(
+    place: RunPlace, run: int, *, stage: Path
+) -> Iterator[tuple[Path | None, "Mapping[str, Tensor] | None"]]:
+    """Yield a file with the run's own original model and its whole numbers; None where all runs start from one."""
     if place.competition.scoring.setup == "reuse-n-1":
-        yield None
+        yield None, None
         return
     name, position = find_place(Manifest.read(place.split_dir), run)
     path = stage / f"original-{run}.safetensors"
     try:
         path.write_bytes(read_original(place.split_dir, name, position))
         path.chmod(0o444)
-        yield path
+        yield path, read_whole_numbers(path)
     finally:
         path.unlink(missing_ok=True)
 

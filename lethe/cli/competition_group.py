@@ -7,6 +7,7 @@ import typer
 from lethe.cli import (
     admission_commands,
     analysis_commands,
+    bundle_command,
     change_commands,
     list_commands,
     organiser_commands,
@@ -48,6 +49,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": analysis_commands.compare,
     "audit": list_commands.audit,
     "table": rejudging_commands.export_table,
+    "bundle": bundle_command.bundle,
 }
 
 

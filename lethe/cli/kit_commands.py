@@ -11,6 +11,7 @@ import typer
 from lethe.cli.client_config import KIT_FILE
 from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
 from lethe.cli.output import console, print_json
+from lethe.competition.tasks_section import BETWEEN
 from lethe.errors import HostFault, InvalidInput
 from lethe.methods.catalogue import method_source
 
@@ -28,6 +29,8 @@ def init(
         str | None,
         typer.Option("--from", help="Begin with this method; see `lethe methods list`.", metavar="METHOD"),
     ] = None,
+    *,
+    task: Annotated[str, typer.Option("--task", help="A task of the competition, by its name.")] = "",
     competition: Competition = None,
     url: Url = None,
     as_json: Json = False,
@@ -35,11 +38,12 @@ def init(
     """Put a competition's starter kit into a new folder: sample data, a first submission, a notebook, the rules."""
     first = None if from_method is None else method_source(from_method)
     with connected(url, anonymous=True) as client:
-        slug = chosen_competition(client, competition)
+        whole = chosen_competition(client, competition)
+        slug = f"{whole}{BETWEEN}{task}" if task else whole
         into = folder or Path(slug)
         if into.exists() and any(into.iterdir()):
             raise InvalidInput(f"{into} is not empty; name another folder")
-        files = unpack_kit(client.starter_kit(slug), into)
+        files = unpack_kit(client.starter_kit(whole, task=task), into)
         if first is not None:
             (into / SUBMISSION).write_text(first, encoding="utf-8")
             files = sorted({*files, SUBMISSION})

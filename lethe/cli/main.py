@@ -64,8 +64,8 @@ PANELS = {
         "login", "logout", "register", "whoami", "tokens", "join", "terms", "questions", "ask", "pages",
         "team", "competitions", "show",
         "leaderboard", "quota", "use",
-        "init", "check", "submit", "submissions", "status", "logs", "answers", "cancel", "select", "download",
-        "receipt", "verify",
+        "init", "check", "submit", "submissions", "status", "logs", "answers", "cancel", "select", "publish",
+        "download", "receipt", "verify",
     ),
     "Organise a competition": ("competition", "dataset", "data", "prepare", "rejudge", "accounts", "worker-token"),
     "Measure, without a server": (

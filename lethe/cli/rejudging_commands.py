@@ -122,9 +122,15 @@ def discard(
 def export_table(
     table: Annotated[
         str,
-        typer.Argument(help="public-leaderboard, private-leaderboard, submissions, evaluations, metrics or audit."),
+        typer.Argument(
+            help="public-leaderboard, private-leaderboard, submissions, evaluations, metrics, terms or audit."
+        ),
     ],
     *,
+    phase: Annotated[
+        str, typer.Option("--phase", help="With public-leaderboard: of this phase; late: of late submissions.")
+    ] = "",
+    task: Annotated[str, typer.Option("--task", help="Of one task of the competition, by its name.")] = "",
     into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write.", dir_okay=False)] = None,
     form: Annotated[str, typer.Option("--format", help="csv or jsonl.")] = "csv",
     competition: Competition = None,
@@ -134,10 +140,11 @@ def export_table(
     """Export a table of a competition with its scores, as CSV or JSON Lines (for organisers)."""
     with connected(url) as client:
         slug = chosen_competition(client, competition)
-        path = into or Path(f"{slug}-{table}.{form}")
+        path = into or Path("-".join(part for part in (slug, task, table, phase) if part) + f".{form}")
         if path.exists():
             raise InvalidInput(f"{path} exists; name another file with --into")
-        client.download(f"/competitions/{slug}/exports/{table}", path, format=form)
+        asked = {name: value for name, value in (("phase", phase), ("task", task)) if value}
+        client.download(f"/competitions/{slug}/exports/{table}", path, format=form, **asked)
     if as_json:
         print_json({"competition": slug, "table": table, "file": str(path), "bytes": path.stat().st_size})
         return

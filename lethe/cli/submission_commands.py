@@ -33,6 +33,7 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(answers)
     app.command()(cancel)
     app.command()(select)
+    app.command()(publish)
     app.command()(download)
 
 
@@ -177,6 +178,24 @@ def select(
         print_json(found)
         return
     console.print("Taken back." if off else "Chosen for the private board.")
+    if not off and not found["publish_code"]:
+        console.print(f"May its code be published after the end? Then: lethe publish {found['id']}", highlight=False)
+
+
+def publish(
+    submission: Id,
+    off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
+    competition: Competition = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Let a submission's code be published with the results after the end. Without this, nobody is shown it."""
+    with connected(url) as client:
+        found = client.publish(complete_id(client, submission, competition), allowed=not off)
+    if as_json:
+        print_json(found)
+        return
+    console.print("Its code is not published from now on." if off else "Its code may be published after the end.")
 
 
 def download(

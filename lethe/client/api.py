@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlencode
 
 import httpx
 
@@ -101,9 +102,9 @@ class LetheClient:
         asked = {name: value for name, value in (("board", board), ("phase", phase), ("task", task)) if value}
         return self._object("GET", f"/competitions/{slug}/leaderboard", params=asked or None)
 
-    def starter_kit(self, slug: str) -> bytes:
-        """Return the competition's starter kit, a zip archive."""
-        return self._bytes(f"/competitions/{slug}/starter-kit")
+    def starter_kit(self, slug: str, *, task: str = "") -> bytes:
+        """Return the starter kit of the competition, or of a task of it, a zip archive."""
+        return self._bytes(f"/competitions/{slug}/starter-kit" + (f"?{urlencode({'task': task})}" if task else ""))
 
     # --- teams ---
 
@@ -165,6 +166,10 @@ class LetheClient:
     def select(self, submission_id: str, *, selected: bool = True) -> JsonObject:
         """Choose a submission for the private board, or take the choice back."""
         return self._object("PUT" if selected else "DELETE", f"/submissions/{submission_id}/selection")
+
+    def publish(self, submission_id: str, *, allowed: bool = True) -> JsonObject:
+        """Let a submission's code be published with the results after the end, or no longer."""
+        return self._object("PUT" if allowed else "DELETE", f"/submissions/{submission_id}/publication")
 
     def code(self, submission_id: str) -> bytes:
         """Return the file as the server received it."""

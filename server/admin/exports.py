@@ -11,6 +11,7 @@ from typing import IO, Any
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import InvalidInput, Violation
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from lethe.reports.csv_lines import csv_lines
 from server.admin import exports_repository as repository
@@ -39,9 +40,11 @@ class Table(StrEnum):
 MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application/jsonl"}
 
 
-def spooled(session: Session, competition: Competition, table: Table, form: Format) -> Iterator[bytes]:
+def spooled(
+    session: Session, competition: Competition, table: Table, form: Format, *, phase: str = ""
+) -> Iterator[bytes]:
     """Return an export piece by piece. It is on this host's disk by then: a slow reader holds no connection."""
-    rows = export_rows(session, competition, table)
+    rows = export_rows(session, competition, table, phase=phase)
     with ExitStack() as stack:
         file = stack.enter_context(TemporaryFile())
         for line in as_csv(rows) if form is Format.CSV else as_jsonl(rows):
@@ -57,10 +60,17 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def export_rows(session: Session, competition: Competition, table: Table) -> Rows:
-    """Return the rows of one table of a competition."""
+def export_rows(session: Session, competition: Competition, table: Table, *, phase: str = "") -> Rows:
+    """Return the rows of one table of a competition.
+
+    phase: whose public leaderboard it is, also `late`; empty: the official one. Raises NotFound for a phase that the
+    competition does not have, InvalidInput for another table of it.
+    """
+    if phase and table is not Table.PUBLIC_LEADERBOARD:
+        wrong = f"is for the table {Table.PUBLIC_LEADERBOARD}, not for {table}, whose rows name their phase"
+        raise InvalidInput(f"phase {wrong}", violations=(Violation("phase", wrong, phase),))
     tables: dict[Table, Callable[[], Rows]] = {
-        Table.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC),
+        Table.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC, phase),
         Table.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
         Table.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
         Table.EVALUATIONS: lambda: _marked(repository.evaluations(session, competition.id), competition),
@@ -89,12 +99,14 @@ def _with_header(rows: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
         yield [_cell(value) for value in row.values()]
 
 
-def _board(session: Session, competition: Competition, visibility: Visibility) -> Rows:
-    board = boards.whole_board(session, competition, visibility)
+def _board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Rows:
+    boards.check_phase(competition, visibility, phase)
+    board = boards.whole_board(session, competition, visibility, phase)
     for row in board.rows:
         values = ((column.id, column.get(row.entry)) for column in board.columns)
         yield {
             "rank": row.rank,
+            "phase": phase,
             "team": row.entry.team,
             "kind": row.entry.kind.value,
             "score": row.entry.score,

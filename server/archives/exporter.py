@@ -4,14 +4,12 @@ The file is a zip archive. `manifest.json` is its last entry: its presence says 
 holds the seeds of the splits and private scores: who may read it may cut the private split.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZipFile
 
 from alembic.script import ScriptDirectory
 from sqlalchemy import select
@@ -20,6 +18,7 @@ from sqlalchemy.orm import Session, joinedload
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.archives.tables import PARTS, rows
+from server.bundles.hashed_zip import HashedZip
 from server.competitions import repository as competitions
 from server.competitions.lifecycle import require_no_task
 from server.config import Settings
@@ -37,27 +36,6 @@ from server.submissions import receipts
 FORMAT = "lethe-competition/1"
 MANIFEST = "manifest.json"
 ROWS, FILES, RECEIPTS = "rows/", "files/", "receipts/"
-
-
-@dataclass
-class Archive:
-    """An archive that is being written, and the manifest of what stands in it."""
-
-    zip: ZipFile
-    at: datetime
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def add(self, name: str, pieces: Iterable[bytes], *, compress: bool) -> None:
-        """Add one entry piece by piece."""
-        info = ZipInfo(name, date_time=self.at.timetuple()[:6])
-        info.compress_type = ZIP_DEFLATED if compress else ZIP_STORED
-        digest, size = hashlib.sha256(), 0
-        with self.zip.open(info, "w", force_zip64=True) as entry:
-            for piece in pieces:
-                digest.update(piece)
-                size += len(piece)
-                entry.write(piece)
-        self.entries[name] = {"sha256": digest.hexdigest(), "bytes": size}
 
 
 @dataclass(frozen=True)
@@ -86,7 +64,7 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
                 raise NotFound(f"No competition is called {slug!r}")
             require_no_task(competition)
             part.chmod(0o600)
-            written = _write(session, storage, settings, competition, archive=Archive(zipped, now()))
+            written = _write(session, storage, settings, competition, archive=HashedZip(zipped, now()))
         part.rename(path)
     finally:
         part.unlink(missing_ok=True)
@@ -94,7 +72,7 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
 
 
 def _write(
-    session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: Archive
+    session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: HashedZip
 ) -> Written:
     evaluated = [competition, *competitions.tasks(session, competition.id)]
     ids = [each.id for each in evaluated]

@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime
 
-from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from server.audit import log as audit
-from server.competitions import lifecycle, participation_repository, repository, stalled_preparations
+from server.competitions import lifecycle, repository
 from server.errors import Conflict
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
+from server.models.competition import Competition, CompetitionState
 
 
 def delete_draft(session: Session, competition: Competition, *, actor: Account) -> None:
@@ -21,24 +20,18 @@ def delete_draft(session: Session, competition: Competition, *, actor: Account) 
         raise Conflict(f"{competition.slug} is {competition.state}; only a draft can be deleted, others are archived")
     audit.record(session, actor, "competition.deleted", competition=competition, subject=competition.slug)
     forget_tasks(session, competition)
-    for split in repository.splits(session, competition.id):
-        stalled_preparations.let_go(split)
-        repository.forget_model_shards(session, split.id)
     _empty(competition)
-    participation_repository.forget_competition(session, competition.id)
-    session.execute(delete(CompetitionOrganiser).where(CompetitionOrganiser.competition_id == competition.id))
     session.flush()
+    repository.forget(session, competition.id)
 
 
 def forget_tasks(session: Session, competition: Competition) -> None:
     """Delete the tasks of a draft and their splits; its file may name others, under the same names."""
     for task in repository.tasks(session, competition.id):
-        for split in repository.splits(session, task.id):
-            repository.forget_model_shards(session, split.id)
-            session.delete(split)
         task.task_name = None
         _empty(task)
-    session.flush()
+        session.flush()
+        repository.forget(session, task.id)
 
 
 def _empty(competition: Competition) -> None:

@@ -99,6 +99,17 @@ def check_may_take_part(session: Session, competition: Competition, account: Acc
         raise error
 
 
+def check_address_is_free(session: Session, competition: Competition, account: Account) -> None:
+    """Raise NotAllowed if somebody in a team has the account's mailbox, where each person takes part with one account.
+
+    Accounts of one mailbox are let through one after the other: the next one waits until this transaction ends.
+    """
+    if stored_file(competition).participation.confirmed_email and account.email:
+        repository.lock_accounts(session, pattern=_like(mailbox(account.email)))
+        if _shares_address(session, competition, account):
+            raise _shares(competition)
+
+
 def check_may_have_data(session: Session, competition: Competition, account: Account | None) -> None:
     """Raise NotAuthenticated or NotAllowed for who may not have the kit, or see pictures of the data.
 
@@ -157,10 +168,15 @@ def _shares_address(session: Session, competition: Competition, account: Account
     if repository.is_member(session, competition.root_id, account.id):
         return False
     own = mailbox(account.email or "")
-    local, _, domain = own.partition("@")
-    escaped = [part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in (local, domain)]
-    found = repository.addresses_of_members(session, competition.root_id, pattern=f"{escaped[0]}%@{escaped[1]}")
+    found = repository.addresses_of_members(session, competition.root_id, pattern=_like(own))
     return any(mailbox(address) == own for address in found)
+
+
+def _like(box: str) -> str:
+    """Return a pattern of every spelling of a mailbox, and of some other addresses."""
+    local, _, domain = box.partition("@")
+    escaped = [part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in (local, domain)]
+    return f"{escaped[0]}%@{escaped[1]}"
 
 
 def _not_admitted(competition: Competition, state: str, reason: str) -> NotAllowed:
@@ -174,6 +190,11 @@ def _not_admitted(competition: Competition, state: str, reason: str) -> NotAllow
     return NotAllowed(f"{slug} is for those whom its organisers accept; ask them first: lethe join {slug}")
 
 
+def _shares(competition: Competition) -> NotAllowed:
+    slug = lifecycle.whole_slug(competition)
+    return NotAllowed(f"Somebody in a team of {slug} has your e-mail address; a person takes part with one account")
+
+
 def _lacking(competition: Competition, standing: Standing) -> AppError | None:
     slug = lifecycle.whole_slug(competition)
     if standing.state != "admitted":
@@ -181,7 +202,7 @@ def _lacking(competition: Competition, standing: Standing) -> AppError | None:
     if standing.lacks_address:
         return NotAllowed(f"{slug} takes accounts with a confirmed e-mail address only; confirm yours first")
     if standing.shares_address:
-        return NotAllowed(f"Somebody in a team of {slug} has your e-mail address; a person takes part with one account")
+        return _shares(competition)
     if standing.lacks_terms:
         version = standing.terms_version
         return NotAllowed(

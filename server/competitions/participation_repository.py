@@ -56,6 +56,12 @@ def addresses_of_members(session: Session, competition_id: str, *, pattern: str)
     return [address for address in session.scalars(statement) if address]
 
 
+def lock_accounts(session: Session, *, pattern: str) -> None:
+    """Lock the accounts whose confirmed addresses are like `pattern` until the transaction ends (SQLite: all is)."""
+    like = func.lower(Account.email).like(pattern, escape="\\"), Account.email_confirmed_at.is_not(None)
+    session.execute(select(Account.id).where(*like).order_by(Account.id).with_for_update(key_share=True)).all()
+
+
 def has_address(session: Session, competition_id: str, address: str) -> bool:
     return session.get(AdmittedAddress, (competition_id, address)) is not None
 
@@ -83,12 +89,6 @@ def locked_link(session: Session, link_id: str) -> AdmissionLink:
     """Return the link as it is now, its row locked until the transaction ends: its uses are counted one by one."""
     statement = select(AdmissionLink).where(AdmissionLink.id == link_id).with_for_update()
     return session.scalars(statement.execution_options(populate_existing=True)).one()
-
-
-def forget_competition(session: Session, competition_id: str) -> None:
-    """Remove whatever a deleted draft holds about people, and its texts."""
-    for table in (Participant, AdmissionLink, AdmittedAddress, CompetitionText, TermsAcceptance):
-        session.execute(delete(table).where(table.competition_id == competition_id))
 
 
 def open_links(session: Session, competition_id: str, at: datetime) -> Sequence[AdmissionLink]:

@@ -11,6 +11,7 @@ from lethe.errors import NotFound
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split
 from server.models.model_shard import ModelShard
+from server.models.registry import metadata
 
 DELETED = "deleted-"  # begins the slug that a deleted draft leaves behind
 
@@ -138,6 +139,15 @@ def model_shards(session: Session, split_ids: Sequence[str]) -> Sequence[ModelSh
     """Return the shards of these splits' preparations in the order in which they are made."""
     statement = select(ModelShard).where(ModelShard.split_id.in_(split_ids)).order_by(ModelShard.id)
     return session.scalars(statement.execution_options(populate_existing=True)).all()
+
+
+def forget(session: Session, competition_id: str) -> None:
+    """Remove every row that the schema removes with a competition, whose own row stays for the audit log."""
+    for table in reversed(metadata.sorted_tables):
+        for key in table.foreign_keys:
+            if key.column is Competition.__table__.c.id and key.ondelete == "CASCADE":
+                session.execute(delete(table).where(key.parent == competition_id))
+    session.expire_all()
 
 
 def forget_model_shards(session: Session, split_id: str) -> None:

@@ -100,9 +100,9 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "s files choices chosen candidates offered wanted sent_tasks",
     },
     "an act of the team or of the organisers; at the close, when nothing can be submitted any more, of the server": {
-        "SubmissionOut": "selected can_cancel",
-        "AcceptedSubmission": "selected can_cancel",
-        "Submission": "selected excluded_at disqualified_at",
+        "SubmissionOut": "selected publish_code can_cancel",
+        "AcceptedSubmission": "selected publish_code can_cancel",
+        "Submission": "selected publish_code excluded_at disqualified_at",
         "SubmissionView": "can_cancel",
         "page": "can_choose may_be_chosen would_count final_selections",
     },

@@ -107,7 +107,7 @@ def board_for(
     phase: whose submissions alone are on it, also those that do not count; empty: the official board. Raises NotFound
     for a phase that the competition does not have, or whose submissions have no private scores.
     """
-    _check_phase(competition, visibility, phase)
+    check_phase(competition, visibility, phase)
     if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=organiser):
         raise gate.sealed(competition)
     bind, competition_id = session.get_bind(), competition.id
@@ -166,6 +166,13 @@ def _combined_board(
     return Board(visibility, oracle, rows, min(board.n_models for board in own), columns)
 
 
+def published_board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Board:
+    """Return the board as everybody may see it, as it is now. Raises NotRevealed for a sealed one."""
+    if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=False):
+        raise gate.sealed(competition)
+    return _both_views(session, competition, visibility, phase)[1]
+
+
 def shake_up(session: Session, competition: Competition, private: Sequence[Row], *, organiser: bool) -> dict[str, int]:
     """Return how many ranks each of these teams rose (positive) or fell from the public to the private board."""
     public = board_for(session, competition, Visibility.PUBLIC, organiser=organiser)
@@ -198,7 +205,8 @@ def scores_over_time(
     return sorted(climbed, key=lambda row: row[1])
 
 
-def _check_phase(competition: Competition, visibility: Visibility, phase: str) -> None:
+def check_phase(competition: Competition, visibility: Visibility, phase: str) -> None:
+    """Raise NotFound for a phase that the competition does not have, or whose submissions have no private scores."""
     names = phases.names(stored_file(competition))
     if phase and (phase not in names or visibility is Visibility.PRIVATE):
         there = ", ".join(names) or "none"

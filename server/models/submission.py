@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, true
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, false, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db import Base, new_id, now
@@ -69,6 +69,7 @@ class Submission(Base):
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # message, exception_type, file, line
     refunded: Mapped[bool] = mapped_column(default=False)  # does not count against the quota
     selected: Mapped[bool] = mapped_column(default=False)  # chosen for the private board
+    publish_code: Mapped[bool] = mapped_column(default=False, server_default=false())  # its team lets it be published
     finished_at: Mapped[datetime | None]
     disqualified_at: Mapped[datetime | None]
     excluded_at: Mapped[datetime | None]  # the organiser's decision: not re-scored, not on the private board

@@ -101,8 +101,11 @@ def _of_parts(
 
 def _submission(submission: Submission) -> dict[str, Any]:
     of_whole = {"part_of": submission.parent_id} if submission.parent_id else {}
+    of_phase = {"phase": submission.phase} if submission.phase else {}
     return {
         "id": submission.id,
+        "is_official": submission.is_official,
+        **of_phase,
         "sha256": submission.content_sha256,
         "entry_point": {name: value for name, value in submission.entry_point.items() if name != "edits"},
         "received_at": submission.received_at.isoformat(),

@@ -21,7 +21,7 @@ from server.datetime_format import in_words
 from server.db import now
 from server.errors import Conflict, NotAllowed
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState, Membership, Team
+from server.models.competition import Competition, CompetitionState, Team
 from server.models.invitation import Invitation
 from server.teams import repository, service
 
@@ -175,7 +175,7 @@ def _join(session: Session, competition: Competition, row: Invitation, *, accoun
     if repository.size(session, team.id) >= limit:
         raise Conflict(f"The team is full: it has {limit} people")
     _give_up_present_team(session, competition, account, joining=team)
-    session.add(Membership(team_id=team.id, account_id=account.id, competition_id=competition.id))
+    service.add_member(session, competition, team, account)
     row.ended_at = now()
     session.flush()
     audit.record(session, account, "team.joined", competition=competition, subject=team.id)

@@ -211,6 +211,12 @@ def _check_no_persons_name(session: Session, name: str, *, own: Sequence[Account
         raise Conflict(f"{name!r} is the name of a person who is not in the team", violations=(taken,))
 
 
+def add_member(session: Session, competition: Competition, team: Team, account: Account) -> None:
+    """Take an account into a team. Raises NotAllowed if another account of the same person has joined one meanwhile."""
+    participation.check_address_is_free(session, competition, account)
+    session.add(Membership(team_id=team.id, account_id=account.id, competition_id=team.competition_id))
+
+
 def _add(
     session: Session, competition: Competition, account: Account, *, name: str, is_baseline: bool = False
 ) -> Team | None:
@@ -230,7 +236,7 @@ def _add(
             session.add(team)
             session.flush()
             if not is_baseline:
-                session.add(Membership(team_id=team.id, account_id=account.id, competition_id=team.competition_id))
+                add_member(session, competition, team, account)
     except IntegrityError:
         return None
     audit.record(session, account, "team.created", competition=competition, subject=team.id, data={"name": name})

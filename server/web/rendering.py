@@ -18,12 +18,12 @@ from server.datetime_format import duration
 from server.db import now
 from server.errors import status_of
 from server.models.account import Role
+from server.parsing.markdown import markdown
 from server.web import template_filters
 from server.web.assets import get_assets
 from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
 from server.web.csrf import csrf_token
 from server.web.help_texts import glossary
-from server.web.markdown import markdown
 from server.web.user_agent import browser_name
 
 TEMPLATES = Path(__file__).parents[1] / "templates"

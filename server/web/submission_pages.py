@@ -21,7 +21,7 @@ from server.evaluations.waiting import find_wait
 from server.finals import service as finals
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
-from server.submissions import receipts
+from server.submissions import publication, receipts
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
 from server.submissions.sample_answers import has_sample_answers, read_sample_answers
@@ -42,6 +42,7 @@ from server.web.submission_lists import AskedDep, listed, may_be_chosen
 from server.web.timeline import timeline_events, timeline_steps
 
 router = page_router()
+CHOSEN = "Chosen for the private leaderboard. On its page you can let its code be published after the end."
 
 
 def own_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -> Submission:
@@ -50,6 +51,14 @@ def own_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -
 
 
 OwnSubmission = Annotated[Submission, Depends(own_submission)]
+
+
+def team_submission(submission_id: str, session: SessionDep, viewer: MemberDep) -> Submission:
+    """Return the submission in the address, of the reader's own team. Raises NotFound, also for organisers."""
+    return submissions.get_of_my_team(session, submission_id, viewer)
+
+
+TeamSubmission = Annotated[Submission, Depends(team_submission)]
 
 
 @router.get("/competitions/{slug}/submissions", dependencies=[Depends(require_viewer)])
@@ -239,15 +248,30 @@ def choose_final(
     request: Request,
     session: SessionDep,
     viewer: MemberDep,
-    submission: OwnSubmission,
+    submission: TeamSubmission,
     *,
     asked: AskedDep,
     selected: Annotated[bool, Form()] = False,
 ) -> Response:
     """Make the submission one of the team's finals, or no longer. The address says which list to go back to."""
     finals.choose(session, submission, selected=selected, actor=viewer)
-    done = Flash("good", "Chosen for the private leaderboard." if selected else "No longer chosen.")
+    done = Flash("good", CHOSEN if selected else "No longer chosen.")
     return redirect(request, f"/competitions/{submission.competition.slug}/submissions{asked.query()}", flash=done)
+
+
+@router.post("/submissions/{submission_id}/publication")
+def allow_publication(
+    request: Request,
+    session: SessionDep,
+    viewer: MemberDep,
+    submission: TeamSubmission,
+    *,
+    allowed: Annotated[bool, Form()] = False,
+) -> Response:
+    """Let the code be published after the end, or no longer."""
+    publication.allow(session, submission, allowed=allowed, actor=viewer)
+    done = "Its code may be published after the end." if allowed else "Its code is not published from now on."
+    return redirect(request, f"/submissions/{submission.id}", flash=Flash("good", done))
 
 
 def _shown(session: Session, storage: Storage, submission: Submission) -> dict[str, Any]:

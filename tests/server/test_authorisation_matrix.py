@@ -47,7 +47,11 @@ TURNED_AWAY = {
 }
 WORKERS = ("worker", "worker elsewhere", "revoked worker")
 TOML = {"Content-Type": "application/toml"}
-OF_THE_PARTICIPANT_ALONE = ("selection", "cancel")  # refused to organisers too: they have acts of their own
+OF_THE_PARTICIPANT_ALONE = (
+    "selection",
+    "publication",
+    "cancel",
+)  # refused to organisers too: they have acts of their own
 
 
 def documented() -> set[str]:

@@ -1,13 +1,18 @@
 """An invite-only competition from its file to a late entry after the reveal: links, terms, phases, a question."""
 
+import csv
+import io
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lethe.client.bundle import check, read, scores
 from lethe.competition.visibility import Visibility
 from server.db import now
 from server.models.account import Role
+from tests.support.bundles import fetch_bundle, texts
 from tests.support.instance import Instance
 
 C = "/api/v1/competitions/digits"
@@ -71,7 +76,7 @@ def played(both: Instance) -> Played:
     return Played(both)
 
 
-def test_an_invited_competition_is_played_to_a_late_entry(played: Played) -> None:
+def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_path: Path) -> None:
     token = played.organise("POST", "/links", uses=2)["token"]
     for name in played.teams:
         played.join(name, token)
@@ -107,3 +112,42 @@ def test_an_invited_competition_is_played_to_a_late_entry(played: Played) -> Non
     assert played.scored("bob", 0.7)["phase"] == "late"
     assert played.server.client.get(f"{C}/leaderboard").status_code == 404  # private still
     assert played.server.client.get(f"{C}/pages/prizes", headers=played.teams["bob"]).json()["text"] == "A mug."
+
+    publish_results(played, finals, tmp_path)
+
+
+def publish_results(played: Played, finals: dict[str, str], folder: Path) -> None:
+    """Export the boards, then make a bundle of what everybody may see and of the code that a team published."""
+    server, headers = played.server, played.organiser
+    for phase, expected in (("practice", {"ada": "0.9"}), ("late", {"ada": "0.8", "bob": "0.7"})):
+        text = server.client.get(f"{C}/exports/public-leaderboard", headers=headers, params={"phase": phase}).text
+        rows = [row for row in csv.DictReader(io.StringIO(text)) if row["kind"] == "team"]
+        assert {row["team"]: row["score"] for row in rows} == expected
+        assert {row["phase"] for row in rows} == {phase}
+    for refused, status in (("private-leaderboard?phase=late", 422), ("public-leaderboard?phase=no", 404)):
+        assert server.client.get(f"{C}/exports/{refused}", headers=headers).status_code == status
+    assert server.client.put(f"/api/v1/submissions/{finals['bob']}/publication", headers=headers).status_code == 404
+    allowed = server.client.put(f"/api/v1/submissions/{finals['ada']}/publication", headers=played.teams["ada"])
+    assert allowed.json()["publish_code"]
+
+    bundle = fetch_bundle(server, "digits", headers, folder)
+    found = check(bundle)
+    assert (found.differences, found.receipts) == ([], found.scores)
+    entries = {entry["id"]: entry for entry in read(bundle, "entries.json")}
+    assert [entry["id"] for entry in entries.values() if entry["code"]] == [finals["ada"]]
+    assert {entry["phase"] for entry in entries.values()} == {"practice", "final", "late"}
+    receipts = [read(bundle, score["receipt"]) for *_, score in scores(list(entries.values()))]
+    assert {receipt["submission"]["phase"] for receipt in receipts} == {"practice", "final", "late"}
+    boards = {board["phase"] or board["split"]: board["rows"] for board in read(bundle, "boards.json")}
+    assert {row["team"]: row["score"] for row in boards["late"] if row["kind"] == "team"} == {"ada": 0.8, "bob": 0.7}
+    text = texts(bundle)
+    assert "They are." in text
+    assert "@example" not in text
+    assert "seed" not in read(bundle, "competition.json")["splits"], "late submissions are still taken"
+    played.organise("POST", "/archive", reason="over for good")
+    (folder / "again").mkdir()
+    again = fetch_bundle(server, "digits", headers, folder / "again")
+    assert isinstance(read(again, "competition.json")["splits"]["seed"], int)
+    (folder / "third").mkdir()
+    third = fetch_bundle(server, "digits", headers, folder / "third", seeds=False)
+    assert "seed" not in read(third, "competition.json")["splits"]

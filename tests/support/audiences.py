@@ -71,6 +71,8 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {S}/cancel",
         f"PUT {S}/selection",
         f"DELETE {S}/selection",
+        f"PUT {S}/publication",
+        f"DELETE {S}/publication",
     ),
     MAKES_COMPETITIONS: (
         "POST /api/v1/competitions",
@@ -125,6 +127,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {C}/audit",
         f"GET {C}/audit/actions",
         f"GET {C}/exports/{{table}}",
+        f"GET {C}/bundle",
         f"GET {C}/rejudgings",
         f"POST {C}/rejudgings",
         f"GET {C}/rejudgings/{{rejudging_id}}",

@@ -1,5 +1,6 @@
 """`lethe replay`: whether a score comes out again, to the bit, from what is stored."""
 
+import tempfile
 from logging import WARNING
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,26 +11,49 @@ from lethe.cli.context import Json
 from lethe.cli.output import console, notes, print_facts, print_json
 from lethe.cli.receipt_commands import Key, read_receipt
 from lethe.competition.visibility import Visibility
+from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
     from worker.evaluation.replay import Replayed
 
 DIFFERENT = 3
+BACKEND = "bubblewrap"
 
 
 def replay(
-    what: Annotated[str, typer.Argument(metavar="RECEIPT|SUBMISSION", help="A receipt's file, or a submission's id.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECEIPT|SUBMISSION|FOLDER",
+            help="A receipt's file, a submission's id, or a folder of published results.",
+        ),
+    ],
     *,
     split: Annotated[
-        Visibility, typer.Option("--split", help="The split, for a submission; a receipt names its own.")
+        Visibility, typer.Option("--split", help="The split, for a submission or an entry; a receipt names its own.")
     ] = Visibility.PUBLIC,
+    entry: Annotated[str, typer.Option("--entry", help="With a folder: an entry's id, or its first characters.")] = "",
+    task: Annotated[str, typer.Option("--task", help="With a folder: a task, by its name.")] = "",
+    prepared: Annotated[
+        Path | None, typer.Option("--prepared", help="With a folder: of the split, prepared already or to be.")
+    ] = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Run a scored submission again on this instance's stored data and compare. Exit status 3: the score differs.
+    """Run a scored submission again and compare. Exit status 3: the score differs.
 
-    A receipt is checked first, with --key also against the key of the instance that signed it.
+    On this instance's stored data; an entry of published results (`lethe competition bundle`) on a split that is
+    prepared from their seeds. A receipt is checked first, with --key also against the key of the instance that signed.
     """
+    if Path(what).is_dir():
+        _replay_entry(Path(what), entry, task=task, split=split, prepared=prepared, key=key, as_json=as_json)
+        return
+    if entry or task or prepared:
+        raise InvalidInput(f"--entry, --task and --prepared are for a folder of published results, which {what} is not")
+    _replay_here(what, split=split, key=key, as_json=as_json)
+
+
+def _replay_here(what: str, *, split: Visibility, key: str | None, as_json: bool) -> None:
     from server.db import Database
     from server.logging import configure
     from server.private_files import instance_settings
@@ -54,6 +78,40 @@ def replay(
         raise typer.Exit(DIFFERENT)
 
 
+def _replay_entry(
+    folder: Path,
+    entry: str,
+    *,
+    task: str,
+    split: Visibility,
+    prepared: Path | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    from lethe.client.bundle import check
+    from worker.evaluation import bundle_replay
+
+    if wrong := check(folder, public_key=key).differences:
+        raise InvalidInput(f"{folder} is not what was published: {wrong[0]}")
+    published = bundle_replay.read_published(folder, entry, task=task, visibility=split)
+    with tempfile.TemporaryDirectory(prefix="lethe-replay-") as name:
+        split_dir = prepared or Path(name) / "split"
+        again = bundle_replay.replay(published, folder, split_dir, backend=BACKEND, on_stage=notes.print)
+    facts: dict[str, Any] = {
+        "submission": published.entry_id,
+        "task": published.task,
+        "split": published.visibility.value,
+        "equal": again.is_equal,
+        "published_score": published.score,
+        "score": again.score,
+        "runs": again.runs,
+        "differences": again.differences,
+    }
+    _print(facts, shown={name: repr(facts[name]) for name in ("published_score", "score")}, as_json=as_json)
+    if not again.is_equal:
+        raise typer.Exit(DIFFERENT)
+
+
 def _receipt(what: str, key: str | None) -> dict[str, Any] | None:
     """Return the checked receipt in the file `what`, None if there is no such file. Raises InvalidInput."""
     from lethe.client.receipts import verify
@@ -62,6 +120,9 @@ def _receipt(what: str, key: str | None) -> dict[str, Any] | None:
         return None
     found = read_receipt(Path(what))
     verify(found, public_key=key)
+    if "tasks" in found:
+        ids = ", ".join(part["submission"]["id"] for part in found["tasks"].values())
+        raise InvalidInput(f"{what} is of several tasks; replay each part by its id: {ids}")
     return found
 
 
@@ -77,10 +138,14 @@ def _tell(replayed: "Replayed", *, as_json: bool) -> None:
         "different_runs": replayed.different_runs,
         "differences": replayed.differences,
     }
+    shown = {"stored_score": repr(stored.score), "score": repr(replayed.score)}
+    shown["different_runs"] = f"{len(replayed.different_runs)} of {replayed.runs}"
+    _print(facts, shown=shown, as_json=as_json)
+
+
+def _print(facts: dict[str, Any], *, shown: dict[str, str], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    console.print("[green]equal[/], to the last bit" if replayed.is_equal else "[bold red]different[/]")
-    shown = {"stored_score": repr(stored.score), "score": repr(replayed.score)}
-    shown["different_runs"] = f"{len(replayed.different_runs)} of {replayed.runs}"
+    console.print("[green]equal[/], to the last bit" if facts["equal"] else "[bold red]different[/]")
     print_facts([(name.replace("_", " "), shown.get(name, value)) for name, value in facts.items() if name != "equal"])

@@ -42,8 +42,10 @@ from server.api.competitions.schemas import CompetitionOut, Reason
 from server.api.submissions.schemas import SubmissionOut
 from server.audit import log as audit
 from server.audit.event_filter import EventFilter
+from server.bundles import service as bundles
 from server.competitions import organisers as competition_organisers
-from server.deps import SessionDep
+from server.competitions import service as competitions
+from server.deps import SessionDep, SettingsDep, StorageDep
 from server.errors import Conflict
 from server.leaderboard import service as leaderboards
 from server.models.account import Role
@@ -259,12 +261,37 @@ def export(
     *,
     admission: AdmissionDep,
     form: Annotated[Format, Query(alias="format")] = Format.CSV,
+    phase: Annotated[str, Query(max_length=40, description="whose public leaderboard; late: after the close")] = "",
+    task: Annotated[str, Query(max_length=40, description="name of a task; empty: of the competition")] = "",
 ) -> StreamingResponse:
     """Export a table of the competition, streamed, with its scores."""
-    name = f"{competition.slug}-{table}.{form}"
+    if task:
+        competition = competitions.get_task(session, competition, task)
+    pieces = exports.spooled(session, competition, table, form, phase=phase)
+    name = f"{competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    pieces = exports.spooled(session, competition, table, form)
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[form], headers=headers)
+
+
+@organisers.get(
+    "/bundle",
+    response_class=StreamingResponse,
+    responses={**problems(409), 200: {"content": {"application/zip": {}}}},
+)
+def download_bundle(
+    session: SessionDep,
+    storage: StorageDep,
+    settings: SettingsDep,
+    competition: Organised,
+    *,
+    admission: AdmissionDep,
+    seeds: Annotated[bool, Query(description="with the seeds of the splits, once no submission is taken")] = True,
+) -> StreamingResponse:
+    """Download the results of a competition that is over as a site to publish: leaderboards, receipts, the code that
+    may be published, a card of the data. `lethe verify` checks it, `lethe replay` runs an entry again."""
+    pieces = bundles.spooled(session, storage, settings, competition, seeds=seeds)
+    headers = {"Content-Disposition": f'attachment; filename="{competition.slug}-bundle.zip"'}
+    return StreamingResponse(admission.pieces(pieces), media_type="application/zip", headers=headers)
 
 
 @administrators.get("/audit")

@@ -29,7 +29,7 @@ from server.models.competition import Competition
 from server.models.submission import Submission
 from server.problem_details import problems
 from server.received_form import FORM
-from server.submissions import receipts, service, upload_rate, views
+from server.submissions import publication, receipts, service, upload_rate, views
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
 from server.submissions.upload import receive
@@ -138,6 +138,20 @@ def select_submission(session: SessionDep, submission: TeamSubmission, account: 
 def deselect_submission(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
     """Take the choice of a submission back."""
     finals.choose(session, submission, selected=False, actor=account)
+    return SubmissionOut.of(views.view(session, [submission])[0])
+
+
+@router.put("/submissions/{submission_id}/publication", responses=problems(401, 404))
+def allow_publication(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
+    """Let the code be published with the results after the end. Without this, it is shown to nobody."""
+    publication.allow(session, submission, allowed=True, actor=account)
+    return SubmissionOut.of(views.view(session, [submission])[0])
+
+
+@router.delete("/submissions/{submission_id}/publication", responses=problems(401, 404))
+def withdraw_publication(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
+    """Take that back, for what is published from now on."""
+    publication.allow(session, submission, allowed=False, actor=account)
     return SubmissionOut.of(views.view(session, [submission])[0])
 
 

@@ -57,6 +57,8 @@ SENTENCES = {
     "submission.received": "sent {it}",
     "submission.restored": "restored {it}",
     "submission.run_again": "ran {it} again on the public split",
+    "submission.publication_allowed": "lets the code of {it} be published",
+    "submission.publication_withdrawn": "no longer lets the code of {it} be published",
     "submission.selected": "chose {it} as a final",
     "team.created": "made {it}",
     "team.disqualified": "disqualified {it}",

@@ -1,17 +1,24 @@
 """What organisers take away: every table of a competition, as CSV and as JSON Lines."""
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from lethe.errors import NotFound
 from server.admin import exports
 from server.admin.exports import Format, Table
 from server.admission import AdmissionDep
+from server.bundles import service as bundles
+from server.competitions import phases
+from server.competitions.lifecycle import is_revealed
+from server.deps import SettingsDep, StorageDep
 from server.disclosure import gate
 from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
 
 router = page_router()
+PhaseName = Annotated[str, Query(max_length=40)]
 
 TABLES = {
     Table.PUBLIC_LEADERBOARD: ("Public leaderboard", "A line for each team: rank, score, interval, entries"),
@@ -34,19 +41,30 @@ def exports_page(asked: OrganiserDep) -> Response:
         tab="exports",
         tables=TABLES,
         formats=[(Format.CSV, "CSV"), (Format.JSONL, "JSON Lines")],
+        has_bundle=is_revealed(asked.competition) and asked.competition.parent_id is None,
+        phases=phases.names(asked.place.file),
         has_private=gate.may_see_private(asked.competition, organiser=True),
     )
 
 
 @router.get("/organise/{slug}/exports/{name}")
-def download_export(name: str, asked: OrganiserDep, *, admission: AdmissionDep) -> Response:
-    """Send one table, streamed. name: e.g. submissions.csv."""
+def download_export(name: str, asked: OrganiserDep, *, admission: AdmissionDep, phase: PhaseName = "") -> Response:
+    """Send one table, streamed. name: e.g. submissions.csv. phase: whose public leaderboard."""
     table, _, form = name.partition(".")
     if table not in list(Table) or form not in list(Format):
         raise NotFound(f"There is no export {name!r}")
-    headers = {
-        "Content-Disposition": f'attachment; filename="{asked.competition.slug}-{name}"',
-        "Cache-Control": "no-store",
-    }
-    pieces = exports.spooled(asked.session, asked.competition, Table(table), Format(form))
+    pieces = exports.spooled(asked.session, asked.competition, Table(table), Format(form), phase=phase)
+    called = f"{asked.competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
+    headers = {"Content-Disposition": f'attachment; filename="{called}"', "Cache-Control": "no-store"}
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[Format(form)], headers=headers)
+
+
+@router.get("/organise/{slug}/bundle.zip")
+def download_bundle(
+    asked: OrganiserDep, storage: StorageDep, settings: SettingsDep, *, admission: AdmissionDep, seeds: bool = True
+) -> Response:
+    """Send the results as a site to publish."""
+    pieces = bundles.spooled(asked.session, storage, settings, asked.competition, seeds=seeds)
+    called = f'attachment; filename="{asked.competition.slug}-bundle.zip"'
+    headers = {"Content-Disposition": called, "Cache-Control": "no-store"}
+    return StreamingResponse(admission.pieces(pieces), media_type="application/zip", headers=headers)

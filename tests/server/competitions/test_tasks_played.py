@@ -1,13 +1,20 @@
 """Three tasks, two of images and one of text, and eight teams, from the file to the private leaderboard."""
 
+import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lethe.client.bundle import MANIFEST, check, read
 from lethe.competition.visibility import Visibility
+from server.config import get_settings
 from server.models.account import Role
 from server.models.competition import CompetitionState
 from server.models.submission import Fault
+from server.submissions.receipts import sign
+from tests.support.bundles import fetch_bundle
 from tests.support.instance import GOOD_CODE, Instance
 from tests.support.tasks import AUTHORS, DIGITS, FACES, make_ready, part_ids, score_parts, tasks_toml
 
@@ -64,7 +71,7 @@ def expected(scores: dict[str, tuple[float | None, ...]], *, digits: int | None)
     return [*places, *((len(full) + 1, team, 0.0) for team in scores if None in scores[team])]
 
 
-def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance) -> None:
+def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_path: Path) -> None:
     olga = server.headers(server.account("olga", Role.ORGANISER))
     made = server.client.post(API, headers=olga, content=tasks_toml(extra=HARMONIC, limits={"final_selections": 1}))
     assert made.status_code == 201, made.text
@@ -112,3 +119,41 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance) -> N
     own = server.client.get(f"/api/v1/submissions/{finals['hal']}", headers=teams["hal"]).json()
     assert [part["private_score"]["final_score"] for part in own["parts"]] == [0.10, 0.10, 0.40]
     assert own["selected"]
+
+    path = f"{API}/three/bundle"
+    assert server.client.get(f"{API}/three--faces/bundle", headers=olga).status_code == 409, "of all tasks together"
+    assert server.client.get(path, headers=teams["hal"]).status_code == 403
+    bundle = fetch_bundle(server, "three", olga, tmp_path)
+    assert check(bundle).differences == []
+    combined = next(
+        board for board in read(bundle, "boards.json") if (board["task"], board["split"]) == ("", "private")
+    )
+    assert [(row["rank"], row["team"], row["score"]) for row in combined["rows"] if row["kind"] == "team"] == lines(
+        server, board="private"
+    )
+    (entry,) = (entry for entry in read(bundle, "entries.json") if entry["id"] == finals["hal"])
+    private = {part["task"]: part["scores"]["private"]["final_score"] for part in entry["parts"]}
+    assert private == named(PRIVATE["hal"])
+
+    for name, of_board, told in (("boards.json", True, "rank"), ("entries.json", False, "receipt says")):
+        changed = bundle / name
+        before = changed.read_text()
+        data = json.loads(before)
+        if of_board:
+            data[0]["rows"][-1]["rank"] = 1
+        else:
+            data[0]["parts"][0]["scores"]["public"]["final_score"] += 0.01
+        changed.write_text(json.dumps(data))
+        assert check(bundle).differences == [f"{name} is not what the manifest says"]
+        manifest = read(bundle, MANIFEST)
+        sign_again(manifest, changed, bundle / MANIFEST)
+        assert any(told in sentence for sentence in check(bundle).differences)
+        changed.write_text(before)
+        sign_again(manifest, changed, bundle / MANIFEST)
+
+
+def sign_again(manifest: dict[str, Any], changed: Path, into: Path) -> None:
+    """Vouch for a changed file with the instance's own key, as nobody else could."""
+    manifest["files"][changed.name]["sha256"] = hashlib.sha256(changed.read_bytes()).hexdigest()
+    body = {name: value for name, value in manifest.items() if name not in ("public_key", "signature")}
+    into.write_text(json.dumps(body | {"public_key": manifest["public_key"], "signature": sign(get_settings(), body)}))

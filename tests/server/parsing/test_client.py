@@ -25,8 +25,8 @@ from server.errors import Overloaded
 from server.parsing import client
 from server.parsing.client import ParsingProcess, Unreadable, run
 from server.parsing.limits import CPU_S, TaskLimits, get_limits
+from server.parsing.markdown import markdown
 from server.parsing.tasks import TASKS
-from server.web.markdown import markdown
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 
 BRACES = GOOD_CODE + b'x = f"' + b"{a}" * 68_000 + b'"\n'

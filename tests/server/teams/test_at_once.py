@@ -10,8 +10,10 @@ from sqlalchemy.orm import Session
 
 from server.accounts import service as accounts
 from server.competitions import service as competitions
+from server.db import now
+from server.models.account import Account
 from server.models.competition import Competition
-from server.teams import joining, merging
+from server.teams import joining, merging, service
 from tests.support.instance import Instance
 from tests.support.team_requests import BASE, call, lead, link
 
@@ -78,6 +80,23 @@ def test_joining_two_teams_at_once(both: Instance) -> None:
     )
     assert answer.status_code == 409
     assert call(both, bob, "GET", "/team").json()["members"] == ["ada", "bob"]
+
+
+def test_two_accounts_of_one_mailbox_at_once(both: Instance) -> None:
+    both.competition(extra="[participation]\nconfirmed_email = true")
+    people = {name: both.account(name) for name in ("ada", "twin")}
+    twin = both.headers(people["twin"])
+    with both.database.write() as session:
+        for name, address in (("ada", "ada@example.org"), ("twin", "Ada+2@example.org")):
+            account = session.get_one(Account, people[name].id)
+            account.email, account.email_confirmed_at = address, now()
+    answer = answer_behind(
+        both,
+        lambda session, competition: service.create(session, competition, accounts.find(session, "ada"), name="First"),
+        lambda: call(both, twin, "POST", "/teams", name="Second"),
+    )
+    assert answer.status_code == 403
+    assert "one account" in answer.json()["detail"]
 
 
 def test_two_teams_that_merge_into_each_other_at_once(both: Instance) -> None:

@@ -64,6 +64,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {C}/splits/{{visibility}}",
         f"GET {C}/exports",
         f"GET {C}/exports/{{name}}",
+        f"GET {C}/bundle.zip",
         f"GET {C}/rejudgings",
         f"GET {R}",
         f"GET {R}/live",

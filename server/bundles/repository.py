@@ -1,0 +1,28 @@
+"""Which submissions a bundle holds."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session, joinedload
+
+from server.models.competition import Team
+from server.models.submission import Stage, Submission
+
+
+def published(session: Session, competition_id: str, *, on_boards: Collection[str]) -> Sequence[Submission]:
+    """Return the submissions on boards and those whose code may be published, the earliest first.
+
+    on_boards: ids of submissions, or of their parts, in place of which the submissions themselves are returned. What
+    is disqualified is not among them.
+    """
+    wholes = select(Submission.parent_id).where(Submission.id.in_(on_boards), Submission.parent_id.is_not(None))
+    agreed = Submission.publish_code.is_(True) & (Submission.stage == Stage.SCORED.value)
+    statement = (
+        select(Submission)
+        .join(Team, Team.id == Submission.team_id)
+        .where(Submission.competition_id == competition_id)
+        .where(Submission.disqualified_at.is_(None), Team.disqualified_at.is_(None))
+        .where(or_(Submission.id.in_(on_boards), Submission.id.in_(wholes), agreed))
+        .options(joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account))
+    )
+    return session.scalars(statement.order_by(Submission.received_at, Submission.id)).all()

@@ -1,0 +1,146 @@
+"""A bundle: the results of a competition that is over, as one zip that can be published, cited, checked and replayed.
+
+It holds what everybody may see, and the code of those submissions whose teams agreed. No e-mail address, no file of
+hidden data. `manifest.json`, signed like a receipt, names every other file with its hash.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from tempfile import TemporaryFile
+from typing import IO, Any
+from zipfile import ZipFile
+
+from sqlalchemy.orm import Session
+
+import lethe
+from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST
+from server.admin import competition_edits
+from server.bundles import data_card, entries, site
+from server.bundles.boards import all_boards
+from server.bundles.hashed_zip import HashedZip
+from server.competitions import lifecycle, organisers, questions
+from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
+from server.config import Settings
+from server.db import now
+from server.disclosure import gate
+from server.models.competition import Competition
+from server.storage import Storage
+from server.submissions import receipts
+
+PIECE = 1 << 16
+
+
+def spooled(
+    session: Session, storage: Storage, settings: Settings, competition: Competition, *, seeds: bool = True
+) -> Iterator[bytes]:
+    """Return the bundle piece by piece; it is on this host's disk by then.
+
+    seeds: whether the seeds of the splits are in it, once no submission is taken any more. Raises NotRevealed before
+    the reveal, Conflict for a task.
+    """
+    lifecycle.require_no_task(competition)
+    if not gate.may_see_private(competition, organiser=False):
+        raise gate.sealed(competition)
+    with ExitStack() as stack:
+        file = stack.enter_context(TemporaryFile())
+        with ZipFile(file, "w") as zipped:
+            _write(session, storage, settings, competition, archive=HashedZip(zipped, now()), seeds=seeds)
+        file.seek(0)
+        stack.pop_all()  # closed when it was read, or by nobody's reading it
+    return _pieces(file)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _write(
+    session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: HashedZip, seeds: bool
+) -> None:
+    tasks = competitions.tasks(session, competition)
+    withheld = data_card.seeds_withheld(competition, wanted=seeds, at=archive.at)
+    boards = all_boards(session, competition, tasks)
+    content: dict[str, Any] = {
+        "boards": boards,
+        "entries": entries.add_entries(session, storage, settings, competition, boards=boards, archive=archive),
+        "about": _about(session, competition, made_at=archive.at),
+        "data": data_card.data_card(session, storage, competition, tasks or [competition], withheld=withheld),
+    }
+    for name, value in content.items():
+        archive.add(f"{name}.json", [_json(value)], compress=True)
+    file = data_card.published_file(stored_file(competition), with_seeds=not withheld)
+    archive.add(COMPETITION, [_json(file)], compress=True)
+    archive.add("CITATION.cff", [_citation(content["about"]).encode()], compress=True)
+    for name, page in site.pages(content | {"receipt_key": receipts.public_key_text(settings)}):
+        archive.add(name, [page], compress=True)
+    sums = "".join(f"{entry['sha256']}  {name}\n" for name, entry in sorted(archive.entries.items()))
+    archive.add("SHA256SUMS", [sums.encode()], compress=True)
+    _sign(settings, competition, archive)
+
+
+def _sign(settings: Settings, competition: Competition, archive: HashedZip) -> None:
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "competition": competition.slug,
+        "lethe": lethe.__version__,
+        "written_at": archive.at.isoformat(),
+        "files": dict(archive.entries),
+    }
+    signed = manifest | {
+        "public_key": receipts.public_key_text(settings),
+        "signature": receipts.sign(settings, manifest),
+    }
+    archive.add(MANIFEST, [_json(signed)], compress=True)
+
+
+def _about(session: Session, competition: Competition, *, made_at: datetime) -> dict[str, Any]:
+    file = stored_file(competition)
+    asked = questions.shown_to(session, competition, None)
+    announced = competition_edits.announcements(session, competition)
+    return {
+        "slug": competition.slug,
+        "title": competition.title,
+        "summary": competition.summary,
+        "description": file.description,
+        "pages": file.pages.shown,
+        "terms": file.participation.terms,
+        "opens_at": competition.opens_at.isoformat(),
+        "closes_at": competition.closes_at.isoformat(),
+        "revealed_at": competition.revealed_at.isoformat() if competition.revealed_at else None,
+        "made_at": made_at.isoformat(),
+        "organisers": [account.name for account in organisers.of(session, competition)],
+        "phases": [phase.model_dump(mode="json") for phase in file.phases],
+        "late": file.late.model_dump(mode="json"),
+        "combine": file.combine.model_dump(mode="json") if file.tasks else None,
+        "announcements": [
+            {"title": row.title, "text": row.text, "created_at": row.created_at.isoformat()}
+            for row, _author in announced
+        ],
+        "questions": [{"question": row.question, "answer": row.answer} for row in asked],
+    }
+
+
+def _citation(about: Mapping[str, Any]) -> str:
+    """Return CITATION.cff, whose strings are JSON's, which YAML reads alike."""
+    authors: Sequence[str] = about["organisers"] or ["the organisers"]
+    released = (about["revealed_at"] or about["made_at"])[:10]
+    lines = {
+        "cff-version": "1.2.0",
+        "message": "Please cite this competition's results as follows.",
+        "type": "dataset",
+        "title": f"{about['title']}: results of an unlearning competition",
+        "abstract": about["summary"] or about["title"],
+        "version": about["made_at"][:10],
+        "date-released": released,
+    }
+    text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in lines.items())
+    return text + "authors:\n" + "".join(f"  - name: {json.dumps(name)}\n" for name in authors)
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

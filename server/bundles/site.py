@@ -1,0 +1,52 @@
+"""The pages of a bundle: plain HTML that opens from a folder, without a script, a server or a network."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from server.parsing.markdown import markdown
+
+TEMPLATES = Path(__file__).parents[1] / "templates" / "bundle"
+STYLE = "style.css"
+PAGES = {
+    "index.html": "Leaderboards",
+    "entries.html": "Entries",
+    "about.html": "Competition",
+    "data.html": "Data and replay",
+}
+
+
+def pages(content: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each page and of its style. content: what the bundle's JSON files hold."""
+    places = {part["submission"]: entry["id"] for entry in content["entries"] for part in entry["parts"]}
+    for name in PAGES:
+        html = environment().get_template(name).render(page=name, pages=PAGES, places=places, **content)
+        yield name, html.encode()
+    yield STYLE, (TEMPLATES / STYLE).read_bytes()
+
+
+@lru_cache
+def environment() -> Environment:
+    """Return the templates' environment, made once."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(score=_score, when=_when, markdown=markdown)
+    return made
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.5f}"
+
+
+def _when(value: str | None) -> str:
+    return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M} UTC" if value else "–"

@@ -1,0 +1,167 @@
+"""Runs an entry of published results again: from the competition's file, its seeds and the entry's code alone.
+
+The split is prepared on this machine, or named. Nothing of the instance that published is asked.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lethe.benchmark.method_runs import MethodRuns, RunPlace, own_original
+from lethe.client import bundle
+from lethe.competition.file import CompetitionFile
+from lethe.competition.tasks_section import task_name
+from lethe.competition.visibility import Visibility
+from lethe.data.datasets.roots import datasets_beside
+from lethe.errors import InvalidInput, Violation
+from lethe.evaluation import capture
+from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.evaluators import Evaluator, load_evaluator
+from lethe.evaluation.inference import RunOutputs
+from lethe.evaluation.manifest import MANIFEST
+from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.metrics.scoring.score import ModelOutputs
+from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from lethe.preparation.prepare import prepare_split
+from lethe.submission.package import Package, load_package
+from server.evaluations.seeds import run_seed
+from worker.evaluation.benchmark_runs import sandbox_runs
+from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs
+
+OnStage = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One score of a bundle, and what it takes to compute it again."""
+
+    entry_id: str
+    task: str
+    visibility: Visibility
+    file: CompetitionFile
+    package: Package
+    receipt: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        bits = self.receipt["score"]["final_score_bits"]
+        return float.fromhex(bits) if bits else float(self.receipt["score"]["final_score"])
+
+
+@dataclass
+class Again:
+    """What came of it. score: None if a run failed. differences: what computes otherwise here, as sentences."""
+
+    published: Published
+    score: float | None = None
+    runs: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the score has the same bits."""
+        return self.score is not None and self.score.hex() == self.published.score.hex()
+
+
+def read_published(folder: Path, entry_id: str, *, task: str, visibility: Visibility) -> Published:
+    """Return what a bundle says of one score. Raises InvalidInput for what is not in it, or cannot be run again."""
+    entry = bundle.entry_of(folder, entry_id)
+    parts = {part["task"]: part for part in entry["parts"] if visibility.value in part["scores"]}
+    chosen = task or (next(iter(parts)) if len(parts) == 1 else "")
+    if chosen not in parts:
+        there = ", ".join(filter(None, parts)) or ("this entry has none" if parts else f"no {visibility} score")
+        wrong = f"must name a task in which {entry['id']} has a score on the {visibility} split: {there}"
+        raise InvalidInput(f"--task {wrong}", violations=(Violation("task", wrong, task),))
+    if entry["mode"] == "notebook":
+        raise InvalidInput(
+            f"{entry['id']} is a notebook that runs once for all models; only its own instance replays it"
+        )
+    receipt = bundle.read(folder, parts[chosen]["scores"][visibility.value]["receipt"])
+    file = _file(folder, chosen)
+    package = load_package(
+        (folder / entry["code"]).read_bytes(),
+        entry["filename"],
+        modes=file.submissions.modes,
+        libraries=file.submissions.libraries,
+        task=chosen,
+    )
+    return Published(entry["id"], chosen, visibility, file, package, receipt)
+
+
+def replay(published: Published, folder: Path, split_dir: Path, *, backend: str, on_stage: OnStage) -> Again:
+    """Prepare the split, unless it is there, run the entry, and score it. Raises what preparing and sandboxes do.
+
+    folder: of the bundle, beside whose competition file data of the organisers' own lies.
+    """
+    file, again = published.file, Again(published, differences=_unlike(published))
+    if not (split_dir / MANIFEST).is_file():
+        on_stage(f"Preparing the {published.visibility} split: {2 * file.n_models + 1} models.")
+        with datasets_beside(folder / bundle.COMPETITION):
+            prepare_split(file, published.visibility, split_dir)
+    on_stage(f"Running {published.entry_id} {file.n_models} times.")
+    evaluator, place = load_evaluator(split_dir), RunPlace(split_dir, published.package, file)
+    outputs: list[RunOutputs] = []
+    seconds: list[float] = []
+    with sandbox_runs(backend) as open_runs, open_runs(place) as runs:
+        for run in range(file.n_models):
+            started = time.monotonic()
+            found = _one_run(published, place, runs, evaluator, run=run)
+            if isinstance(found, str):
+                again.differences.append(f"run {run} failed now: {found}")
+                return again
+            outputs.append(found)
+            seconds.append(time.monotonic() - started)
+            again.runs += 1
+    again.score = _score(published, split_dir, _joined(outputs, seconds))
+    return again
+
+
+def _file(folder: Path, task: str) -> CompetitionFile:
+    data = bundle.read(folder, bundle.COMPETITION)
+    of_task = next((each for each in data["tasks"] if task_name(each["slug"]) == task), data) if task else data
+    if "seed" not in of_task["splits"]:
+        withheld = bundle.read(folder, "data.json")["seeds_withheld"]
+        raise InvalidInput(f"The bundle has no seed of the splits, so no entry can be run again. {withheld}")
+    return CompetitionFile.model_validate(of_task)
+
+
+def _one_run(
+    published: Published, place: RunPlace, runs: MethodRuns, evaluator: Evaluator, *, run: int
+) -> RunOutputs | str:
+    """Return a run's outputs, or why there are none."""
+    seed = run_seed(
+        place.competition.slug, published.visibility.value, split_seed=place.competition.splits.seed, run=run
+    )
+    with own_original(place, run, stage=runs.stage) as (original, numbers):
+        end = runs.run(run, seed=seed, original=original)
+        if end.weights is None:
+            return end.failure.message if end.failure else "it gave no weights"
+        return evaluator.evaluate(end.weights, whole_numbers=numbers)
+
+
+def _joined(outputs: list[RunOutputs], seconds: list[float]) -> ShardOutputs:
+    return ShardOutputs(
+        confidences=np.stack([output.confidences for output in outputs]),
+        retain_accuracy=np.array([output.retain_accuracy for output in outputs]),
+        test_accuracy=np.array([output.test_accuracy for output in outputs]),
+        wall_time_s=np.array(seconds),
+        class_accuracy=np.stack([output.class_accuracy for output in outputs]),
+        captured=capture.stacked([output.captured for output in outputs]),
+    )
+
+
+def _score(published: Published, split_dir: Path, outputs: ShardOutputs) -> float:
+    scoring = published.file.scoring
+    unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
+    found = score_outputs(unlearned, compared_with(split_dir, "retrained"), scoring=scoring)
+    oracle = oracle_score(split_dir, "", scoring)
+    return rank_outputs(published.file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring).value
+
+
+def _unlike(published: Published) -> list[str]:
+    then = published.receipt["score"]["scorer_version"]
+    return [f"the scorer's version was {then}, is {SCORER_VERSION}"] if then != SCORER_VERSION else []
