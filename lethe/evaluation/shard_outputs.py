@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from lethe.evaluation import capture
-from lethe.metrics.scoring.score import ModelOutputs
+from lethe.metrics.scoring.model_outputs import ModelOutputs
 
 Array = NDArray[np.float64]
 
