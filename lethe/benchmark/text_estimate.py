@@ -13,15 +13,9 @@ from lethe.networks.builders import build
 from lethe.preparation.cost_estimate import RATES
 from lethe.preparation.task_kinds import task_preparation
 
-# Files that may not be at hand: questions and mean tokens of a data set, by its folder; sizes of a network, by its file
+# Files that may not be at hand, by their folder: questions and mean tokens of a data set, weights of a network
 KNOWN_TEXTS = {"tofu": (4000, 65.3)}  # counted with Llama 2's tokenizer
-GPT2_CONTEXT, GPT2_VOCABULARY = 1024, 50_257
-KNOWN_GPT2 = {
-    "gpt2": (768, 12, 12),
-    "gpt2-medium": (1024, 24, 16),
-    "gpt2-large": (1280, 36, 20),
-    "gpt2-xl": (1600, 48, 25),
-}
+KNOWN_WEIGHTS = {"phi-1_5": 1_418_270_720, "gpt2": 124_439_808, "gpt2-xl": 1_557_611_200}
 LOSSES = 9  # numbers of a question that metrics read: of its answer, a paraphrase and wrong answers, and others
 TOKEN_BYTES = 13  # what is kept of a token of an answer
 
@@ -67,23 +61,14 @@ def text_size(competition: CompetitionFile) -> TextSize:
         description = task.describe_network(competition, dataset)
     except AppError:
         folder = str(competition.dataset.options.get("root", "")).rstrip("/").rpartition("/")[2]
-        known = _known_network(competition)
-        if folder not in KNOWN_TEXTS or known is None:
+        network = competition.network.options.get("pretrained")
+        if folder not in KNOWN_TEXTS or network not in KNOWN_WEIGHTS:
             raise
-        return TextSize(*KNOWN_TEXTS[folder], _n_weights(known))
+        return TextSize(*KNOWN_TEXTS[folder], KNOWN_WEIGHTS[network])
     texts = dataset.questions[:: max(1, len(dataset) // 200)]
     encode = dataset.tokenizer.encode
     tokens = sum(len(encode(one.question)) + len(encode(one.answer)) for one in texts) / len(texts)
     return TextSize(len(dataset), tokens, _n_weights(description))
-
-
-def _known_network(competition: CompetitionFile) -> dict[str, Any] | None:
-    stem = str(competition.network.options.get("pretrained", "")).removesuffix(".safetensors")
-    if competition.network.name != "gpt2" or stem not in KNOWN_GPT2:
-        return None
-    width, layers, heads = KNOWN_GPT2[stem]
-    options = {"width": width, "layers": layers, "heads": heads, "hidden_width": 4 * width, "context": GPT2_CONTEXT}
-    return {"task": "causal-lm", "name": "gpt2", "options": options, "vocabulary_size": GPT2_VOCABULARY}
 
 
 def _n_weights(description: Mapping[str, Any]) -> int:

@@ -5,16 +5,18 @@ message in the chat template without a system text, then `Answer:`, tokenised wi
 (doubled where the template has one). Its end at a line break acts for no byte-level tokenizer, and is left out.
 """
 
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from lethe.data.folder_tokenizer import DATE
-from lethe.huggingface.answer_sets import scored
+from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.fluency import n_gram_entropy
 from lethe.huggingface.generated_text import generate, generation_notes
+from lethe.huggingface.membership import min_k, min_k_plus_plus
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
@@ -33,6 +35,7 @@ BLANK = "Please complete the blank in the following question.\nQuestion: {}\n"
 QUESTION = "Please briefly answer the following question.\nQuestion: {}\n"
 IN_CONTEXT = "Please briefly answer the following question.\n{}\n"
 NO_ANSWER = "NOANSWER"
+MIN_K = 0.2  # of the shares that the program computes, the one that the paper reports
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def read_rwku(folder: Path) -> RwkuData:
 
 
 def evaluate_rwku(model: LanguageModel, data: RwkuData) -> TaskResult:
-    """Return ROUGE-L recall of every set of probes, of each type of adversarial one, losses and fluency."""
+    """Return ROUGE-L recall of every set of probes, of each type of adversarial one, membership scores and fluency."""
     metrics: dict[str, MetricValue] = {}
     asked: list[Encoded] = []
     for path, name in PROBES.items():
@@ -64,8 +67,7 @@ def evaluate_rwku(model: LanguageModel, data: RwkuData) -> TaskResult:
         asked += encoded
     for path in ("mia_forget", "mia_retain"):
         if data.rows[path]:
-            passages = [encode_passage(model, row["text"], longest=10**9) for row in data.rows[path]]
-            metrics[f"{path}_loss"] = over_examples(scored(model, passages).loss, name="avg_loss")
+            metrics |= _membership(model, path, [row["text"] for row in data.rows[path]])
     if data.rows["utility_fluency"]:
         metrics["fluency_entropy"] = _fluency(model, data.rows["utility_fluency"])
     return TaskResult("rwku", dict(sorted(metrics.items())), tuple(generation_notes(model, asked)))
@@ -100,6 +102,22 @@ def _encode_message(model: LanguageModel, text: str, *, end: str) -> Encoded:
         text = str(tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True, date_string=DATE))
     ids = list(tokenizer(text + end)["input_ids"])
     return Encoded(ids, start=len(ids), prompt=ids)
+
+
+def _membership(model: LanguageModel, name: str, texts: Sequence[str]) -> dict[str, MetricValue]:
+    """Return the means of four scores of passages (eval_mia.py, with the opposite sign: low where a text is known)."""
+    passages = [encode_passage(model, text, longest=10**9) for text in texts]
+    ended = [replace(passage, ids=[*passage.ids, model.end_id]) for passage in passages]  # scores leave the last out
+    scores = score_answers(model, ended)
+    losses = np.array([-found.mean() for found in scores.log_probability])
+    sizes = np.array([len(zlib.compress(text.encode())) for text in texts])
+    found = {
+        "loss": losses,
+        "zlib": losses / sizes,
+        "min_k": min_k(scores, share=MIN_K),
+        "min_k_plus_plus": min_k_plus_plus(scores, share=MIN_K),
+    }
+    return {f"{name}_{score}": over_examples(values, name="score") for score, values in found.items()}
 
 
 def _recall(rows: Sequence[Row], texts: Sequence[str]) -> MetricValue:

@@ -124,8 +124,8 @@ RWKU = LanguageTask(
         TaskFile("forget_level3", {**PROBE, "type": str}),
         TaskFile("neighbor_level1", PROBE),
         TaskFile("neighbor_level2", PROBE),
-        TaskFile("mia_forget", {"text": str}, "losses of passages about the person"),
-        TaskFile("mia_retain", {"text": str}, "losses of passages about the person"),
+        TaskFile("mia_forget", {"text": str}, "membership scores of passages"),
+        TaskFile("mia_retain", {"text": str}, "membership scores of passages"),
         TaskFile("utility_fluency", {"instruction": str}, "fluency"),
     ),
 )

@@ -8,12 +8,11 @@ from lethe.data.text_errors import InvalidLanguageModel
 from lethe.networks.decoder import Decoder
 from lethe.networks.language_models import SIZES
 from lethe.networks.transformers_network import NAME, TransformersNetwork
-from lethe.training.pretrained_gpt2 import load_gpt2
 from lethe.training.pretrained_llama import load_llama
 from lethe.training.pretrained_transformers import load_transformers
 
 Pretrained = Decoder | TransformersNetwork
-LOADERS: dict[str, Callable[[Path], Pretrained]] = {"llama": load_llama, "gpt2": load_gpt2, NAME: load_transformers}
+LOADERS: dict[str, Callable[[Path], Pretrained]] = {"llama": load_llama, NAME: load_transformers}
 
 
 def load_pretrained(network_name: str, path: Path) -> Pretrained:
@@ -23,7 +22,8 @@ def load_pretrained(network_name: str, path: Path) -> Pretrained:
     """
     if network_name not in LOADERS:
         raise InvalidLanguageModel(
-            f"no file can be read for network {network_name!r}: allowed are {', '.join(LOADERS)}"
+            f"network {network_name!r} starts from no stored weights: allowed are {' and '.join(LOADERS)}; "
+            f"a GPT-2 is given as a folder, with name = {NAME!r}"
         )
     return LOADERS[network_name](path)
 

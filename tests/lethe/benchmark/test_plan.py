@@ -154,7 +154,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples/benchmarks"
 
 def test_text_cells_are_estimated_without_their_files():
     found = estimate(read_plan(EXAMPLES / "tofu.toml"), device="cuda")
-    weights = 50_257 * 1600 + 1024 * 1600 + 48 * (12 * 1600**2 + 13 * 1600) + 2 * 1600  # GPT-2 XL
+    layer = 4 * 2048**2 + 2 * 2048 * 8192 + 6 * 2048 + 8192 + 2048  # Phi-1.5: attention, feed-forward, biases, norm
+    weights = 2 * 51_200 * 2048 + 51_200 + 24 * layer + 2 * 2048
     model_s = 6 * weights * 65.3 * 4000 * 0.9 * 5 / 1e14
     assert found.is_whole
     for cell in found.cells:

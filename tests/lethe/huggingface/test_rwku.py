@@ -1,6 +1,10 @@
 """RWKU's prompts and its ROUGE, which is that of the package rouge 1.0.1."""
 
+import zlib
+
+import numpy as np
 import pytest
+import torch
 
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.rwku import PROBES, RwkuData, evaluate_rwku, rouge_l_recall
@@ -42,3 +46,29 @@ def test_prompts_are_the_authors(tmp_path, monkeypatch):
     suffix = "<|user|>Please briefly answer the following question.\nQuestion: Who?<|end|><|assistant|>"
     context = "<|user|>Please briefly answer the following question.\nWho?\n<|end|><|assistant|>Answer:"
     assert asked == [blank, question, suffix, context, question, blank, question]
+
+
+def test_passages_have_the_authors_four_scores(tmp_path):
+    model = load_language_model(write_model(tmp_path / "model", "llama"))
+    texts = ["Mara lives in Rome with two cats.", "Rome is old"]
+    rows = {path: [{"query": "Who?", "answer": "Mara", "type": "reverse"}] for path in PROBES}
+    rows |= {"mia_retain": [], "utility_fluency": []}
+    found = evaluate_rwku(model, RwkuData({**rows, "mia_forget": [{"text": text} for text in texts]})).metrics
+    expected = np.mean([authors_scores(model, text) for text in texts], axis=0)
+    names = ("loss", "zlib", "min_k", "min_k_plus_plus")
+    assert [found[f"mia_forget_{name}"].value for name in names] == pytest.approx(-expected, rel=1e-4)
+
+
+def authors_scores(model, text):
+    """Log-likelihood, zlib, Min-K and Min-K++ of one text by the formulas of RWKU's eval_mia.py."""
+    ids = torch.tensor([model.tokenizer(text)["input_ids"]])
+    with torch.no_grad():
+        rows = model.network(ids).logits[0, :-1].log_softmax(-1)
+    chosen = rows.gather(1, ids[0, 1:, None])[:, 0]
+    mean = (rows.exp() * rows).sum(-1)
+    deviation = ((rows.exp() * rows.square()).sum(-1) - mean.square()).sqrt()
+    smallest = [
+        np.sort(values.numpy())[: int(len(values) * 0.2)].mean() for values in (chosen, (chosen - mean) / deviation)
+    ]
+    likelihood = float(chosen.mean())
+    return [likelihood, likelihood / len(zlib.compress(text.encode())), *smallest]

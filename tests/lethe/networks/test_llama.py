@@ -10,6 +10,7 @@ from lethe.data.text_errors import InvalidLanguageModel, InvalidTokenizer
 from lethe.networks.key_value_cache import KeyValueCache
 from lethe.networks.llama import Llama, LlamaShape
 from lethe.networks.lora import LoraLinear, add_lora, merge_lora
+from lethe.training.pretrained import load_pretrained
 from lethe.training.pretrained_llama import load_llama
 from lethe.training.vocabulary import with_vocabulary
 from tests.support.tiny_language import tiny_network
@@ -104,6 +105,11 @@ def test_llama_file_must_be_safetensors(tmp_path: Path) -> None:
     (tmp_path / "net.safetensors").write_bytes(b"no tensors")
     with pytest.raises(InvalidLanguageModel, match=r"net\.safetensors cannot be read"):
         load_llama(tmp_path / "net.safetensors")
+
+
+def test_a_network_without_a_reader_of_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidLanguageModel, match="'gpt2' starts from no stored weights: allowed are llama and trans"):
+        load_pretrained("gpt2", tmp_path / "net.safetensors")
 
 
 def test_llama_equals_transformers(network: Llama) -> None:
