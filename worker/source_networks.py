@@ -113,7 +113,9 @@ def retrain_on_sample(settings: Settings, split_dir: Path, competition: Competit
     with _started(settings, reads={f"{INSIDE}/sample": sample}) as process:
         answer = _organisers(process, request, wall_time_s=_seconds(settings))
     outputs, *states = answer.payloads
-    return SampleModels(ShardOutputs.from_bytes(outputs), tuple(safetensors.torch.load(state) for state in states))
+    finetuned = ShardOutputs.from_bytes(states.pop(0)) if answer.values["finetuned"] else None
+    weights = tuple(safetensors.torch.load(state) for state in states)
+    return SampleModels(ShardOutputs.from_bytes(outputs), weights, finetuned)
 
 
 def make_split(

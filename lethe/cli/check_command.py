@@ -128,6 +128,8 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
     print_notes(facts["entry_point"]["notes"])
     if facts["score_estimate"] is not None:
         console.print(how_good(facts), style="dim", highlight=False)
+    for line in checked.scores.explanation.lines() if checked.scores and checked.scores.explanation else ():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if checked.sandbox == "none":
         from lethe.evaluation.child_runs import NO_SANDBOX
 

@@ -69,7 +69,7 @@ class Scoring(Section):
     show_intervals: bool = False
     show_breakdown: bool = Field(
         default=False,
-        description="a team sees its scores' three factors and spread of epsilon beside exact retraining's",
+        description="a team sees what its public scores are made of: factors, epsilons, advice (120 bits each)",
     )
 
     @field_validator("bootstrap_resamples")

@@ -15,15 +15,12 @@ from lethe.competition.limits_section import Limits
 from lethe.competition.submissions_section import Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
-from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
-from lethe.evaluation.shard_outputs import ShardOutputs, model_outputs
-from lethe.metrics.scoring.score import ModelOutputs
+from lethe.evaluation.sample_scores import SampleScores, score_on_sample
 from lethe.runtime.sent_names import log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
 
-FEWEST_FOR_A_SCORE = 3
 MESSAGES = {
     "timeout": "The run took longer than one run may take.",
     "no-entry-point": "The file has no such function at its top level.",
@@ -81,8 +78,7 @@ class Checked:
     outputs: list[RunOutputs] = field(default_factory=list)
     failure: Failure | None = None
     log: str = ""
-    estimate: float | None = None
-    oracle_estimate: float | None = None  # of exact retraining, from as many models as the estimate
+    scores: SampleScores | None = None
     filename: str = ""  # the participant's own
     sandbox: str = "none"
 
@@ -108,9 +104,10 @@ class Checked:
             "peak_memory_mib": self.peak_memory_mib,
             "retain_accuracy": float(np.mean([o.retain_accuracy for o in self.outputs])) if self.outputs else None,
             "validation_accuracy": float(np.mean([o.test_accuracy for o in self.outputs])) if self.outputs else None,
-            "score_estimate": self.estimate,
-            "oracle_estimate": self.oracle_estimate,
-            "estimated_from": len(self.outputs) if self.estimate is not None else None,
+            "score_estimate": self.scores and self.scores.estimate,
+            "oracle_estimate": self.scores and self.scores.oracle,
+            "estimated_from": len(self.outputs) if self.scores else None,
+            "explanation": self.scores.explanation.as_json() if self.scores and self.scores.explanation else None,
             "warnings": warnings_in(self.log),
             "sandbox": self.sandbox,
             "failure": None if failed is None else {name: value or None for name, value in asdict(failed).items()},
@@ -155,11 +152,9 @@ def check_in_child(path: Path, kit: Kit, *, runs: int, on_run: OnRun) -> Checked
 
 
 def with_estimate(checked: Checked, kit: Kit) -> Checked:
-    """Return what was found with the estimated score, and that of exact retraining beside it."""
+    """Return what was found with the estimated score, that of exact retraining, and what the score is made of."""
     if checked.failure is None:
-        checked.estimate = estimate_score(checked.outputs, kit)
-    if checked.estimate is not None:
-        checked.oracle_estimate = estimate_oracle(len(checked.outputs), kit)
+        checked.scores = score_on_sample(checked.outputs, kit.data, scoring=_scoring(kit))
     return checked
 
 
@@ -182,41 +177,5 @@ def stage_files(package: Package, stage: Path) -> Path:
     return code_dir
 
 
-def estimate_oracle(n_outputs: int, kit: Kit) -> float | None:
-    """Return what models retrained on the sample score against others of their kind, as many as are estimated from.
-
-    None where the kit has too few of them for two sets.
-    """
-    stored = model_outputs(kit.data / "retrained_outputs.safetensors")
-    n = min(n_outputs, len(stored.confidences))
-    if len(stored.confidences) < 2 * n or stored.retain_accuracy is None or stored.test_accuracy is None:
-        return None
-    first, second = (
-        ModelOutputs(stored.confidences[part], stored.retain_accuracy[part], stored.test_accuracy[part])
-        for part in (slice(0, n), slice(n, 2 * n))
-    )
-    return score_outputs(second, first, scoring=_quick_scoring(kit)).headline
-
-
-def _quick_scoring(kit: Kit) -> Scoring:
-    section = kit.about.get("scoring") or kit.about["metric"]  # the name in kits of version 0.2
-    return Scoring.model_validate(section).model_copy(update={"bootstrap_resamples": 0})
-
-
-def estimate_score(outputs: list[RunOutputs], kit: Kit) -> float | None:
-    """Return the score of these runs against as many of the kit's retrained models, if they are enough."""
-    retrained = model_outputs(kit.data / "retrained_outputs.safetensors")
-    n = min(len(outputs), len(retrained.confidences))
-    if n < FEWEST_FOR_A_SCORE or retrained.retain_accuracy is None or retrained.test_accuracy is None:
-        return None
-    unlearned = ShardOutputs(
-        confidences=np.stack([output.confidences for output in outputs[:n]]),
-        retain_accuracy=np.array([output.retain_accuracy for output in outputs[:n]]),
-        test_accuracy=np.array([output.test_accuracy for output in outputs[:n]]),
-        wall_time_s=np.zeros(n),
-    )
-    return score_outputs(
-        ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
-        ModelOutputs(retrained.confidences[:n], retrained.retain_accuracy[:n], retrained.test_accuracy[:n]),
-        scoring=_quick_scoring(kit),
-    ).headline
+def _scoring(kit: Kit) -> Scoring:
+    return Scoring.model_validate(kit.about.get("scoring") or kit.about["metric"])  # the name in kits of version 0.2

@@ -96,7 +96,9 @@ def _answer(
     if do == "sample":
         found = retrain_on_sample(SPLIT / "sample", competition)
         kept = [{name: value.contiguous() for name, value in state.items()} for state in found.states]
-        return {}, [found.outputs.to_bytes(), *(safetensors.torch.save(state) for state in kept)]
+        finetuned = [found.finetuned.to_bytes()] if found.finetuned else []
+        payloads = [found.outputs.to_bytes(), *finetuned, *(safetensors.torch.save(state) for state in kept)]
+        return {"finetuned": bool(finetuned)}, payloads
     roots, uploads = [Path(root) for root in request["roots"]], request["uploads"]
     with datasets_below(roots, uploads={name: Path(folder) for name, folder in uploads.items()}):
         manifest = make_split(

@@ -1,12 +1,13 @@
-"""A few models that never saw the sample's forget set, and their outputs: what a local score is computed against."""
+"""A few models that never saw the sample's forget set, and fine-tuned ones: what a local score is compared with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lethe.competition.file import CompetitionFile
-from lethe.data.files import read_json
+from lethe.data.files import read_json, read_tensors
 from lethe.data.seeds import derive_seed
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import RunOutputs
@@ -14,7 +15,7 @@ from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.preparation.task_kinds import task_preparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
-from lethe.training.trainer import State, train_model
+from lethe.training.trainer import Job, State, train_model
 
 MODELS = 8
 MODELS_OF_SMALL_NETWORKS = 32
@@ -24,14 +25,18 @@ CHECKPOINT_BYTES = 32 << 20  # of all checkpoints in a kit together; one is ther
 
 @dataclass(frozen=True)
 class SampleModels:
-    """Outputs of all the models, and the weights of as many as a kit has space for."""
+    """Outputs of all retrained models, and the weights of as many as a kit has space for.
+
+    finetuned: outputs of as many copies of the original model, trained for one more epoch on the retain set; of images.
+    """
 
     outputs: ShardOutputs
     states: tuple[State, ...]
+    finetuned: ShardOutputs | None = None
 
 
 def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device: str = "cpu") -> SampleModels:
-    """Train models on the sample's retain set, by the recipe that made its original model."""
+    """Train models on the sample's retain set, by the recipe that made its original model, and fine-tune that one."""
     network = read_json(sample_dir / "network.json")
     task = task_preparation(competition.task.kind)
     retain = task.read_set(sample_dir / "retain.safetensors")
@@ -48,10 +53,26 @@ def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device:
         outputs.append(evaluator.evaluate_state(state))
         if len(states) < n_kept:
             states.append(state)
-    stacked = ShardOutputs(
+    finetuned = None
+    if competition.task.kind == "image-classification":
+        seeds = [derive_seed(competition.slug, "kit-finetuned", index) for index in range(len(outputs))]
+        original = read_tensors(sample_dir / ORIGINAL_MODEL)
+        finetuned = _stacked([evaluator.evaluate_state(_finetuned(job, original, seed)) for seed in seeds])
+    return SampleModels(_stacked(outputs), tuple(states), finetuned)
+
+
+def _finetuned(job: Job, original: State, seed: int) -> State:
+    """Return the original model after one more epoch on the retain set."""
+    training = job.start(seed)
+    training.net.load_state_dict(original)
+    training.run_epoch()
+    return {name: value.cpu() for name, value in training.state().items()}
+
+
+def _stacked(outputs: Sequence[RunOutputs]) -> ShardOutputs:
+    return ShardOutputs(
         confidences=np.stack([output.confidences for output in outputs]),
         retain_accuracy=np.array([output.retain_accuracy for output in outputs]),
         test_accuracy=np.array([output.test_accuracy for output in outputs]),
         wall_time_s=np.zeros(len(outputs)),
     )
-    return SampleModels(outputs=stacked, states=tuple(states))

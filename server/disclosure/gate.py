@@ -151,21 +151,27 @@ def show_run_time(seconds: float | None) -> ShownNumber | None:
 class Breakdown:
     """The factors of a score, and how the epsilons of the forget examples are spread.
 
-    epsilon_percentiles: nats, by level: 0, 5, 25, 50, 75, 95, 100; empty where they were not stored.
+    epsilon_percentiles: nats, by level: 0, 5, 25, 50, 75, 95, 100; empty where they were not stored. spread_ratio,
+    share_above: see `lethe.metrics.scoring.explanation`; None where they were not stored.
     """
 
     forgetting_quality: ShownNumber
     retain_ratio: ShownNumber
     test_ratio: ShownNumber
     epsilon_percentiles: dict[str, ShownNumber]
+    spread_ratio: ShownNumber | None = None
+    share_above: ShownNumber | None = None
 
     @classmethod
-    def of(cls, factors: Any, percentiles: Mapping[str, float]) -> "Breakdown":
+    def of(cls, factors: Any, details: Mapping[str, Any]) -> "Breakdown":
+        """Return the parts as they are shown. details: what is kept beside a score's or the oracle's figures."""
         return cls(
             _rounded(factors.forgetting_quality),
             _rounded(factors.retain_ratio),
             _rounded(factors.test_ratio),
-            {level: _rounded(value) for level, value in percentiles.items()},
+            {level: _rounded(value) for level, value in details.get("epsilon_percentiles", {}).items()},
+            show_metric(details.get("spread_ratio"), exact=False),
+            show_metric(details.get("share_above"), exact=False),
         )
 
     @classmethod
@@ -173,7 +179,7 @@ class Breakdown:
         """Return the same of exact retraining, as its split keeps it; None where it was not stored in full."""
         if not oracle or "forgetting_quality" not in oracle:
             return None
-        return cls.of(SimpleNamespace(**oracle), oracle.get("epsilon_percentiles", {}))
+        return cls.of(SimpleNamespace(**oracle), oracle)
 
 
 @dataclass(frozen=True)
@@ -204,7 +210,7 @@ def score(found: PublicScore | PrivateScore, competition: Competition, *, rung: 
         scorer_version=found.scorer_version,
         computed_at=ShownMoment(to_minute(found.computed_at)),
         run_time_s=show_run_time(found.details.get("run_wall_time_s")),
-        breakdown=Breakdown.of(found, found.details.get("epsilon_percentiles", {})) if has_parts else None,
+        breakdown=Breakdown.of(found, found.details) if has_parts else None,
     )
 
 
@@ -214,6 +220,7 @@ def bits_counted(shown: ShownScore) -> float:
     if factors := shown.breakdown:
         parts = [factors.forgetting_quality, factors.retain_ratio, factors.test_ratio]
         parts += factors.epsilon_percentiles.values()
+        parts += [ratio for ratio in (factors.spread_ratio, factors.share_above) if ratio is not None]
     ends = 2 if shown.interval_low is not None else 0
     opened = sum(bits_of_value(part) for part in parts) + ends * BITS_OF_A_SCORE
     return opened + (BITS_OF_A_RUN_TIME if shown.run_time_s else 0.0)

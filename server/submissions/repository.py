@@ -102,6 +102,30 @@ def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, 
     return {score.submission_id: score for score in session.scalars(statement)}
 
 
+def score_before(session: Session, submission: Submission) -> PublicScore | None:
+    """Return the public score that counts of what the team sent last before the submission, of what has one."""
+    earlier = Submission.received_at < submission.received_at
+    mine = Submission.team_id == submission.team_id, Submission.competition_id == submission.competition_id
+    return session.scalar(_newest_score().where(*mine, earlier))
+
+
+def baseline_score(session: Session, competition_id: str, method: str) -> PublicScore | None:
+    """Return the public score that counts of a competition's reference line of the method, whatever its constants."""
+    named = (Submission.message == method) | Submission.message.startswith(f"{method} ", autoescape=True)
+    is_baseline = Submission.team.has(Team.is_baseline.is_(True))
+    return session.scalar(_newest_score().where(Submission.competition_id == competition_id, named, is_baseline))
+
+
+def _newest_score() -> Select[PublicScore]:
+    statement = (
+        select(PublicScore)
+        .join(Submission, Submission.id == PublicScore.submission_id)
+        .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
+        .where(Evaluation.is_current.is_(True))
+    )
+    return statement.order_by(Submission.received_at.desc(), Submission.id).limit(1)
+
+
 def public_sample_logs(session: Session, submission_id: str) -> Sequence[RunLog]:
     """Return what runs on the public sample printed; never what a run on hidden data did."""
     statement = (

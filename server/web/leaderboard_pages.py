@@ -20,6 +20,7 @@ from server.leaderboard import service as leaderboards
 from server.leaderboard.service import Board
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
+from server.submissions.explanations import find_explanation
 from server.submissions.list_filter import Show
 from server.submissions.views import SubmissionView
 from server.web import leaderboard_view, score_history
@@ -139,7 +140,11 @@ def charts_page(request: Request, session: SessionDep, place: PlaceDep) -> Respo
         tab="charts",
         may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
         has_costs=any(view.score and view.score.run_time_s for view in scored),
-        breakdown=find_breakdown(best, split, n_models=place.file.n_models) if best and split else None,
+        breakdown=find_breakdown(
+            best, split, n_models=place.file.n_models, explanation=find_explanation(session, best, split)
+        )
+        if best and split
+        else None,
         best_id=best.submission.id if best else "",
         best_name=best.submission.message or best.submission.filename if best else "",
     )

@@ -7,6 +7,7 @@ from math import ceil, log
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.metrics.scoring.explanation import Explanation
 from server.disclosure.gate import Breakdown, ShownNumber
 from server.leaderboard import service as leaderboards
 from server.models.competition import Competition, Split
@@ -46,12 +47,16 @@ class Spread:
 
 @dataclass(frozen=True)
 class BreakdownView:
-    """The factors of a score beside the oracle's: label, own, the oracle's. end: of the axis, nats."""
+    """The factors of a score beside the oracle's: label, own, the oracle's, share of the loss. end: of the axis, nats.
 
-    factors: list[tuple[str, ShownNumber, ShownNumber | None]]
+    explanation: None where it stands elsewhere, or nothing explains.
+    """
+
+    factors: list[tuple[str, ShownNumber, ShownNumber | None, float | None]]
     spreads: list[Spread]
     ticks: list[tuple[int, float]]
     end: float
+    explanation: Explanation | None
 
 
 def find_standing(session: Session, competition: Competition, team_id: str) -> Standing | None:
@@ -61,7 +66,9 @@ def find_standing(session: Session, competition: Competition, team_id: str) -> S
     return Standing(row.rank, board.teams, row.entry.submission_id, row.entry.score) if row else None
 
 
-def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> BreakdownView | None:
+def find_breakdown(
+    view: SubmissionView, split: Split, *, n_models: int, explanation: Explanation | None
+) -> BreakdownView | None:
     """Return the public score's factors and epsilons beside the oracle's; None where they are not shown."""
     own = view.score.breakdown if view.score else None
     if own is None:
@@ -72,10 +79,14 @@ def find_breakdown(view: SubmissionView, split: Split, *, n_models: int) -> Brea
     if oracle:
         given.append(("Oracle", "spread-oracle", oracle))
     return BreakdownView(
-        factors=[(label, getattr(own, name), getattr(oracle, name, None)) for name, label in FACTORS],
+        factors=[
+            (label, getattr(own, name), getattr(oracle, name, None), explanation.costs[name] if explanation else None)
+            for name, label in FACTORS
+        ],
         spreads=[_spread(name, css, one.epsilon_percentiles, end) for name, css, one in given if _has_spread(one)],
         ticks=[(tick, _x(tick, end)) for tick in range(0, int(end) + 1, max(1, int(end) // 7))],
         end=end,
+        explanation=explanation,
     )
 
 

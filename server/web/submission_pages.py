@@ -24,6 +24,7 @@ from server.storage import Storage
 from server.submissions import publication, receipts
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
+from server.submissions.explanations import find_explanation
 from server.submissions.sample_answers import has_sample_answers, read_sample_answers
 from server.submissions.views import SubmissionView
 from server.teams import service as teams
@@ -283,7 +284,12 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
         "view": view,
         "oracle": gate.get_oracle_score(split),
         "standing": find_standing(session, submission.competition, submission.team_id) if view.score else None,
-        "breakdown": find_breakdown(view, split, n_models=stored_file(submission.competition).n_models)
+        "breakdown": find_breakdown(
+            view,
+            split,
+            n_models=stored_file(submission.competition).n_models,
+            explanation=find_explanation(session, view, split),
+        )
         if split
         else None,
         "is_ladder": gate.shows_ladder(submission.competition),

@@ -129,6 +129,10 @@ def test_confined_split_is_whole_and_gives_the_same_bits(
     assert np.array_equal(found.class_accuracy, plain.class_accuracy, equal_nan=True)
     own = retrain_on_sample(split / "sample", with_source(PLAIN))
     assert np.array_equal(models.outputs.confidences, own.outputs.confidences)
+    assert models.finetuned is not None
+    assert own.finetuned is not None
+    assert np.array_equal(models.finetuned.confidences, own.finetuned.confidences)
+    assert not np.array_equal(own.finetuned.confidences, own.outputs.confidences)
 
 
 def test_source_in_network_json_never_runs_in_the_worker(

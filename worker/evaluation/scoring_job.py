@@ -23,6 +23,7 @@ from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.scoring.calibration import calibrate, suspicion
+from lethe.metrics.scoring.explanation import confidence_ratios, epsilon_percentiles
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
@@ -59,11 +60,8 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     unlearned = join([_outputs(context, shard) for shard in work.shards])
     split_dir = local_split(context, work)
     retrained = compared_with(split_dir, "retrained")
-    found = score_outputs(
-        ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy),
-        retrained,
-        scoring=work.scoring,
-    )
+    judged = ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy)
+    found = score_outputs(judged, retrained, scoring=work.scoring)
     oracle = oracle_score(split_dir, work.manifest_sha256, work.scoring)
     flags = _flags(found, unlearned, retrained, oracle=oracle)
     ranked = rank_outputs(work.file, found, unlearned, oracle=oracle, split_dir=split_dir, scoring=work.scoring)
@@ -71,7 +69,7 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
         recorded = scores.record(
             session,
             evaluation_id,
-            _record(found, unlearned, flags, ranked),
+            _record(found, unlearned, confidence_ratios(judged, retrained) | {"flags": flags}, ranked),
             oracle=oracle_as_data(oracle, work.file.ranking),
             asked_at=work.asked_at,
         )
@@ -179,12 +177,9 @@ def measured(ratio: float | None) -> float:
 
 def summary(found: Score) -> dict[str, Any]:
     """Return what is kept of a score beside its figures: how the examples' epsilons are spread."""
-    levels = (0, 5, 25, 50, 75, 95, 100)
     return {
         "attacks": found.attacks.value,
-        "epsilon_percentiles": {
-            str(level): float(value) for level, value in zip(levels, np.percentile(found.epsilon, levels), strict=True)
-        },
+        "epsilon_percentiles": epsilon_percentiles(found.epsilon),
         "n_forget": int(found.epsilon.size),
     }
 
@@ -203,7 +198,7 @@ def oracle_as_data(oracle: Score, ranking: Ranking) -> dict[str, Any]:
     } | summary(oracle)
 
 
-def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any], ranked: RankingValue) -> ScoreRecord:
+def _record(found: Score, unlearned: ShardOutputs, more: dict[str, Any], ranked: RankingValue) -> ScoreRecord:
     low, high = ranked.interval or (None, None)
     is_score = ranked.value == found.headline and list(ranked.positions) == [SCORE]
     f_interval = found.forgetting_quality_interval
@@ -223,8 +218,8 @@ def _record(found: Score, unlearned: ShardOutputs, flags: dict[str, Any], ranked
             "retain_accuracy": float(unlearned.retain_accuracy.mean()),
             "test_accuracy": float(unlearned.test_accuracy.mean()),
             "run_wall_time_s": float(np.median(unlearned.wall_time_s)),
-            "flags": flags,
-        },
+        }
+        | more,
         replicates=None if found.replicates is None or not is_score else replicates_as_data(found.replicates),
         epsilon=found.epsilon.astype("<f4").tobytes(),
     )

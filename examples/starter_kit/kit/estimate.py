@@ -17,6 +17,7 @@ from kit.builders import build
 from kit.data_loaders import load_data, make_loaders, read_safetensors
 from kit.outputs import load_outputs
 from kit.scoring.attacks.family import AttackFamily
+from kit.scoring.explanation import explain, score_parts
 from kit.scoring.score import ModelOutputs, score
 
 DATA = Path(__file__).parent.parent / "data"
@@ -33,6 +34,7 @@ class Estimate:
     retain_accuracy: float
     validation_accuracy: float
     score: float | None
+    explanation: object = None
 
     def __str__(self):
         lines = [
@@ -44,6 +46,7 @@ class Estimate:
         else:
             lines.append(f"ESTIMATE of the score on the public sample: {self.score:.4f}")
             lines.append("(few models, other pictures, validation for the hidden test set: it only shows a direction)")
+            lines += self.explanation.lines()
         return "\n".join(lines)
 
 
@@ -64,7 +67,7 @@ def estimate(unlearning, *, runs=4, style="dict"):
         seconds.append(time.perf_counter() - started)
         outputs.append(load_outputs(returned if isinstance(returned, torch.nn.Module) else net, data))
     confidences, retain, validation = (np.stack(part) for part in zip(*outputs, strict=True))
-    found = _score(confidences, retain, validation, about)
+    found, explanation = _score(confidences, retain, validation, about)
     run_s = statistics.median(seconds)
     return Estimate(
         runs=runs,
@@ -73,21 +76,36 @@ def estimate(unlearning, *, runs=4, style="dict"):
         retain_accuracy=float(retain.mean()),
         validation_accuracy=float(validation.mean()),
         score=found,
+        explanation=explanation,
     )
 
 
 def _score(confidences, retain, validation, about):
-    retrained = {
-        name: value.numpy() for name, value in read_safetensors(DATA / "retrained_outputs.safetensors").items()
-    }
-    n = min(len(confidences), len(retrained["confidences"]))
+    """Return the score and what it is made of, beside exact retraining and fine-tuning; None twice of too few runs."""
+    retrained = read_outputs("retrained_outputs")
+    n = min(len(confidences), len(retrained.confidences))
     if n < FEWEST:
-        return None
-    scoring = about["scoring"]
-    return score(
-        ModelOutputs(confidences[:n], retain[:n], validation[:n]),
-        ModelOutputs(*(retrained[name][:n] for name in ("confidences", "retain_accuracy", "test_accuracy"))),
-        attacks=AttackFamily(scoring["attacks"]),
-        delta=scoring["delta"],
-        cap=scoring["epsilon_cap"],
-    ).headline
+        return None, None
+    first = part(retrained, 0, n)
+
+    def scored(models):
+        scoring = about["scoring"]
+        rules = {"delta": scoring["delta"], "cap": scoring["epsilon_cap"]}
+        found = score(models, first, attacks=AttackFamily(scoring["attacks"]), **rules)
+        return found.headline, score_parts(found, models, first)
+
+    headline, own = scored(ModelOutputs(confidences[:n], retain[:n], validation[:n]))
+    oracle = scored(part(retrained, n, 2 * n))[1] if len(retrained.confidences) >= 2 * n else None
+    has_finetuned = (DATA / "finetuned_outputs.safetensors").is_file()
+    finetuned = scored(part(read_outputs("finetuned_outputs"), 0, n))[1] if has_finetuned else None
+    return headline, explain(own, oracle=oracle, others={"fine-tuning": finetuned})
+
+
+def read_outputs(name):
+    arrays = read_safetensors(DATA / f"{name}.safetensors")
+    return ModelOutputs(*(arrays[key].numpy() for key in ("confidences", "retain_accuracy", "test_accuracy")))
+
+
+def part(outputs, begin, end):
+    arrays = (outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
+    return ModelOutputs(*(array[begin:end] for array in arrays))

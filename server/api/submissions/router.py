@@ -11,6 +11,7 @@ from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, CurrentAccount, VisibleCompetition, identify
 from server.api.submissions.schemas import (
     AcceptedSubmission,
+    ExplanationOut,
     ReceiptKey,
     SampleAnswersOut,
     SubmissionForm,
@@ -30,6 +31,7 @@ from server.models.submission import Submission
 from server.problem_details import problems
 from server.received_form import FORM
 from server.submissions import publication, receipts, service, upload_rate, views
+from server.submissions.explanations import find_explanation
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
 from server.submissions.upload import receive
@@ -115,9 +117,17 @@ def list_submissions(
 @router.get("/submissions/{submission_id}", responses=problems(401, 404))
 def show_submission(session: SessionDep, submission: OwnSubmission) -> SubmissionOut:
     """Show a submission of your team: its stage, its progress, its score or why it failed."""
-    shown = SubmissionOut.of(views.view(session, [submission])[0])
+    view = views.view(session, [submission])[0]
+    shown = SubmissionOut.of(view)
     wait = find_wait(session, submission)
-    return shown.model_copy(update={"wait": WaitOut.model_validate(wait) if wait else None})
+    explanation = find_explanation(
+        session, view, competitions.find_split(session, submission.competition, Visibility.PUBLIC)
+    )
+    more = {
+        "wait": WaitOut.model_validate(wait) if wait else None,
+        "explanation": ExplanationOut.model_validate(explanation) if explanation else None,
+    }
+    return shown.model_copy(update=more)
 
 
 @router.post("/submissions/{submission_id}/cancel", responses=problems(401, 404, 409))

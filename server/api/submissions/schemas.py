@@ -36,6 +36,13 @@ class ProgressOut(Out):
     attempts: list[AttemptOut]
 
 
+class DifferenceOut(Out):
+    """How a score differs from another one: its own value less the other's."""
+
+    score: float
+    factors: dict[str, float]
+
+
 class BreakdownOut(Out):
     """The three factors of a score, and how the epsilons of the forget examples are spread."""
 
@@ -43,6 +50,23 @@ class BreakdownOut(Out):
     retain_ratio: ShownNumber
     test_ratio: ShownNumber
     epsilon_percentiles: dict[str, ShownNumber] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
+    spread_ratio: ShownNumber | None = Field(
+        default=None, description="median over examples: standard deviation over your models, of retrained models'"
+    )
+    share_above: ShownNumber | None = Field(
+        default=None, description="of the examples that your models are surer of than retrained ones"
+    )
+
+
+class ExplanationOut(Out):
+    """What a public score is made of, from its shown factors and epsilons."""
+
+    costs: dict[str, float] = Field(
+        description="by factor, its share of log(oracle / own); 0 where nothing is lost",
+        examples=[{"forgetting_quality": 0.9, "retain_ratio": 0.0, "test_ratio": 0.1}],
+    )
+    differences: dict[str, DifferenceOut] = Field(description="from the entry before and from fine-tuning")
+    advice: str
 
 
 class ScoreOut(Out):
@@ -139,6 +163,9 @@ class SubmissionOut(Out):
     wait: WaitOut | None = Field(default=None, description="why nothing of it runs; where one submission is asked for")
     score: ScoreOut | None = Field(description="on the public split, once scored")
     private_score: ScoreOut | None = Field(description="on the private split, once the board is revealed")
+    explanation: ExplanationOut | None = Field(
+        default=None, description="of the public score, where the organiser shows it; where one submission is asked for"
+    )
     failure: FailureOut | None
     refunded: bool = Field(description="does not count against the quota")
     selected: bool = Field(description="chosen for the private board")

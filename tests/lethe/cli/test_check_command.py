@@ -76,6 +76,22 @@ def test_estimate_stands_beside_that_of_exact_retraining(kit: Path) -> None:
     assert few["oracle_estimate"] is None, "eight retrained models make no two sets of five"
 
 
+def test_score_is_explained_beside_the_check_before_and_fine_tuning(kit: Path) -> None:
+    forgets_nothing = SIGNATURE + "    return None\n"
+    first = json.loads(check(kit, forgets_nothing, "--json")[1])["explanation"]
+    assert first["differences"] == {}
+    assert sum(first["costs"].values()) == pytest.approx(1.0)
+    stored = (kit / "data" / "retrained_outputs.safetensors").read_bytes()
+    (kit / "data" / "finetuned_outputs.safetensors").write_bytes(stored)
+    shown = check(kit, forgets_nothing)[1]
+    assert "against the check before: score +0.0000" in shown
+    assert "against fine-tuning: score -" in shown
+    assert f"advice: {first['advice']}" in shown
+    (kit / "data" / "last_check.json").write_text("{")
+    after = json.loads(check(kit, forgets_nothing, "--json")[1])["explanation"]
+    assert list(after["differences"]) == ["fine-tuning"], "a damaged file is as none"
+
+
 def test_long_log_keeps_its_end() -> None:
     log = "".join(f"line {number}\n" for number in range(1000))
     lines = shortened(log).splitlines()

@@ -49,7 +49,7 @@ def scored(server: Instance, extra: str) -> tuple[Competition, Submission, Publi
     with server.database.write() as session:
         found = session.query(PublicScore).one()
         found.interval_low, found.interval_high = 0.3, 0.4
-        found.details = {"run_wall_time_s": 0.31, "epsilon_percentiles": {"50": 1.23456}}
+        found.details = {"run_wall_time_s": 0.31, "epsilon_percentiles": {"50": 1.23456}, "share_above": 0.98765}
         session.flush()
         return competition, session.get_one(Submission, submission), found
 
@@ -69,7 +69,8 @@ def test_opened_parts_are_counted_with_a_score(server: Instance) -> None:
     assert shown.breakdown.epsilon_percentiles == {"50": 1.23}
     assert shown.computed_at.second == shown.computed_at.microsecond == 0
     counted = gate.bits_counted(shown)
-    assert counted == pytest.approx(2 * 16.61 + 3 * 10 + gate.bits_of_value(1.23) + 3.7, abs=0.1)
+    assert shown.breakdown.share_above == 0.988
+    assert counted == pytest.approx(2 * 16.61 + 4 * 10 + gate.bits_of_value(1.23) + 3.7, abs=0.1)
 
 
 def test_time_of_a_run_is_counted_in_the_budget_when_it_is_scored(server: Instance) -> None:

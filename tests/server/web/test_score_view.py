@@ -80,9 +80,34 @@ def test_the_factors_are_shown_only_where_they_are_opened(make: Make, server: In
 def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visitor) -> None:
     _, (own,) = make(0.05, extra=OPEN_METRIC)
     page = plain_text(visitor.get(f"/submissions/{own}").text)
-    assert "Forgetting quality 0.0500 0.2100" in page
+    assert "Forgetting quality 0.0500 0.2100 100 %" in page
     assert "Oracle: epsilon" not in page  # said to screen readers only
     assert "Oracle: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
+
+
+def test_score_is_explained_beside_the_entry_before_and_fine_tuning(
+    make: Make, server: Instance, visitor: Visitor
+) -> None:
+    competition, (first, second) = make(0.05, 0.1, extra=OPEN_METRIC)
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        team = add_team(session, competition, "finetune LR=0.3", is_baseline=True)
+        scored(session, team, split, 0.02).message = "finetune LR=0.3"
+        own = session.query(PublicScore).where(PublicScore.submission_id == second).one()
+        own.details = own.details | {"spread_ratio": 0.41239, "share_above": 0.9}
+        ada = accounts.find(session, "ada")
+    headers = server.headers(ada)
+    answer = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()
+    assert answer["explanation"]["costs"]["forgetting_quality"] == 1.0
+    differences = {name: round(each["score"], 6) for name, each in answer["explanation"]["differences"].items()}
+    assert differences == {"the entry before": 0.05, "fine-tuning": 0.08}
+    assert answer["explanation"]["advice"].startswith("Your models differ less from one another")
+    assert answer["score"]["breakdown"]["spread_ratio"] == 0.412
+    page = plain_text(visitor.get(f"/submissions/{second}").text)
+    assert "Against the entry before: score +0.0500" in page
+    assert answer["explanation"]["advice"] in page
+    only = server.client.get(f"/api/v1/submissions/{first}", headers=headers).json()["explanation"]
+    assert list(only["differences"]) == ["fine-tuning"]
 
 
 def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:
@@ -95,7 +120,7 @@ def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server
     with server.database.read() as session:
         view = submission_views.view(session, [submissions.of_competition(session, competition, own)])[0]
         split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        shown = find_breakdown(view, split, n_models=512)
+        shown = find_breakdown(view, split, n_models=512, explanation=None)
     assert shown is not None
     assert shown.end == 7.0
     assert shown.spreads[0].high > shown.ticks[-1][1]

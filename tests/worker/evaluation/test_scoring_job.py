@@ -63,6 +63,9 @@ def test_score_stores_each_epsilon_in_the_table_of_its_split(
         row = session.scalars(select(TABLES[visibility])).one()
         assert np.array_equal(epsilon(row.epsilon), expected.astype(np.float32))
         assert row.details["n_forget"] == 6
+        above = outputs(1).confidences.mean(axis=0) > outputs(0).confidences.mean(axis=0)
+        assert row.details["share_above"] == above.mean()
+        assert row.details["spread_ratio"] > 0.0
         others = [table for table in TABLES.values() if table is not TABLES[visibility]]
         assert [session.scalars(select(table)).all() for table in others] == [[]]
 

@@ -130,6 +130,8 @@ def _entries(
     for name in SAMPLE_FILES:
         yield f"data/{Path(name).name}", (split_dir / name).read_bytes()
     yield "data/retrained_outputs.safetensors", models.outputs.to_bytes()
+    if models.finetuned is not None:
+        yield "data/finetuned_outputs.safetensors", models.finetuned.to_bytes()
     for number, state in enumerate(models.states):
         contiguous = {name: value.contiguous() for name, value in state.items()}
         yield f"data/retrained_models/model-{number:02}.safetensors", save(contiguous)

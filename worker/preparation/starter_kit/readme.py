@@ -67,7 +67,8 @@ A run can count on these, and has no network to install more:
 
 The public sample, which smoke runs use as well: `retain`, `forget` and `validation` ({sets}),
 `original_model.safetensors`, `network.json`, the outputs of {sample_models} models
-retrained without the forget set, and the weights of some of them. The hidden splits hold other {examples}.
+retrained without the forget set, and the weights of some of them; of images also the outputs of as many fine-tuned
+models. The hidden splits hold other {examples}.
 
 A local score is an **estimate**: few models on each side, and the validation set in place of the hidden test set.
 """
