@@ -215,9 +215,9 @@ class CompetitionFile(Section):
     @model_validator(mode="after")
     def _dates_in_order(self) -> Self:
         if self.closes_at <= self.opens_at:
-            raise ValueError(f"closes_at ({_iso(self.closes_at)}) must be later than opens_at ({_iso(self.opens_at)})")
+            raise ValueError(f"closes_at: must be later than opens_at ({_iso(self.opens_at)})")
         if self.merge_deadline and not self.opens_at <= self.merge_deadline <= self.closes_at:
-            raise ValueError(f"merge_deadline ({_iso(self.merge_deadline)}) must lie between opens_at and closes_at")
+            raise ValueError("merge_deadline: must lie between opens_at and closes_at")
         return self
 
     @model_validator(mode="after")

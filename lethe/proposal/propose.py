@@ -16,6 +16,11 @@ MODELS = (512, 256, 128, 64, 32)  # N: the most that are trained in the time
 LONGEST_PREPARATION_S = 8 * 3600
 FEWEST_PERSONS = 20  # to draw whole persons from
 MLP_SIDE = 12  # up to here a perceptron is enough
+NETWORKS: dict[str, dict[str, Any]] = {  # those that are proposed, or offered, with their options
+    "mlp": {"hidden": [64]},
+    "small_cnn": {"widths": [16, 32, 64]},
+    "resnet18": {},
+}
 SHARE = 0.2  # of a retraining that a run has
 START_S = 0.1  # that a run takes beyond its limit
 
@@ -103,10 +108,10 @@ def _of_images(detected: Detected) -> dict[str, Any]:
     largest = Counter(images.persons.tolist()).most_common(1)[0][1] if by_person else 1
     n_train = n * (1 - 2 * part) if images.is_test is None else float((~images.is_test).sum()) * (1 - part)
     fraction = min(0.2, max(0.02, 50 / n_train, 3 * largest / n_train))
-    side = int(detected.options["size"])
+    network = "mlp" if int(detected.options["size"]) <= MLP_SIDE else "small_cnn"
     return {
-        "network.name": "mlp" if side <= MLP_SIDE else "small_cnn",
-        "network.options": {"hidden": [64]} if side <= MLP_SIDE else {"widths": [16, 32, 64]},
+        "network.name": network,
+        "network.options": NETWORKS[network],
         "training.epochs": 30 if few else 20,
         "training.batch_size": 32 if few else 64,
         "training.learning_rate": 0.05,

@@ -1,8 +1,6 @@
 """What is found in a folder or an archive: kind of data, classes, persons, sizes; and what is said where nothing is."""
 
 import io
-import struct
-import zlib
 from collections.abc import Mapping
 
 import pytest
@@ -12,16 +10,7 @@ from lethe.proposal.detect import detect
 from lethe.proposal.image_header import ImageHeader, read_header
 from lethe.proposal.source import open_archive
 from tests.support.instance import make_zip
-
-
-def png(side: int = 24, *, colour: int = 2) -> bytes:
-    """Return a black PNG. colour: 0 is grey, 2 is RGB."""
-    rows = b"".join(b"\0" + bytes(side * (3 if colour == 2 else 1)) for _ in range(side))
-    header = struct.pack(">IIBBBBB", side, side, 8, colour, 0, 0, 0)
-    made = b"\x89PNG\r\n\x1a\n"
-    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")):
-        made += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    return made
+from tests.support.pictures import png
 
 
 class Files:
