@@ -5,16 +5,19 @@ A server gives each kind an HTTP status; nothing here knows HTTP.
 
 import re
 from dataclasses import dataclass
+from datetime import date
 from typing import ClassVar, Self
 
 from pydantic import ValidationError
 
 MOST_NAMED = 100  # wrong values of one file or form: somebody may write any number
+UNKNOWN = "is not known: nothing of this name can be set"
 PLAIN = {
-    "Extra inputs are not permitted": "is not known: nothing of this name can be set",
+    "Extra inputs are not permitted": UNKNOWN,
     "Field required": "is missing",
     "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
     "Input should be a valid number, unable to parse string as a number": "must be a number",
+    "Input should have timezone info": "must name its time zone, as 2030-01-31T09:00:00Z (Z: UTC) or …+02:00 do",
 }
 NAMED_FIELD = re.compile(r"([a-z_]+(?:\.\w+)*): (.+)", re.DOTALL)
 SHOULD = re.compile(r"^(Input|Value|Data|String|List|Tuple|Set|Dictionary) should ")
@@ -115,5 +118,5 @@ def plain_message(message: str) -> str:
 def _shown(value: object) -> str | None:
     if value is None or isinstance(value, dict | list):
         return None
-    text = repr(value)
+    text = value.isoformat() if isinstance(value, date) else repr(value)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -8,9 +8,9 @@ import torch
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.task import CausalLm
+from lethe.competition.training_cost import RATES
 from lethe.errors import AppError
 from lethe.networks.builders import build
-from lethe.preparation.cost_estimate import RATES
 from lethe.preparation.task_kinds import task_preparation
 
 # Files that may not be at hand, by their folder: questions and mean tokens of a data set, weights of a network

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lethe.cli.competition_data import read_new_file, text_with_uploads
 from lethe.cli.context import Json, Slug, Url, connected
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.organiser_commands import File, print_organised
@@ -33,13 +34,13 @@ def update(
     """Replace the file of a draft; with --texts, change what a competition says of itself."""
     from lethe.competition.file import read_competition_file
 
-    checked = read_competition_file(file)
+    checked = read_competition_file(file) if texts else read_new_file(file)
     with connected(url) as client:
         if texts:
             body = {"title": checked.title, "summary": checked.summary, "description": checked.description}
             found = client.patch(f"/competitions/{checked.slug}", body | {"reason": _needed(reason)})
         else:
-            found = client.replace_competition_file(checked.slug, file.read_text(encoding="utf-8"))
+            found = client.replace_competition_file(checked.slug, text_with_uploads(client, file, checked))
     print_organised(found, as_json=as_json)
 
 

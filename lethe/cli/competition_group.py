@@ -12,11 +12,13 @@ from lethe.cli import (
     list_commands,
     organiser_commands,
     overview_commands,
+    proposal_command,
     question_commands,
     rejudging_commands,
 )
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "new": proposal_command.new,
     "validate": organiser_commands.validate,
     "create": organiser_commands.create,
     "update": change_commands.update,

@@ -1,12 +1,13 @@
 """`lethe competition …`: organisers' actions over HTTP."""
 
 import time
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lethe.cli.competition_data import not_looked_at, own_datasets, read_new_file, text_with_uploads
 from lethe.cli.context import Json, Slug, Url, connected
 from lethe.cli.output import console, local_time, notes, print_facts, print_json
 from lethe.cli.overall_progress import OverallProgress, preparation_so_far
@@ -38,24 +39,33 @@ def validate(
     file_only: Annotated[
         bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")
     ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="The files of a dataset that was uploaded.", exists=True, file_okay=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a competition file as preparing does: data, network, both forget sets. Nothing is sent.
 
-    Relative paths are relative to the file.
+    Relative paths are relative to the file. A dataset that was uploaded is looked at where --data names its files.
     """
-    from lethe.competition.file import read_competition_file
     from lethe.competition.recipe_cost import recipe_cost
     from lethe.competition.run_limits import RetrainingCost, limit_warnings
 
-    checked = read_competition_file(file)
+    checked = read_new_file(file)
     found, warnings = [], []
+    classes_of: dict[str, tuple[str, ...]] = {}
     for each in checked.evaluated:
-        sizes = {} if file_only else _set_sizes(file, each)
-        seconds = _retraining_s(file, each, sizes)
+        with own_datasets(file, each, data=data) as is_here:
+            sizes = _set_sizes(each) if is_here and not file_only else {}
+            seconds = _retraining_s(each, sizes)
+            classes = _class_names(each) if sizes else ()
+        if not is_here and not file_only:
+            warnings.append(not_looked_at(each))
         limits = limit_warnings(each.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
         warnings += [f"{each.title}: {limit}" if checked.tasks else limit for limit in limits]
         found.append((each, sizes, recipe_cost(each, retraining_s=seconds)))
+        classes_of[each.slug] = classes
     if as_json:
         set_sizes = {each.slug: sizes for each, sizes, _ in found} if checked.tasks else found[0][1]
         more = {
@@ -67,38 +77,44 @@ def validate(
         print_json(checked.model_dump(mode="json") | more)
         return
     for each, sizes, recipes in found:
-        _print_plan(each, sizes, recipes)
+        _print_plan(each, sizes, recipes, classes=classes_of[each.slug])
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def _retraining_s(file: Path, checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> float:
+def _retraining_s(checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> float:
     """Return about how long one retraining takes; 0 where it is not known."""
-    from lethe.data.datasets.roots import datasets_beside
-
     if not sizes:
         return 0.0
     from lethe.preparation.file_check import estimated_retraining_s
 
-    with datasets_beside(file):
-        return estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
+    return estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
 
 
-def _set_sizes(file: Path, checked: "CompetitionFile") -> dict[str, dict[str, int]]:
-    from lethe.data.datasets.roots import datasets_beside
+def _set_sizes(checked: "CompetitionFile") -> dict[str, dict[str, int]]:
     from lethe.preparation.file_check import check_preparation
 
-    with datasets_beside(file):
-        return {visibility.value: sizes for visibility, sizes in check_preparation(checked, hosted=True).items()}
+    return {visibility.value: sizes for visibility, sizes in check_preparation(checked).items()}
 
 
-def create(file: File, at_once: AtOnce = False, url: Url = None, as_json: Json = False) -> None:
-    """Create a draft from a competition file; with --prepare, its splits too."""
-    from lethe.competition.file import read_competition_file
+def create(
+    file: File,
+    at_once: AtOnce = False,
+    keep_root: Annotated[
+        bool,
+        typer.Option("--no-upload", help="Send no data: `root` is a folder on the workers, though it is here too."),
+    ] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Create a draft from a competition file; with --prepare, its splits too.
 
-    checked = read_competition_file(file)  # its mistakes are told with the file's own name before anything is sent
+    A `root` that lies beside the file is uploaded: workers do not see this machine's files.
+    """
+    checked = read_new_file(file)  # its mistakes are told with the file's own name before anything is sent
     with connected(url) as client:
-        made = client.create_competition(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8") if keep_root else text_with_uploads(client, file, checked)
+        made = client.create_competition(text)
     if at_once:
         prepare(checked.slug, wait=True, url=url, as_json=as_json)
     else:
@@ -194,7 +210,15 @@ def _split_name(competition: JsonObject, split: JsonObject) -> str:
     return " ".join(part for part in (task, f"{split['visibility']} split") if part)
 
 
-def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], recipes: "RecipeCost") -> None:
+def _class_names(checked: "CompetitionFile") -> tuple[str, ...]:
+    from lethe.preparation.file_check import class_names
+
+    return class_names(checked)
+
+
+def _print_plan(
+    file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], recipes: "RecipeCost", *, classes: Sequence[str]
+) -> None:
     examples = f"{file.task.example}s"
     looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
     console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)
@@ -202,8 +226,9 @@ def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], r
         (
             ("title", file.title),
             ("opens", local_time(file.opens_at.isoformat())),
-            ("closes", local_time(file.closes_at.isoformat()) + _if_past(file.closes_at)),
+            ("closes", local_time(file.closes_at.isoformat())),
             ("dataset", file.dataset.name),
+            ("classes", ", ".join(f"{number} {name}" for number, name in enumerate(classes))),
             ("network", file.network.name),
             ("runs", file.n_models),
             *(
@@ -217,7 +242,3 @@ def _print_plan(file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], r
             *([("of other recipes", str(recipes))] if recipes.n_models else ()),
         )
     )
-
-
-def _if_past(closes_at: datetime) -> str:
-    return " (past: no competition opens after its close, so move the date)" if closes_at <= datetime.now(UTC) else ""

@@ -4,7 +4,6 @@ The same models are the worker's recipe for preparing splits, so a competition i
 """
 
 import re
-import tomllib
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -22,6 +21,7 @@ from pydantic import (
 
 from lethe.competition.limits_section import Limits
 from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
+from lethe.competition.mistakes import read_toml, with_suggestion, wrong_types
 from lethe.competition.pages_section import Pages
 from lethe.competition.participation_section import Participation
 from lethe.competition.phases_section import MOST_PHASES, Late, Phase, require_phases_in_order
@@ -37,10 +37,9 @@ from lethe.competition.tasks_section import Combine, completed, said_once, wrong
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
-from lethe.errors import InvalidCompetitionFile, Violation, list_violations
+from lethe.errors import InvalidCompetitionFile, list_violations
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 
-TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 Setup = Literal["reuse-n-1", "reuse-n-n"]
 FORMERLY_METRIC = AliasChoices("scoring", "metric")  # how the section was called until version 0.2
 SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$"
@@ -216,9 +215,9 @@ class CompetitionFile(Section):
     @model_validator(mode="after")
     def _dates_in_order(self) -> Self:
         if self.closes_at <= self.opens_at:
-            raise ValueError(f"closes_at ({_iso(self.closes_at)}) must be later than opens_at ({_iso(self.opens_at)})")
+            raise ValueError(f"closes_at: must be later than opens_at ({_iso(self.opens_at)})")
         if self.merge_deadline and not self.opens_at <= self.merge_deadline <= self.closes_at:
-            raise ValueError(f"merge_deadline ({_iso(self.merge_deadline)}) must lie between opens_at and closes_at")
+            raise ValueError("merge_deadline: must lie between opens_at and closes_at")
         return self
 
     @model_validator(mode="after")
@@ -299,22 +298,17 @@ def read_competition_file(path: Path) -> CompetitionFile:
 
 def parse_competition(text: str, *, source: str = "competition file") -> CompetitionFile:
     """Return the checked competition in TOML `text`. Raises InvalidCompetitionFile naming each wrong value."""
+    data = read_toml(text, source=source)
+    wrong = wrong_types(CompetitionFile, data)
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        place = TOML_PLACE.search(str(error))
-        message = TOML_PLACE.sub("", str(error))  # the line stands beside it
-        message = "A quotation mark is missing: the text does not end on its line" if "'\\n'" in message else message
-        where = Violation("file", message, line=int(place[1]) if place else None)
-        raise InvalidCompetitionFile(f"{source}: not TOML: {error}", violations=(where,)) from error
-    except RecursionError as error:
-        deep = Violation("file", "is nested too deeply")
-        raise InvalidCompetitionFile(f"{source}: nested too deeply", violations=(deep,)) from error
-    try:
-        return CompetitionFile.model_validate(data)
+        file = CompetitionFile.model_validate(data)
     except ValidationError as error:
-        wrong = said_once(list_violations(error), data)
-        raise InvalidCompetitionFile.from_violations(wrong, source=source) from error
+        named = {violation.field for violation in wrong}
+        wrong += tuple(each for each in list_violations(error) if each.field not in named)
+    if wrong:
+        told = tuple(with_suggestion(violation, CompetitionFile) for violation in said_once(wrong, data))
+        raise InvalidCompetitionFile.from_violations(told, source=source)
+    return file
 
 
 def _iso(moment: datetime) -> str:

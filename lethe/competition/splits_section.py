@@ -1,9 +1,9 @@
 """`[splits]` of a competition file: how the data is cut, and what is forgotten."""
 
 import secrets
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lethe.competition.read_only import Weights
 from lethe.competition.recipes_section import Recipes
@@ -29,6 +29,15 @@ class ForgetSet(Section):
     private_classes: tuple[int, ...] = Field(default=(), description="by class: what the private split forgets")
     ids: tuple[int, ...] = Field(default=(), description="by ids: rows of the dataset that the public split forgets")
     private_ids: tuple[int, ...] = Field(default=(), description="by ids: rows that the private split forgets")
+
+    @field_validator("classes", "private_classes", mode="before")
+    @classmethod
+    def _are_numbers(cls, value: Any) -> Any:
+        for name in value if isinstance(value, list | tuple) else ():
+            if isinstance(name, str) and not name.isdigit():
+                listed = "`lethe competition validate` lists them with their names"
+                raise ValueError(f"must be numbers of classes, from 0, had {name!r}; {listed}")
+        return value
 
 
 class Splits(Section):

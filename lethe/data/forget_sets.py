@@ -11,6 +11,7 @@ from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 
 Indices = NDArray[np.int64]
+NAMED_CLASSES = 20  # in a message
 
 
 class Labelled(Protocol):
@@ -56,7 +57,10 @@ def draw_forget_set(
     free = train[~np.isin(dataset.persons[train], dataset.persons[taken])]
     labels = dataset.labels
     if forget.by == "class":
-        chosen = free[np.isin(labels[free], _named(forget.classes, forget.private_classes, visibility, "classes"))]
+        classes = _named(forget.classes, forget.private_classes, visibility, "classes")
+        if unknown := [each for each in classes if not 0 <= each < dataset.n_classes]:
+            raise InvalidSplit(f"the {visibility} split is to forget class {unknown[0]}: {_allowed(dataset)}")
+        chosen = free[np.isin(labels[free], classes)]
     elif forget.by == "ids":
         chosen = _given(free, _named(forget.ids, forget.private_ids, visibility, "ids"))
     elif forget.by == "interclass-confusion":
@@ -89,11 +93,19 @@ def _weights(dataset: Labelled, positions: Indices, forget: ForgetSet) -> NDArra
     weight_of_class = np.ones(dataset.n_classes)
     for name, weight in forget.class_skew.items():
         if not name.isdigit() or int(name) >= dataset.n_classes:
-            raise InvalidSplit(f"splits.forget.class_skew names class {name!r}: allowed are 0..{dataset.n_classes - 1}")
+            raise InvalidSplit(f"splits.forget.class_skew names class {name!r}: {_allowed(dataset)}")
         if weight < 0:
             raise InvalidSplit(f"splits.forget.class_skew of class {name} must be >= 0, was {weight}")
         weight_of_class[int(name)] = weight
     return weight_of_class[dataset.labels[positions]]
+
+
+def _allowed(dataset: Labelled) -> str:
+    """Return which numbers classes have, with the names of the first."""
+    names = tuple(getattr(dataset, "class_names", ()))
+    named = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:NAMED_CLASSES]))
+    more = ", …" if len(names) > NAMED_CLASSES else ""
+    return f"allowed are 0..{dataset.n_classes - 1}" + (f" ({named}{more})" if names else "")
 
 
 def _at_random(

@@ -6,6 +6,7 @@ have forget sets without a common image or person.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,20 @@ from numpy.typing import NDArray
 from lethe.competition.file import CompetitionFile
 from lethe.competition.splits_section import ForgetSet
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
-from lethe.data.forget_sets import draw_forget_set
+from lethe.data.forget_sets import Labelled, draw_forget_set
 from lethe.data.seeds import derive_seed, numpy_generator
 
 Indices = NDArray[np.int64]
+
+
+class Images(Labelled, Protocol):
+    """What is cut: an ImageDataset, or a list of images that nobody has opened yet."""
+
+    @property
+    def is_test(self) -> NDArray[np.bool_] | None: ...
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Cut:
         yield "test", self.test
 
 
-def cut_dataset(dataset: ImageDataset, competition: CompetitionFile, visibility: Visibility) -> Cut:
+def cut_dataset(dataset: Images, competition: CompetitionFile, visibility: Visibility) -> Cut:
     """Return the cut of one split. Raises InvalidSplit naming the class or number that does not fit."""
     splits = competition.splits
     train, validation, test = _parts(dataset, competition)
@@ -64,7 +73,7 @@ def cut_dataset(dataset: ImageDataset, competition: CompetitionFile, visibility:
     return Cut(retain, drawn.indices, validation, test, labels=drawn.labels, poisoned=poisoned)
 
 
-def _parts(dataset: ImageDataset, competition: CompetitionFile) -> tuple[Indices, Indices, Indices]:
+def _parts(dataset: Images, competition: CompetitionFile) -> tuple[Indices, Indices, Indices]:
     """Return train, validation and test: at random over images, but for a test set that the dataset brings."""
     splits = competition.splits
     order = numpy_generator(derive_seed(competition.slug, "parts", splits.seed)).permutation(len(dataset))
@@ -90,7 +99,7 @@ def _parts(dataset: ImageDataset, competition: CompetitionFile) -> tuple[Indices
     return np.sort(train), np.sort(validation), np.sort(test)
 
 
-def _check_classes(dataset: ImageDataset, train: Indices, retain: Indices, forget: ForgetSet) -> None:
+def _check_classes(dataset: Images, train: Indices, retain: Indices, forget: ForgetSet) -> None:
     """A class that training has must be left in retain, unless the organiser asked to forget it whole."""
     before = np.bincount(dataset.labels[train], minlength=dataset.n_classes)
     after = np.bincount(dataset.labels[retain], minlength=dataset.n_classes)

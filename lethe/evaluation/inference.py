@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from lethe.data.files import read_json, read_tensors
 from lethe.data.image_batches import Form, ImageBatches, attack_form
-from lethe.data.seeds import global_generators
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, StoredSet, read_true_labels
+from lethe.data.torch_seeds import global_generators
 from lethe.device.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.capture import CapturedSets, capture

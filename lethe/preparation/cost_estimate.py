@@ -10,15 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from lethe.competition.file import Training
+from lethe.competition.training_cost import arithmetic_seconds
 from lethe.networks.builders import build
-
-RATES = {"cpu": 2e10, "cuda": 1e14}  # operations a second that one process trains with, as a rule of thumb
-BACKWARD = 3  # a step costs its forward pass three times
 
 
 def training_seconds(network: Mapping[str, Any], recipe: Training, *, n_images: int, device: str) -> float:
     """Return about how long one process trains one model."""
-    return BACKWARD * forward_operations(network) * n_images * recipe.epochs / RATES[device]
+    return arithmetic_seconds(forward_operations(network), recipe, n_images=n_images, device=device)
 
 
 def forward_operations(network: Mapping[str, Any]) -> int:

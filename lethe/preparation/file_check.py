@@ -1,22 +1,19 @@
 """Whether a split can be prepared from a competition file: what preparing finds before it trains anything."""
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.seed_strength import check_seed
+from lethe.competition.training_cost import retraining_seconds
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
-from lethe.errors import InvalidCompetitionFile
-from lethe.preparation.cost_estimate import training_seconds
+from lethe.preparation.cost_estimate import forward_operations
 from lethe.preparation.public_sample import sample_parts
 from lethe.preparation.task_kinds import task_preparation
 
-STEP_S = 2e-4  # that a step takes beyond its arithmetic: what small networks mostly do
 SetSizes = dict[str, int]  # examples in retain, forget, validation and test
 
 
-def check_preparation(competition: CompetitionFile, *, hosted: bool = False) -> dict[Visibility, SetSizes]:
+def check_preparation(competition: CompetitionFile) -> dict[Visibility, SetSizes]:
     """Open the dataset, build the network, cut both splits. Return the size of every set.
 
-    hosted: a server is to hold it, which refuses seeds that can be guessed.
     Raises InvalidDataset where the data cannot be read, else InvalidSplit with everything that is wrong.
     """
     task = task_preparation(competition.task.kind)
@@ -34,14 +31,15 @@ def check_preparation(competition: CompetitionFile, *, hosted: bool = False) -> 
             sizes[visibility] = {name: len(indices) for name, indices in cut.sets()}
         except InvalidSplit as error:
             wrong.append(error.detail)
-    if hosted:
-        try:
-            check_seed(competition)
-        except InvalidCompetitionFile as error:
-            wrong.append(error.detail)
     if wrong:
         raise InvalidSplit("\n".join(dict.fromkeys(wrong)))
     return sizes
+
+
+def class_names(competition: CompetitionFile) -> tuple[str, ...]:
+    """Return the names of the dataset's classes, in the order of their numbers; none where it has none."""
+    dataset = task_preparation(competition.task.kind).open_dataset(competition)
+    return tuple(getattr(dataset, "class_names", ()))
 
 
 def estimated_retraining_s(competition: CompetitionFile, *, n_retain: int, device: str = "cpu") -> float:
@@ -50,6 +48,4 @@ def estimated_retraining_s(competition: CompetitionFile, *, n_retain: int, devic
         return 0.0  # the number of tokens is known only when the data is cut
     task = task_preparation(competition.task.kind)
     network = task.describe_network(competition, task.open_dataset(competition))
-    recipe = competition.training
-    steps = recipe.epochs * -(-n_retain // recipe.batch_size)
-    return steps * STEP_S + training_seconds(network, recipe, n_images=n_retain, device=device)
+    return retraining_seconds(forward_operations(network), competition.training, n_images=n_retain, device=device)

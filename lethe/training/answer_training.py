@@ -14,7 +14,7 @@ from torch import nn
 from lethe.competition.file import Training
 from lethe.competition.task import CausalLm
 from lethe.data.answer_batches import TokenizedAnswer
-from lethe.data.seeds import global_generators
+from lethe.data.torch_seeds import global_generators
 from lethe.device.precision import repeatable_attention
 from lethe.evaluation.answer_losses import answer_scores
 from lethe.networks.builders import build

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.competition.file import Training
-from lethe.data.seeds import torch_generator
+from lethe.data.torch_seeds import torch_generator
 from lethe.training.recipe import class_weights, learning_rate, make_optimizer, set_learning_rate
 from lethe.training.trainer import OnEpoch, State, TrainingJob, split_batches, untrained
 

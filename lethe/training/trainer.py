@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from lethe.competition.file import Training
 from lethe.data.image_batches import ImageBatches, attack_form
-from lethe.data.seeds import derive_seed, global_generators, torch_generator
+from lethe.data.seeds import derive_seed
+from lethe.data.torch_seeds import global_generators, torch_generator
 from lethe.device.precision import autocast, device_arithmetic, repeatable_attention
 from lethe.networks.builders import build
 from lethe.training.recipe import (

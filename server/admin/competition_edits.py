@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.limits_section import Limits
+from lethe.competition.new_file import limit_mistakes
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from server.admin import repository
@@ -83,6 +84,8 @@ def preview_limits(session: Session, competition: Competition, values: Mapping[s
         after = Limits.model_validate({**before.model_dump(), **values})
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="limits") from error
+    if wrong := tuple(limit_mistakes(after, n_models=stored_file(competition).n_models)):
+        raise InvalidInput.from_violations(wrong, source="limits")
     today = repository.used_per_team(session, competition.id, since=start_of_day(now()))
     total = repository.used_per_team(session, competition.id)
     people = repository.people_per_team(session, competition.id)

@@ -2,8 +2,9 @@
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.network_size import describe_excess
-from lethe.competition.seed_strength import check_seed
+from lethe.competition.new_file import require_new
 from lethe.errors import InvalidCompetitionFile, InvalidInput, Violation
+from server.db import now
 from server.parsing.client import Unreadable, run_if_free
 
 
@@ -17,9 +18,7 @@ def read_file(text: str, *, source: str = "competition file") -> CompetitionFile
         file = CompetitionFile.model_validate(run_if_free("read_competition", data, source=source))
     except Unreadable as error:
         raise InvalidCompetitionFile(error.detail, violations=(Violation("file", error.detail),)) from error
-    for each in file.evaluated:
-        check_seed(each)
-        check_size(each, source=source)
+    require_new(file, at=now(), source=source)
     return file
 
 

@@ -78,6 +78,14 @@ def drop_reserved(session: Session, name: str) -> None:
         session.delete(dataset)
 
 
+def get_usable(session: Session, name: str, *, actor: Account) -> Dataset:
+    """Return a stored dataset of an organiser's own; of anybody for an administrator. Raises NotFound."""
+    dataset = repository.by_name(session, name)
+    if dataset is None or dataset.stored_at is None or not _may_use(session, dataset, "", actor):
+        raise NotFound(f"You have no dataset called {name[:80]!r}")
+    return dataset
+
+
 def list_datasets(session: Session, account: Account) -> Sequence[Dataset]:
     """Return the datasets of an organiser, and every one to an administrator, by name."""
     return repository.datasets(session, None if account.role == Role.ADMINISTRATOR else account.id)

@@ -152,6 +152,16 @@ def run_if_free(task: str, data: bytes, **options: Any) -> Any:
         _FOR_PAGES.release()
 
 
+def run_on_file_if_free(task: str, file: IO[bytes], **options: Any) -> Any:
+    """Do what `run_on_file` does, for a page. Raises HostFault if too many pages have something read."""
+    if not _FOR_PAGES.acquire(timeout=PATIENCE_S):
+        raise HostFault("Too many files are being read; try again in some seconds", retry_after_s=BUSY_S)
+    try:
+        return run_on_file(task, file, **options)
+    finally:
+        _FOR_PAGES.release()
+
+
 def run(task: str, data: bytes, **options: Any) -> Any:
     """Return what the task (server.parsing.tasks) makes of `data`, as plain data.
 

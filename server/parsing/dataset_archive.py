@@ -27,7 +27,7 @@ def check(file: IO[bytes], *, limits: Mapping[str, int]) -> Content:
 
     limits: `files` and `unpacked_bytes`.
     """
-    with _opened(file, limits) as (archive, entries):
+    with opened(file, limits) as (archive, entries):
         for entry in entries:
             for _ in read_chunks(archive, entry):
                 pass
@@ -36,7 +36,7 @@ def check(file: IO[bytes], *, limits: Mapping[str, int]) -> Content:
 
 def unpack(file: IO[bytes], folder: Path, *, limits: Mapping[str, int]) -> None:
     """Write every file of the archive below a folder that is there and empty. Raises InvalidInput as `check` does."""
-    with _opened(file, limits) as (archive, entries):
+    with opened(file, limits) as (archive, entries):
         top = common_folder([entry.filename for entry in entries])
         for entry in entries:
             path = folder / entry.filename.removeprefix(top)
@@ -47,7 +47,8 @@ def unpack(file: IO[bytes], folder: Path, *, limits: Mapping[str, int]) -> None:
 
 
 @contextmanager
-def _opened(file: IO[bytes], limits: Mapping[str, int]) -> Iterator[Opened]:
+def opened(file: IO[bytes], limits: Mapping[str, int]) -> Iterator[Opened]:
+    """Yield a dataset's archive and its files. Raises InvalidInput as `check` does."""
     try:
         with checked_archive(file, limits=ArchiveLimits(ratio_from_bytes=16 << 20, **limits)) as (archive, entries):
             if not entries:

@@ -30,6 +30,7 @@ _OF_DATASETS = TaskLimits(cpu_s=180, wall_s=900.0)  # gigabytes are unpacked
 _OF_TASK = {
     "render_markdown": TaskLimits(answer_bytes=2 << 20),  # a link that is named once and meant often grows without end
     "check_dataset": _OF_DATASETS,
+    "propose_competition": TaskLimits(cpu_s=20, wall_s=60.0),  # names, a table and some pictures are read
     "unpack_dataset": TaskLimits(_OF_DATASETS.cpu_s, _OF_DATASETS.wall_s, file_bytes=16 << 30),
 }
 

@@ -15,6 +15,7 @@ from lethe.submission import notebook
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
 from server.parsing import dataset_archive as archive
+from server.parsing import proposal
 from server.parsing.mathematics import formula
 
 
@@ -64,6 +65,11 @@ def check_dataset(file: IO[bytes], *, limits: Mapping[str, int]) -> dict[str, in
     return vars(archive.check(file, limits=limits))
 
 
+def propose_competition(file: IO[bytes], *, limits: Mapping[str, int], **options: Any) -> dict[str, Any]:
+    """Return what an archive holds and the competition proposed for it: server.parsing.proposal."""
+    return proposal.propose_for(file, limits=limits, **options)
+
+
 def unpack_dataset(file: IO[bytes], *, folder: str, limits: Mapping[str, int]) -> None:
     """Write the files of a dataset below a folder of this host. Raises InvalidInput."""
     archive.unpack(file, Path(folder), limits=limits)
@@ -91,4 +97,8 @@ TASKS: Mapping[str, Callable[..., Any]] = {
     "render_markdown": render_markdown,
     "show_sources": show_sources,
 }
-FILE_TASKS: Mapping[str, Callable[..., Any]] = {"check_dataset": check_dataset, "unpack_dataset": unpack_dataset}
+FILE_TASKS: Mapping[str, Callable[..., Any]] = {
+    "check_dataset": check_dataset,
+    "propose_competition": propose_competition,
+    "unpack_dataset": unpack_dataset,
+}

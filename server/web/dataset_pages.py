@@ -21,6 +21,7 @@ from server.web.deps import StaffDep
 from server.web.page_router import page_router
 from server.web.rendering import Reader, page, redirect
 
+NEW = "/organise/new/data"  # what goes on with a dataset that was uploaded there
 router = page_router(checks_csrf=False)  # the upload checks its own token, after the size and before the file
 
 
@@ -46,6 +47,7 @@ async def upload(
         await admission.run(_check_room, database, settings, viewer)
         async with received_dataset(request, settings, viewer) as form:
             check_token(request, _text(form, FIELD))
+            is_new = _text(form, "then") == NEW
             stored = await store_dataset(
                 form, admission=admission, database=database, storage=storage, settings=settings, account=viewer
             )
@@ -54,7 +56,8 @@ async def upload(
     except AppError as error:
         return await admission.run(_refused, request, database, settings, viewer, error)
     done = f'Stored. Competition files use it as root = "upload:{stored.name}".'
-    return redirect(request, "/datasets", flash=Flash("good", done))
+    to = f"{NEW}?dataset={stored.name}" if is_new else "/datasets"
+    return redirect(request, to, flash=Flash("good", done))
 
 
 @router.post("/datasets/{name}/delete", dependencies=[Depends(check_csrf)])

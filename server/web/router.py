@@ -28,6 +28,7 @@ from server.web import (
 from server.web.organiser import (
     benchmark_pages,
     dashboard_pages,
+    data_pages,
     edit_pages,
     export_pages,
     moderation_pages,
@@ -64,6 +65,7 @@ for pages in (
     benchmark_pages,
     dashboard_pages,  # these before what takes any word for a competition's name
     new_competition_pages,
+    data_pages,
     organising_pages,
     organised_submission_pages,
     submission_analysis_pages,

@@ -76,10 +76,18 @@ class Instance:
         state: str = CompetitionState.OPEN,
         **values: Any,
     ) -> Competition:
-        """Make a competition in any state, with splits that are ready. `values` go into its file."""
+        """Make a competition in any state, with splits that are ready. `values` go into its file.
+
+        One that is over was taken while it was not: no file is taken after its end.
+        """
+        closes_at = values.get("closes_at")
+        taken = values if closes_at is None else {**values, "closes_at": max(closes_at, now() + timedelta(days=1))}
         with self.database.write() as session:
             owner = organiser or accounts.register(session, name=f"of-{slug}", password=PASSWORD, role=Role.ORGANISER)
-            competition = competitions.create(session, competition_toml(slug, **values), organiser=owner)
+            competition = competitions.create(session, competition_toml(slug, **taken), organiser=owner)
+            if closes_at is not None:
+                competition.closes_at = closes_at
+                competition.config = {**competition.config, "closes_at": closes_at.isoformat()}
             for split in competitions.splits(session, competition):
                 split.state = SplitState.READY.value
                 split.manifest_sha256, split.n_forget, split.retraining_time_s = "0" * 64, 10, 100.0

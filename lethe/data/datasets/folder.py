@@ -1,25 +1,28 @@
 """A folder of images with a table that names them; and the layout of the 2023 competition on Kaggle."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, own_person_each
 from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
+from lethe.data.datasets.image_list import TEST_WORDS, Level, in_order, rows_of_folders
 from lethe.data.errors import InvalidDataset
-
-TEST_WORDS = {"1": True, "true": True, "yes": True, "test": True, "0": False, "false": False, "no": False}
-TEST_WORDS |= dict.fromkeys(("train", "training", "val", "valid", "validation"), False)
 
 
 class FolderOptions(PictureOptions):
     """`table` is a CSV below `root`, one row an image. Labels may be numbers or words; persons are text."""
 
+    folders: tuple[Level, ...] = Field(
+        default=(),
+        max_length=8,
+        description='what folders\' names say, in place of a table: ["label"] is cat/1.png; also person, test, any',
+    )
     table: str = Field(default="images.csv", pattern=r"\.csv$", description="a CSV below root")
     path_column: str = "path"
     label_column: str = "label"
@@ -27,12 +30,28 @@ class FolderOptions(PictureOptions):
     test_column: str | None = None
     extra_columns: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _names_classes(self) -> Self:
+        if self.folders and self.folders.count("label") != 1:
+            raise ValueError(f'folders must name "label" once, had {list(self.folders)}')
+        if twice := [level for level in ("person", "test") if self.folders.count(level) > 1]:
+            raise ValueError(f"folders has {twice[0]!r} twice")
+        return self
+
 
 def open_folder(options: Mapping[str, Any]) -> ImageDataset:
-    """Return the images that the table names. Put there: root/<table> and the images at the paths it holds."""
+    """Return the images that the table names. Put there: root/<table> and the images at the paths it holds.
+
+    With `folders`, there is no table: the names of the folders say class, person and whether an image is for testing.
+    """
     parsed = FolderOptions.parse(options)
-    table_path = need(parsed.root / parsed.table, f"a CSV with columns {parsed.path_column}, {parsed.label_column}")
-    table = _read_table(table_path)
+    if parsed.folders:
+        parsed, table = _folders_as_table(parsed)
+        table_path = parsed.root
+    else:
+        wanted_table = f'a CSV with columns {parsed.path_column}, {parsed.label_column}; or say folders = ["label"]'
+        table_path = need(parsed.root / parsed.table, wanted_table)
+        table = _read_table(table_path)
     wanted = [parsed.path_column, parsed.label_column, parsed.person_column, parsed.test_column, *parsed.extra_columns]
     _check_columns(table, table_path, [name for name in wanted if name])
     _check_once(table[parsed.path_column], table_path)
@@ -50,6 +69,16 @@ def open_folder(options: Mapping[str, Any]) -> ImageDataset:
         is_test=_is_test(table[parsed.test_column], table_path) if parsed.test_column else None,
         columns={name: _values(table[name]) for name in parsed.extra_columns},
     )
+
+
+def _folders_as_table(options: FolderOptions) -> tuple[FolderOptions, pd.DataFrame]:
+    """Return what folders say as a table, and the options that name its columns."""
+    files = need(options.root, "folders of images").rglob("*")
+    names = [path.relative_to(options.root).as_posix() for path in files if path.is_file()]
+    table = pd.DataFrame(rows_of_folders(names, options.folders), dtype=str)
+    columns: dict[str, Any] = {"path_column": "path", "label_column": "label", "extra_columns": ()}
+    columns |= {f"{level}_column": level if level in options.folders else None for level in ("person", "test")}
+    return options.model_copy(update=columns), table
 
 
 def open_kaggle(options: Mapping[str, Any]) -> ImageDataset:
@@ -128,13 +157,9 @@ def _check_once(column: "pd.Series[str]", path: Path) -> None:
 
 def _classes(column: "pd.Series[str]") -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the classes' names in order (of numbers, where all are) and each row's class."""
-    names = sorted(set(column), key=_in_order(column))
+    names = in_order(column)
     place = {name: label for label, name in enumerate(names)}
-    return tuple(names), np.array([place[name] for name in column], dtype=np.int64)
-
-
-def _in_order(column: "pd.Series[str]") -> Callable[[str], Any]:
-    return float if pd.to_numeric(column, errors="coerce").notna().all() else str
+    return names, np.array([place[name] for name in column], dtype=np.int64)
 
 
 def _numbers(column: "pd.Series[str]", path: Path) -> NDArray[np.int64]:

@@ -71,7 +71,11 @@ def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
         if path.exists():
             _check_links(path, roots)
             return {**options, "root": str(path)}
-    raise InvalidDataset(f"no folder for datasets holds {root!r}; LETHE_DATASET_ROOTS names the folders on each worker")
+    raise InvalidDataset(
+        f"no folder for datasets of the worker holds {root!r}. Put it below one of LETHE_DATASET_ROOTS on every worker "
+        "(~/.lethe/datasets if it names none); or send a zip of it with `lethe dataset upload NAME FILE.zip`, and say "
+        'root = "upload:NAME"'
+    )
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,10 @@ def decoded_folder(root: Path) -> Path | None:
 def _uploaded(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     folder = _uploads.get({}).get(name)
     if folder is None:
-        raise InvalidDataset(f"dataset {name!r} was uploaded to a server; here, dataset.options.root must be a folder")
+        raise InvalidDataset(
+            f"dataset {name!r} was uploaded to a server; here, its files must be named: `lethe competition validate` "
+            "does that with --data FOLDER"
+        )
     _check_relative(options)
     return {**options, "root": str(folder)}
 

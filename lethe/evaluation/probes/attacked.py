@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lethe.data.seeds import global_generators
+from lethe.data.torch_seeds import global_generators
 from lethe.evaluation.probes.examples import Examples
 from lethe.evaluation.probes.relearn import batches
 from lethe.metrics.weights.robustness import ATTACKS

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.data.seeds import global_generators
+from lethe.data.torch_seeds import global_generators
 
 SLACK = 0.05
 EPOCHS = 100

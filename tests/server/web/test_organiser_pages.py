@@ -150,12 +150,12 @@ def test_a_preview_makes_nothing(server: Instance, visitor: Visitor, digits: Com
     assert visitor.get("/organise/second").status_code == 404
 
 
-def test_preview_warns_of_an_end_that_is_past(visitor: Visitor, digits: Competition) -> None:
+def test_an_end_that_is_past_is_refused(visitor: Visitor, digits: Competition) -> None:
     for days, warned in ((-1, True), (1, False)):
         opens_at, closes_at = now() - timedelta(days=2), now() + timedelta(days=days)
         text = competition_toml("second", opens_at=opens_at, closes_at=closes_at)
         answer = visitor.post("/organise/new", {"text": text, "act": "preview"})
-        assert ("Its end is past" in plain_text(answer.text)) is warned
+        assert ("closes_at is past" in plain_text(answer.text)) is warned
 
 
 def test_a_draft_is_made_and_leads_to_its_control(visitor: Visitor, digits: Competition) -> None:

@@ -134,3 +134,18 @@ def test_kaggle_refuses_an_image_id_that_is_a_path(kaggle: Path) -> None:
     (kaggle / "forget.csv").write_text("image_id,age_group,age,person_id\n../a-b,0,1,1\n")
     with pytest.raises(InvalidDataset, match="must have the form a-b"):
         open_dataset(Dataset(name="kaggle", options={"root": str(kaggle)}))
+
+
+def test_folders_name_class_person_and_test_images(tmp_path: Path) -> None:
+    for name in ("train/dog/ann/1.png", "train/cat/bob/1.png", "test/cat/ann/2.png"):
+        paint(tmp_path / name, (0, 0, 0))
+    (tmp_path / "train" / ".DS_Store").write_text("")
+    dataset = open_dataset(options(tmp_path, folders=["test", "label", "person"]))
+    assert dataset.class_names == ("cat", "dog")
+    assert (dataset.labels.tolist(), dataset.persons.tolist()) == ([0, 0, 1], [0, 1, 0])
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [True, False, False]
+    with pytest.raises(InvalidDataset, match=r"does not lie in <label>/"):
+        open_dataset(options(tmp_path, folders=["label"]))
+    with pytest.raises(InvalidDataset, match='must name "label" once'):
+        open_dataset(options(tmp_path, folders=["person"]))

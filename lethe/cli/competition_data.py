@@ -1,0 +1,109 @@
+"""A competition file of the organiser's own machine, and the images that lie beside it."""
+
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.cli.output import notes
+from lethe.client.api import LetheClient
+from lethe.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from lethe.competition.file import CompetitionFile
+
+NOT_STORED = (".png", ".jpg", ".jpeg", ".webp", ".gif")  # compressed as they are
+
+
+def read_new_file(path: Path) -> "CompetitionFile":
+    """Return the checked file of a competition that is to be made. Raises InvalidCompetitionFile."""
+    from lethe.competition.file import read_competition_file
+    from lethe.competition.new_file import require_new
+
+    file = read_competition_file(path)
+    require_new(file, at=datetime.now(UTC), source=str(path))
+    return file
+
+
+@contextmanager
+def own_datasets(path: Path, file: "CompetitionFile", *, data: Path | None) -> Iterator[bool]:
+    """Look datasets up beside the file, an uploaded one at `data`. Yield whether the file's is on this machine."""
+    from lethe.competition.uploaded_dataset import uploaded_name
+    from lethe.data.datasets.roots import datasets_below, datasets_beside
+
+    name = uploaded_name(file.dataset.options)
+    if name is None:
+        with datasets_beside(path):
+            yield True
+    else:
+        with datasets_below((), uploads={name: data.resolve()} if data else {}):
+            yield data is not None
+
+
+def not_looked_at(file: "CompetitionFile") -> str:
+    """Return what to say of a file whose data was uploaded and is not named here."""
+    root = file.dataset.options["root"]
+    return f"{root} is on the server: the data was not looked at. --data FOLDER names its files on this machine"
+
+
+def text_with_uploads(client: LetheClient, path: Path, file: "CompetitionFile") -> str:
+    """Return the file's text; folders beside it are uploaded first, and named as such.
+
+    Raises InvalidInput where a folder cannot be uploaded, or its `root` cannot be found in the text.
+    """
+    text = path.read_text(encoding="utf-8")
+    sent: dict[str, str] = {}
+    for each in file.evaluated:
+        root = each.dataset.options.get("root")
+        folder = _beside(path, root)
+        if folder is None or root in sent:
+            continue
+        _require_uploadable(each, str(root))
+        sent[str(root)] = _upload(client, folder, name=each.slug.replace("--", "-")[:64].strip("-"))
+    for root, name in sent.items():
+        written = re.compile(rf"""(\broot\s*=\s*)(["']){re.escape(root)}\2""")
+        text, n_found = written.subn(rf'\1"upload:{name}"', text)
+        if not n_found:
+            raise InvalidInput(f'{path}: {root} was uploaded as {name}; say root = "upload:{name}" in the file')
+    return text
+
+
+def _beside(path: Path, root: object) -> Path | None:
+    """Return the folder that a `root` is on this machine, None if it is none: a worker's, an upload, or absolute."""
+    if not isinstance(root, str) or root.startswith("upload:") or Path(root).is_absolute():
+        return None
+    folder = path.resolve().parent / root
+    return folder if folder.is_dir() else None
+
+
+def _require_uploadable(file: "CompetitionFile", root: str) -> None:
+    from lethe.competition.uploaded_dataset import ADAPTERS
+
+    if file.dataset.name not in ADAPTERS:
+        raise InvalidInput(
+            f"{root} lies beside the file, and workers do not see it. A dataset {file.dataset.name!r} cannot be "
+            f"uploaded (only {', '.join(ADAPTERS)}): put the folder below LETHE_DATASET_ROOTS on every worker "
+            "(~/.lethe/datasets if it names none), and say --no-upload"
+        )
+
+
+def _upload(client: LetheClient, folder: Path, *, name: str) -> str:
+    """Send a folder as a zip; return how the server calls it: by this name, or one with a number if that is taken."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    taken = {one["name"] for one in client.get("/datasets")}
+    name = next(each for each in (name, *(f"{name[:60]}-{n}" for n in count(2))) if each not in taken)
+    with tempfile.TemporaryDirectory() as made:
+        archive = Path(made) / f"{name}.zip"
+        with zipfile.ZipFile(archive, "w") as written:
+            for path in files:
+                packed = zipfile.ZIP_STORED if path.suffix.lower() in NOT_STORED else zipfile.ZIP_DEFLATED
+                written.write(path, path.relative_to(folder), compress_type=packed)
+        size_mib = archive.stat().st_size / 2**20
+        notes.print(f"{folder.name}: {len(files)} files, {size_mib:.1f} MiB, are uploaded as {name}", highlight=False)
+        client.upload_dataset(name, archive)
+    return name

@@ -1,0 +1,56 @@
+"""A folder or a zip archive as names and bytes: what both the command and the server's reader look at."""
+
+import zipfile
+from pathlib import Path
+from typing import IO, Protocol
+
+from lethe.errors import InvalidInput, InvalidSubmission
+from lethe.submission.archive import ArchiveLimits, checked_archive, common_folder
+
+MOST_FILES = 1_000_000
+MOST_UNPACKED_BYTES = 1 << 40
+
+
+class Source(Protocol):
+    """names: of all files, relative, with "/" between folders."""
+
+    names: tuple[str, ...]
+
+    def read(self, name: str, *, at_most: int) -> bytes:
+        """Return the first bytes of a file."""
+
+
+class Folder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        files = [path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")]
+        self.names = tuple(sorted(path.relative_to(root).as_posix() for path in files))
+
+    def read(self, name: str, *, at_most: int) -> bytes:
+        with (self._root / name).open("rb") as file:
+            return file.read(at_most)
+
+
+class Archive:
+    """A zip that was checked; names are those that it has once unpacked, without a folder around them all."""
+
+    def __init__(self, archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> None:
+        self._archive = archive
+        top = common_folder([entry.filename for entry in entries])
+        self._entries = {entry.filename.removeprefix(top): entry for entry in entries}
+        self.names = tuple(sorted(self._entries))
+
+    def read(self, name: str, *, at_most: int) -> bytes:
+        with self._archive.open(self._entries[name]) as file:
+            return file.read(at_most)
+
+
+def open_archive(file: IO[bytes]) -> Archive:
+    """Return a zip of this machine's own user. Raises InvalidInput if it is none, or holds what no upload may."""
+    limits = ArchiveLimits(files=MOST_FILES, unpacked_bytes=MOST_UNPACKED_BYTES, ratio_from_bytes=16 << 20)
+    try:
+        with checked_archive(file, limits=limits) as (_, entries):
+            pass
+    except InvalidSubmission as error:
+        raise InvalidInput(error.detail, violations=error.violations) from error
+    return Archive(zipfile.ZipFile(file), entries)

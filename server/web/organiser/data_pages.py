@@ -1,0 +1,122 @@
+"""A new competition from an organiser's own images: the dataset, a form, the cut with pictures, the draft."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request, Response
+
+from lethe.competition.uploaded_dataset import UPLOAD
+from lethe.errors import AppError
+from server.competitions import service as competitions
+from server.competitions.read_file import read_file
+from server.datasets import proposal
+from server.datasets import service as datasets
+from server.db import now
+from server.deps import SessionDep, SettingsDep, StorageDep
+from server.web.cookies import Flash
+from server.web.deps import StaffDep, require_staff
+from server.web.organiser import data_form, file_editor
+from server.web.page_router import page_router
+from server.web.rendering import page, part, redirect
+
+router = page_router()
+
+ADDRESS = "/organise/new/data"
+Name = Annotated[str, Query(max_length=64)]
+
+
+async def given_form(request: Request) -> dict[str, str]:
+    """Return the form's texts, unchecked."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+
+
+Given = Annotated[dict[str, str], Depends(given_form)]
+
+
+@router.get(ADDRESS)
+def data_page(
+    request: Request,
+    session: SessionDep,
+    settings: SettingsDep,
+    storage: StorageDep,
+    *,
+    viewer: StaffDep,
+    dataset: Name = "",
+) -> Response:
+    """Show the organiser's datasets; with one of them what it holds, and the form with what is proposed for it."""
+    shown = {"datasets": datasets.list_datasets(session, viewer), "settings": settings, "dataset": dataset}
+    if not dataset:
+        return _page(request, **shown)
+    stored = datasets.get_usable(session, dataset, actor=viewer)
+    try:
+        made = proposal.propose(storage, settings, stored, at=now())
+    except AppError as error:
+        return _page(request, **{**shown, "dataset": ""}, error=error)
+    return _page(request, **shown, made=made, values=data_form.shown_values(made["values"]))
+
+
+@router.post(ADDRESS)
+def create(
+    request: Request,
+    session: SessionDep,
+    settings: SettingsDep,
+    storage: StorageDep,
+    *,
+    viewer: StaffDep,
+    given: Given,
+) -> Response:
+    """Show the cut with pictures and the cost of what the form says, or make a draft of it."""
+    dataset = given.get("dataset", "")
+    stored = datasets.get_usable(session, dataset, actor=viewer)
+    shown = {"datasets": [], "settings": settings, "dataset": dataset, "values": given}
+    try:
+        values = data_form.as_values(given, root=f"{UPLOAD}{dataset}")
+        text = data_form.as_text(given, root=f"{UPLOAD}{dataset}")
+        read_file(text)
+        if given.get("act") != "create":
+            made = proposal.propose(storage, settings, stored, at=now(), given=values)
+            return _page(request, **shown, made=made, is_asked=True)
+        competition = competitions.create(session, text, organiser=viewer)
+    except AppError as error:
+        return _page(request, **shown, error=error)
+    session.flush()
+    done = Flash("good", "The draft is made. Only its organisers see it.")
+    return redirect(request, f"/organise/{competition.slug}", flash=done)
+
+
+@router.post(f"{ADDRESS}/check", dependencies=[Depends(require_staff)])
+def check_form(request: Request, given: Given) -> Response:
+    """Answer with what is wrong with the form while it is filled in."""
+    wrong: AppError | None = None
+    try:
+        read_file(data_form.as_text(given, root=f"{UPLOAD}{given.get('dataset', '')}"))
+    except AppError as error:
+        wrong = error
+    errors = data_form.errors_of(wrong)
+    return part(request, "organise/_data_check.html", error=wrong, errors=errors, fields=_labels())
+
+
+@router.post("/organise/new/check", dependencies=[Depends(require_staff)])
+def check_file(request: Request, given: Given) -> Response:
+    """Answer with what is wrong with a competition file while it is written."""
+    text = given.get("text", "").replace("\r\n", "\n")
+    try:
+        read_file(text)
+    except AppError as error:
+        return part(request, "organise/_file_check.html", error=error, mistakes=file_editor.mistakes(error, text))
+    return part(request, "organise/_file_check.html", error=None, mistakes=[])
+
+
+def _labels() -> dict[str, data_form.Field]:
+    return {field.name: field for field in data_form.FIELDS}
+
+
+def _page(request: Request, **context: Any) -> Response:
+    shown = {"error": None, "made": None, "values": {}, "is_asked": False, **context}
+    return page(
+        request,
+        "organise/new_from_data.html",
+        groups=data_form.GROUPS,
+        fields=_labels(),
+        errors=data_form.errors_of(shown["error"]),
+        **shown,
+    )

@@ -1,0 +1,105 @@
+"""A competition from an organiser's own images by the form: upload, what is found, mistakes, the cut, the draft."""
+
+import re
+import tomllib
+from html import unescape
+
+from sqlalchemy import select
+
+from server.models.account import Role
+from server.models.competition import Competition
+from tests.support.instance import Instance, competition_toml, make_zip
+from tests.support.pictures import pets
+from tests.support.web import Visitor, plain_text
+
+NEW = "/organise/new/data"
+
+
+def fields(html: str) -> dict[str, str]:
+    """Return what the form would send as it is."""
+    form = html[html.index('action="/organise/new/data"') :]
+    found = {}
+    for tag in re.findall(r"<input [^>]*>", form[: form.index("</form>")]):
+        name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
+        if name and value:
+            found[name[1]] = unescape(value[1])
+    for name, options in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form):
+        chosen = re.search(r'value="([^"]*)" selected', options)
+        found[name] = chosen[1] if chosen else ""
+    return found
+
+
+def test_uploaded_images_become_a_draft(server: Instance, visitor: Visitor) -> None:
+    server.account("olga", Role.ORGANISER)
+    visitor.log_in("olga")
+    assert "a folder for each class" in plain_text(visitor.get(NEW).text)
+    files = {"file": ("pets.zip", make_zip(pets()))}
+    sent = visitor.post("/datasets", {"name": "pets", "then": NEW}, files=files, page="/datasets")
+    assert sent.headers["location"] == f"{NEW}?dataset=pets"
+
+    page = visitor.get(f"{NEW}?dataset=pets").text
+    words = plain_text(page)
+    assert "240, 24 x 24 pixels" in words
+    assert "cat 120" in words
+    assert "Persons 40" in words
+    assert page.count('<img src="data:image/png;base64,') == 4 * 8
+    form = fields(page)
+    assert (form["splits.forget.by"], form["network.name"], form["dataset.options.size"]) == (
+        "person",
+        "small_cnn",
+        "24",
+    )
+
+    wrong = {**form, "splits.forget.fraction": "0.99", "training.learning_rate": "1e9", "closes_at": "2020-01-01T00:00"}
+    checked = visitor.post(f"{NEW}/check", wrong, page=f"{NEW}?dataset=pets")
+    assert 'data-field="closes_at"' in checked.text
+    refused = visitor.post(NEW, {**wrong, "act": "create"}, page=f"{NEW}?dataset=pets")
+    assert refused.status_code == 422
+    assert fields(refused.text)["splits.forget.fraction"] == "0.99"
+    later = {**wrong, "closes_at": form["closes_at"]}
+    checked = visitor.post(f"{NEW}/check", later, page=f"{NEW}?dataset=pets")
+    assert set(re.findall('data-field="([^"]*)"', checked.text)) == {"splits-forget-fraction", "training-learning_rate"}
+
+    chosen = {**form, "n_models": "8", "splits.forget.fraction": "0.2", "slug": "our-pets"}
+    preview = visitor.post(NEW, {**chosen, "act": "preview"}, page=f"{NEW}?dataset=pets")
+    assert "34 models" in plain_text(preview.text)
+    made = visitor.post(NEW, {**chosen, "act": "create"}, page=f"{NEW}?dataset=pets")
+    assert made.headers["location"] == "/organise/our-pets"
+    with server.database.read() as session:
+        draft = session.scalars(select(Competition).where(Competition.slug == "our-pets")).one()
+        written = tomllib.loads(draft.source)
+    assert written["dataset"]["options"] == {
+        "root": "upload:pets", "folders": ["label", "person"], "size": 24, "channels": 3,
+    }  # fmt: skip
+    assert (written["n_models"], written["splits"]["forget"]["fraction"]) == (8, 0.2)
+
+
+def test_what_is_no_folder_of_images_is_explained(server: Instance, visitor: Visitor) -> None:
+    server.account("olga", Role.ORGANISER)
+    visitor.log_in("olga")
+    visitor.post("/datasets", {"name": "texts"}, files={"file": ("a.zip", make_zip({"a.txt": b"1"}))})
+    answer = visitor.get(f"{NEW}?dataset=texts")
+    assert answer.status_code == 422
+    assert "no images and no questions were found among 1 files (a.txt)" in plain_text(answer.text)
+    assert visitor.get(f"{NEW}?dataset=nothing").status_code == 404
+
+
+def test_a_dataset_of_another_organiser_is_not_looked_at(server: Instance, visitor: Visitor) -> None:
+    for name in ("olga", "oskar"):
+        server.account(name, Role.ORGANISER)
+    visitor.log_in("olga")
+    visitor.post("/datasets", {"name": "pets"}, files={"file": ("a.zip", make_zip(pets(40)))})
+    visitor.client.cookies.clear()
+    visitor.log_in("oskar")
+    assert visitor.get(f"{NEW}?dataset=pets").status_code == 404
+    assert visitor.post(NEW, {"dataset": "pets", "act": "preview"}, page=NEW).status_code == 404
+
+
+def test_a_file_is_checked_while_it_is_written(server: Instance, visitor: Visitor) -> None:
+    server.account("olga", Role.ORGANISER)
+    visitor.log_in("olga")
+    page = "/organise/new"
+    wrong = visitor.post(f"{page}/check", {"text": competition_toml().replace("epochs", "epoks")}, page=page)
+    assert "did you mean epochs?" in wrong.text
+    assert re.search(r'data-line="\d+"', wrong.text)
+    assert "No mistakes" in visitor.post(f"{page}/check", {"text": competition_toml()}, page=page).text
