@@ -56,7 +56,7 @@ LANDED = [
     "0027_phases_and_late_submissions",
     "0028_questions",
     "0029_tasks",
-    "0031_publication_of_code",
+    "0030_publication_of_code",
 ]
 
 REFUSED = {

@@ -1,12 +1,12 @@
 """whether a team lets the code of a submission be published after the end
 
-Revision: 0031, after 0029. Nobody has agreed yet.
+Revision: 0030, after 0029. Nobody has agreed yet.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0031"
+revision = "0030"
 down_revision = "0029"
 branch_labels = None
 depends_on = None
