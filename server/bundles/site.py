@@ -1,5 +1,6 @@
 """The pages of a bundle: plain HTML that opens from a folder, without a script, a server or a network."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -7,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from server.parsing.markdown import markdown
 
 TEMPLATES = Path(__file__).parents[1] / "templates" / "bundle"
 STYLE = "style.css"
+IMAGE = re.compile(r'<img src="([^"]*)" alt="([^"]*)"[^>]*>')
 PAGES = {
     "index.html": "Leaderboards",
     "entries.html": "Entries",
@@ -40,7 +43,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(score=_score, when=_when, markdown=markdown)
+    made.filters.update(score=_score, when=_when, markdown=_text)
     return made
 
 
@@ -50,3 +53,8 @@ def _score(value: float | None) -> str:
 
 def _when(value: str | None) -> str:
     return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M} UTC" if value else "–"
+
+
+def _text(text: str) -> Markup:
+    """Return Markdown as HTML; pictures, which lie elsewhere, as links."""
+    return Markup(IMAGE.sub(r'<a href="\1">\2</a>', str(markdown(text))))  # noqa: S704 (of what the parser has escaped)

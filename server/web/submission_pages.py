@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
 from lethe.runtime.sent_names import warnings_in
 from lethe.submission.traceback_text import last_traceback
 from server.competitions import service as competitions
@@ -219,6 +220,10 @@ def receipt_page(
     """Show what a score was made of, for people to read."""
     place = find_place(session, submission.competition, viewer)
     receipt = receipts.issue(session, settings, submission, split, is_organiser=place.is_organiser)
+    if "tasks" in receipt:
+        raise NotFound(
+            "Each part of a submission to several tasks has a receipt; the submission's page links the parts"
+        )
     shown: dict[str, Any] = {
         "s": submission,
         "receipt": receipt,

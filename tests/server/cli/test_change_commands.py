@@ -4,11 +4,13 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from lethe.client.api import ApiError, LetheClient
 from lethe.client.receipts import verify
+from lethe.competition.visibility import Visibility
 from server.db import now
 from server.models.account import Role
 from server.models.competition import CompetitionState
@@ -172,3 +174,25 @@ def test_mistake_in_a_file_is_told_once(server: Instance, lethe: Run, monkeypatc
     with LetheClient("http://localhost", token=os.environ["LETHE_TOKEN"]) as client, pytest.raises(ApiError) as told:
         client.create_competition(competition_toml().replace("epochs = 1", "epochs = 0"))
     assert str(told.value).count("training.epochs") == 1
+
+
+def test_results_are_written_as_a_folder_that_is_checked(server: Instance, lethe: Run, submission: str) -> None:
+    assert "sealed" in told(lethe("competition", "bundle", "digits", "results"))
+    lethe("competition", "close", "digits")
+    server.tick()
+    server.score(submission, 0.25, visibility=Visibility.PRIVATE)
+    server.tick()
+    lethe("competition", "reveal", "digits")
+    made = answer(lethe("competition", "bundle", "digits", "results", "--json"))
+    assert made["files"] == sum(path.is_file() for path in Path("results").rglob("*"))
+    assert "exists" in told(lethe("competition", "bundle", "digits", "results"))
+    checked = answer(lethe("verify", "results", "--json"))
+    assert (checked["differences"], checked["scores"]) == ([], 2)
+    Path("results/index.html").write_text("other")
+    changed = lethe("verify", "results")
+    assert changed.exit_code == 3
+    assert "index.html is not what the manifest says" in changed.output
+    assert lethe("competition", "bundle", "digits", "results.zip", "--without-seeds").exit_code == 0
+    names = ZipFile("results.zip").namelist()
+    assert {"index.html", "CITATION.cff", "manifest.json"} <= set(names)
+    assert not [name for name in names if name.startswith("code/")], "nobody agreed"

@@ -12,6 +12,7 @@ from lethe.cli.submission_commands import exit_status
 from server.competitions import service
 from server.db import now
 from server.models.account import Role
+from server.models.audit import AuditEvent
 from server.models.competition import Split, SplitState
 from tests.server.cli.conftest import URL, Run, answer, told
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml
@@ -180,10 +181,23 @@ def test_a_submission_is_chosen_and_the_choice_taken_back(
 ) -> None:
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
-    lethe("select", sent["id"])
+    assert f"lethe publish {sent['id']}" in lethe("select", sent["id"]).output
     assert answer(lethe("status", sent["id"], "--json"))["selected"] is True
     lethe("select", sent["id"], "--off")
     assert answer(lethe("status", sent["id"], "--json"))["selected"] is False
+
+
+def test_a_team_lets_its_code_be_published_and_takes_that_back(
+    server: Instance, lethe: Run, ada: dict[str, str], code: Path
+) -> None:
+    server.competition("digits")
+    sent = answer(lethe("submit", str(code), "--json"))
+    assert sent["publish_code"] is False
+    assert answer(lethe("publish", sent["id"], "--json"))["publish_code"] is True
+    assert answer(lethe("publish", sent["id"], "--off", "--json"))["publish_code"] is False
+    with server.database.read() as session:
+        actions = list(session.scalars(select(AuditEvent.action).where(AuditEvent.subject == sent["id"])))
+    assert actions[-2:] == ["submission.publication_allowed", "submission.publication_withdrawn"]
 
 
 @pytest.mark.parametrize(

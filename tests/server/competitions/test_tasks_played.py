@@ -13,6 +13,7 @@ from server.config import get_settings
 from server.models.account import Role
 from server.models.competition import CompetitionState
 from server.models.submission import Fault
+from server.starter_kit.service import kit_key
 from server.submissions.receipts import sign
 from tests.support.bundles import fetch_bundle
 from tests.support.instance import GOOD_CODE, Instance
@@ -119,6 +120,18 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_
     own = server.client.get(f"/api/v1/submissions/{finals['hal']}", headers=teams["hal"]).json()
     assert [part["private_score"]["final_score"] for part in own["parts"]] == [0.10, 0.10, 0.40]
     assert own["selected"]
+
+    of_task = server.client.get(
+        f"{API}/three/exports/private-leaderboard", headers=olga, params={"task": FACES, "format": "jsonl"}
+    )
+    rows = [json.loads(line) for line in of_task.text.splitlines()]
+    best = {row["team"]: row["score"] for row in rows if row["kind"] == "team"}
+    assert best == {team: scores[0] for team, scores in PRIVATE.items()}
+    server.storage.write(kit_key("three--faces"), b"kit of faces")
+    kit = server.client.get(f"{API}/three/starter-kit", headers=olga, params={"task": FACES})
+    assert kit.content == b"kit of faces"
+    unnamed = server.client.get(f"{API}/three/starter-kit", headers=olga)
+    assert (unnamed.status_code, unnamed.json()["detail"].endswith("faces, digits, authors")) == (404, True)
 
     path = f"{API}/three/bundle"
     assert server.client.get(f"{API}/three--faces/bundle", headers=olga).status_code == 409, "of all tasks together"
