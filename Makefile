@@ -79,6 +79,10 @@ format: $(STAMP) ## fix what ruff can fix
 bench: $(STAMP) ## measure everything: make bench ARGS="scoring platform" measures two suites
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: containers
+containers: ## build the images and run docker-compose.yml with an engine of its own (root, 25 GB of disk)
+	@scripts/try-containers
+
 .PHONY: lock
 lock: ## write requirements.lock from pyproject.toml: make lock ARGS=--upgrade takes the newest versions
 	@PYTHON="$(PYTHON)" scripts/lock $(ARGS)
