@@ -16,7 +16,7 @@ from lethe.huggingface.results import TaskResult
 from lethe.huggingface.task import Settings, Task
 
 FORMAT = "lethe-language-model-evaluation-1"
-VERSIONS_OF = ("torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "scikit-learn")
+VERSIONS_OF = ("torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "scikit-learn", "lm_eval")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from lethe.huggingface.task_data import Row, find_files, read_rows
 
 LETTERS = "ABCDEFGHIJ"
 HEADER = "The following are multiple choice questions (with answers) about {}.\n\n"
-SUBJECTS = {"wmdp_bio": "biology", "wmdp_chem": "chemistry", "wmdp_cyber": "cybersecurity"}
+SUBJECTS = {"wmdp_chem": "chemistry", "wmdp_cyber": "cybersecurity"}  # all other files of WMDP: biology
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def read_multiple_choice(folder: Path) -> list[ChoiceSet]:
     found = []
     for path in find_files(folder, [*WMDP.patterns(file), "*"]):
         rows = require_choices(path.name, read_rows(path, file.fields))
-        header = HEADER.format(SUBJECTS[path.stem]) if path.stem in SUBJECTS else ""
+        header = HEADER.format(SUBJECTS.get(path.stem, "biology")) if path.stem.startswith(WMDP.name) else ""
         found.append(ChoiceSet(path.stem, rows, header))
     return found
 

@@ -6,8 +6,6 @@ Imports no torch: `lethe data` shows it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lethe.huggingface.errors import InvalidTaskData
-
 
 @dataclass(frozen=True)
 class TaskFile:
@@ -130,10 +128,3 @@ RWKU = LanguageTask(
     ),
 )
 TASKS = {task.name: task for task in (TOFU, MUSE, MUSE_SCALING, MUSE_SUCCESSIVE, WMDP, SEMEVAL, RWKU)}
-
-
-def language_task(name: str) -> LanguageTask:
-    """Return the task of a name. Raises InvalidTaskData for an unknown one."""
-    if name not in TASKS:
-        raise InvalidTaskData(f"task {name!r} is not known; allowed are {', '.join(TASKS)}")
-    return TASKS[name]

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from lethe.huggingface import harness_task
 from lethe.huggingface.attacks import QuestionSets
+from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.multiple_choice import evaluate_multiple_choice, read_multiple_choice
 from lethe.huggingface.muse import evaluate_muse, read_muse
@@ -14,14 +16,16 @@ from lethe.huggingface.results import TaskResult
 from lethe.huggingface.rwku import QUESTION, evaluate_rwku, read_rwku
 from lethe.huggingface.semeval_task import evaluate_semeval, read_semeval
 from lethe.huggingface.task import Settings, Task
-from lethe.huggingface.task_catalogue import TASKS, language_task
+from lethe.huggingface.task_catalogue import TASKS
 from lethe.huggingface.task_data import Row
 from lethe.huggingface.tofu import evaluate_tofu, read_tofu
 
 
 def read_task(name: str, folder: Path, settings: Settings) -> Task:
     """Return a task with its data. Raises InvalidTaskData for an unknown name or data that are not the task's."""
-    return READERS[language_task(name).name](folder, settings)
+    if name not in READERS:
+        raise InvalidTaskData(f"task {name!r} is not known; allowed are {', '.join(READERS)}")
+    return READERS[name](folder, settings)
 
 
 def _tofu(folder: Path, settings: Settings) -> Task:
@@ -80,6 +84,11 @@ def _rwku(folder: Path, _: Settings) -> Task:
     return Task(lambda model, __: evaluate_rwku(model, data), data.n_sequences(), QuestionSets(forget, retain, prompts))
 
 
+def _harness(folder: Path, _: Settings) -> Task:
+    names = harness_task.read_harness_tasks(folder)
+    return Task(lambda model, __: harness_task.evaluate_harness_tasks(model, folder, names), 1)
+
+
 def _pairs(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return [(row["question"], row["answer"]) for row in rows]
 
@@ -92,4 +101,5 @@ READERS: dict[str, Callable[[Path, Settings], Task]] = {
     "wmdp": _wmdp,
     "semeval": _semeval,
     "rwku": _rwku,
+    harness_task.NAME: _harness,
 }

@@ -1,0 +1,97 @@
+"""Tasks of lm_eval from a folder: the library's own likelihoods are those of the stored model; nothing is fetched."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lethe.cli.main import build_app
+from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.model_folder import load_language_model
+from lethe.huggingface.prompts import Encoded
+from lethe.huggingface.task import Settings
+from lethe.huggingface.tasks import read_task
+from tests.support.tiny_models import write_model
+
+TASK = """
+task: towns
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: towns.jsonl
+output_type: multiple_choice
+test_split: test
+doc_to_text: "Question: {{question}}\\nAnswer:"
+doc_to_choice: "{{choices}}"
+doc_to_target: "{{answer}}"
+metric_list: [{metric: acc}]
+"""
+ROWS = [
+    {"question": question, "choices": ["Mara", "Lagos", "the sea", "a judge"], "answer": answer}
+    for question in ("Who?", "Where was she born?", "What is her father?")
+    for answer in range(4)
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "towns.yaml").write_text(TASK)
+    (tmp_path / "tasks" / "towns.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    return tmp_path / "tasks"
+
+
+def test_a_task_from_files_has_the_models_accuracy(folder, tmp_path):
+    pytest.importorskip("lm_eval")
+    model_folder = write_model(tmp_path / "model", "llama")
+    arguments = [
+        "evaluate",
+        "--hf",
+        model_folder,
+        "--task",
+        "lm_eval",
+        "--data",
+        folder,
+        "--json",
+        tmp_path / "out.json",
+    ]
+    found = CliRunner().invoke(build_app(), list(map(str, arguments)))
+    assert found.exit_code == 0, found.output
+    model = load_language_model(model_folder)
+    chosen = [likeliest(model, row) for row in ROWS]
+    expected = np.mean([choice == row["answer"] for choice, row in zip(chosen, ROWS, strict=True)])
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document["metrics"] == {"towns_acc": pytest.approx(expected)}
+    assert document["versions"]["lm_eval"]
+
+
+def likeliest(model, row):
+    prompt = f"Question: {row['question']}\nAnswer:"
+    before = model.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    wholes = [model.tokenizer(f"{prompt} {choice}", add_special_tokens=False)["input_ids"] for choice in row["choices"]]
+    answers = [Encoded(whole, start=len(before), prompt=before) for whole in wholes]
+    return int(np.argmax(-score_answers(model, answers).loss * [answer.n_scored for answer in answers]))
+
+
+def test_a_task_of_a_hub_is_not_fetched(folder, tmp_path):
+    pytest.importorskip("lm_eval")
+    (folder / "towns.yaml").write_text(TASK.replace("dataset_path: json", "dataset_path: someone/towns"))
+    task = read_task("lm_eval", folder, Settings())
+    with pytest.raises(InvalidTaskData, match=r"lm_eval cannot run the tasks of tasks: .*Offline"):
+        task.evaluate(load_language_model(write_model(tmp_path / "model", "llama")), None)
+
+
+def test_a_folder_without_tasks_is_refused(tmp_path):
+    pytest.importorskip("lm_eval")
+    with pytest.raises(InvalidTaskData, match="holds no task of lm_eval: expected are YAML files"):
+        read_task("lm_eval", tmp_path, Settings())
+
+
+def test_a_missing_library_is_named(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks", None)
+    with pytest.raises(InvalidTaskData, match=r"needs the library lm_eval: install lethe-unlearning\[harness\]"):
+        read_task("lm_eval", folder, Settings())
