@@ -62,9 +62,7 @@ def fields(*, runs: int, seconds: float, metrics: int, step: float, draws: int) 
         Field("moment of the end, to the second", bits_of_the_end(wall_time_s=seconds), None, "always", counted=False),
         Field("receipt before the reveal", 0.0, None, "always; no new value", counted=False),
         Field("interval of the score", 2 * gate.BITS_OF_A_SCORE, 2 * score, "show_intervals", counted=True),
-        Field(
-            "factors, percentiles, two ratios", 12 * gate.BITS_OF_A_VALUE, 12 * value, "show_breakdown", counted=True
-        ),
+        Field("factors, epsilons, two ratios", 12 * gate.BITS_OF_A_VALUE, 12 * value, "show_breakdown", counted=True),
         *(
             Field(
                 f"metric {n + 1}, each number of it",

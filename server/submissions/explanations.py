@@ -35,7 +35,9 @@ def find_explanation(session: Session, view: SubmissionView, split: Split | None
 
 
 def _parts(breakdown: Breakdown | None) -> ScoreParts | None:
-    return breakdown and ScoreParts(
+    if breakdown is None:
+        return None
+    return ScoreParts(
         breakdown.forgetting_quality,
         breakdown.retain_ratio,
         breakdown.test_ratio,

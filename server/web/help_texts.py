@@ -14,7 +14,7 @@ import server
 from lethe.errors import NotFound
 
 FOLDER = Path(server.__file__).parents[1] / "docs" / "participants"
-ORDER = ("submissions", "kaggle", "libraries", "commands", "accounts", "glossary")
+ORDER = ("submissions", "kaggle", "libraries", "commands", "accounts", "agents", "glossary")
 EXCERPT = 180  # characters of a section that a search shows
 MOST_FOUND = 20
 TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<meaning>.+)$", re.MULTILINE)
