@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +96,8 @@ def _upload(client: LetheClient, folder: Path, *, name: str) -> str:
     """Send a folder as a zip; return how the server calls it: by this name, or one with a number if that is taken."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     taken = {one["name"] for one in client.get("/datasets")}
-    name = next(each for each in (name, *(f"{name[:60]}-{n}" for n in count(2))) if each not in taken)
+    numbered = (f"{name[:60]}-{n}" for n in count(2))
+    name = next(each for each in chain((name,), numbered) if each not in taken)
     with tempfile.TemporaryDirectory() as made:
         archive = Path(made) / f"{name}.zip"
         with zipfile.ZipFile(archive, "w") as written:

@@ -104,6 +104,7 @@ PARTICIPANT = (
 ORGANISER = (
     Visit("/organise", "1 warning · Dashboard · Lethe"),
     Visit("/organise/new", "New competition · Lethe"),
+    Visit("/organise/new/data", "Competition from your images · Lethe"),
     Visit("/organise/benchmarks", "Benchmarks · Lethe"),
     Visit("/organise/benchmarks/{slug}", "tiny · Benchmarks · Lethe", slug="tiny"),
     Visit("/datasets", "Datasets · Lethe"),

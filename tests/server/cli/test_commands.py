@@ -13,9 +13,10 @@ from server.competitions import service
 from server.db import now
 from server.models.account import Role
 from server.models.audit import AuditEvent
-from server.models.competition import Split, SplitState
+from server.models.competition import Competition, Split, SplitState
 from tests.server.cli.conftest import URL, Run, answer, told
-from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml
+from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml, make_zip
+from tests.support.pictures import pets
 
 
 @pytest.fixture
@@ -277,3 +278,35 @@ def test_competition_file_that_cannot_open_is_reported(
     for command in ("validate", "create"):
         done = lethe("competition", command, str(file))
         assert ("closes_at: is past" in str(done.exception)) is is_past
+
+
+def test_images_beside_the_file_are_uploaded(
+    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
+    for name, data in pets(8).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    options = 'name = "folder"\noptions = { root = "pets", folders = ["label", "person"] }'
+    for slug in ("mine", "mine-2"):
+        text = competition_toml(slug).replace('name = "digits"', options)
+        (tmp_path / f"{slug}.toml").write_text(text)
+    answer(lethe("competition", "create", str(tmp_path / "mine.toml"), "--json"))
+    lethe("dataset", "upload", "mine-2", str(zip_of_two(tmp_path)))
+    answer(lethe("competition", "create", str(tmp_path / "mine-2.toml"), "--json"))  # of a name that is taken
+    with server.database.read() as session:
+        drafts = session.scalars(select(Competition).order_by(Competition.slug)).all()
+        roots = [draft.config["dataset"]["options"]["root"] for draft in drafts]
+        assert roots == ["upload:mine", "upload:mine-2-2"]
+        assert 'root = "upload:mine"' in drafts[0].source
+    listed = {one["name"]: one["files"] for one in answer(lethe("dataset", "list", "--json"))}
+    assert listed == {"mine": 8, "mine-2": 2, "mine-2-2": 8}
+    text = (tmp_path / "mine.toml").read_text().replace('"folder"', '"utkface"')
+    (tmp_path / "faces.toml").write_text(text.replace('slug = "mine"', 'slug = "faces"'))
+    assert "cannot be uploaded (only folder" in told(lethe("competition", "create", str(tmp_path / "faces.toml")))
+
+
+def zip_of_two(folder: Path) -> Path:
+    path = folder / "two.zip"
+    path.write_bytes(make_zip({"a.txt": b"1", "b.txt": b"2"}))
+    return path
