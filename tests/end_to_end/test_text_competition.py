@@ -123,7 +123,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 """
 
 
-def test_a_model_of_a_folder_is_unlearned_by_transformers_torch_and_lora(
+def test_a_model_of_a_folder_is_unlearned_by_code_for_transformers_and_for_torch(
     client: LetheClient, instance: Instance, tmp_path: Path
 ) -> None:
     root = write_towns(tmp_path / "towns")
@@ -136,12 +136,8 @@ def test_a_model_of_a_folder_is_unlearned_by_transformers_torch_and_lora(
         closes_at=(moment + timedelta(days=1)).isoformat(),
     )
     open_competition(instance, toml)
-    additions = render("graddiff", {"LR": 0.01, "EPOCHS": 1, "LORA_RANK": 4})
-    for code in (OF_A_FOLDER, render("graddiff", {"LR": 0.01, "EPOCHS": 1}), additions):
+    for code in (OF_A_FOLDER, render("graddiff", {"LR": 0.01, "EPOCHS": 1})):
         path = tmp_path / "submission.py"
         path.write_text(code)
         found = wait_for_end(client, client.submit("folder", path))
         assert found["stage"] == "scored", found
-        assert 0 <= found["score"]["final_score"] <= 1
-    board = client.leaderboard("folder")["rows"]
-    assert [row["team"] for row in board if row["kind"] == "team"] == ["lou"]
