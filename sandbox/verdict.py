@@ -17,7 +17,7 @@ from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.verdict_texts import MESSAGES, NO_NETWORK, NOT_INSTALLED, OPEN_MESSAGES, ORGANISERS_OVERFLOW, OTHER_VERSION
 
 
-class Fault(StrEnum):
+class Blame(StrEnum):
     """Whose fault a failed run is; only a participant's counts against anybody."""
 
     NONE = "none"
@@ -65,7 +65,7 @@ class Verdict:
     """
 
     outcome: str  # "weights" or "failed"
-    fault: Fault
+    fault: Blame
     error_class: str = ""
     message: str = ""
     exception_type: str = ""
@@ -155,9 +155,9 @@ EMBEDDING = "embedding.weight"  # of language models: a row for each token
 def judge(facts: ExitFacts, context: Context) -> Verdict:
     """Return the verdict on one run."""
     if facts.host_error:
-        return _failed("host-fault", context, fault=Fault.HOST)
+        return _failed("host-fault", context, fault=Blame.HOST)
     if facts.kill_reason is KillReason.STOPPED:
-        return _failed("stopped", context, fault=Fault.STOPPED)
+        return _failed("stopped", context, fault=Blame.STOPPED)
     if facts.frame is FrameState.WEIGHTS and facts.kill_reason is not KillReason.CPU_TIME:
         return _of_weights(facts.problem, context)  # processor time is measured to the end of the run
     if measured := _measured(facts):
@@ -176,11 +176,11 @@ def _measured(facts: ExitFacts) -> str:
 
 def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
     if problem is None:
-        return Verdict(outcome="weights", fault=Fault.NONE)
+        return Verdict(outcome="weights", fault=Blame.NONE)
     error_class = _BY_PROBLEM[problem.kind]
     detail = f" The first is in {problem.tensor!r}."
     if problem.kind == "half-precision" and problem.tensor in context.overflowing:
-        return _failed(error_class, context, detail=detail + ORGANISERS_OVERFLOW, fault=Fault.ORGANISER)
+        return _failed(error_class, context, detail=detail + ORGANISERS_OVERFLOW, fault=Blame.ORGANISER)
     return _failed(error_class, context, detail=detail)
 
 
@@ -281,7 +281,7 @@ def _failed(
     error_class: str,
     context: Context,
     *,
-    fault: Fault = Fault.PARTICIPANT,
+    fault: Blame = Blame.PARTICIPANT,
     detail: str = "",
     exception_type: str = "",
     file: str = "",

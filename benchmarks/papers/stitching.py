@@ -18,7 +18,7 @@ from benchmarks.papers.paper_page import Result, conditions, decided, run, table
 from lethe.competition.file import Training
 from lethe.methods.stitching import stitch
 from lethe.metrics.core.softmax import log_margin
-from lethe.metrics.scoring.paired_test import Standing, compare
+from lethe.metrics.scoring.paired_test import ScoredEntry, compare
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 from lethe.tuning.split_run import Unlearning, load_method
 
@@ -69,7 +69,7 @@ def _outputs(digits: DigitModels, states: list[State], sets: Mapping[str, Rows])
 def _pair(pair: tuple[str, str], found: Score, own: Score) -> Result:
     if found.replicates is None or own.replicates is None:
         raise RuntimeError("a pair without replicates has no interval")
-    apart = compare(Standing(found.headline, found.replicates), Standing(own.headline, own.replicates))
+    apart = compare(ScoredEntry(found.headline, found.replicates), ScoredEntry(own.headline, own.replicates))
     return {
         "erase": pair[0],
         "repair": pair[1],

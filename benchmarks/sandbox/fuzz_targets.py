@@ -29,7 +29,7 @@ from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMB
 from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
 from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
-from sandbox.verdict import Context, ExitFacts, Fault, judge
+from sandbox.verdict import Blame, Context, ExitFacts, judge
 from server.api.accounts.schemas import Registration
 from server.parsing.client import run, run_on_file
 from server.parsing.limits import WALL_S
@@ -199,7 +199,7 @@ def _feed(reader: FrameReader, data: bytes) -> None:
         reader.feed(data[begin : begin + step])
     if reader.state is FrameState.FAULT:
         verdict = judge(ExitFacts(frame=FrameState.FAULT, claim=reader.fault()), _CONTEXT)
-        _require(verdict.fault is Fault.PARTICIPANT and len(verdict.message) < 1000, "a claim said too much")
+        _require(verdict.fault is Blame.PARTICIPANT and len(verdict.message) < 1000, "a claim said too much")
 
 
 def _frame(data: bytes) -> None:

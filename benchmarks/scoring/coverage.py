@@ -9,7 +9,7 @@ from lethe.metrics.scoring.arrays import Float64
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
 from lethe.metrics.scoring.epsilon import epsilon_of_sorted
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality
-from lethe.metrics.scoring.paired_test import Standing, compare
+from lethe.metrics.scoring.paired_test import ScoredEntry, compare
 from lethe.metrics.scoring.samples import resampled, sort_samples
 from lethe.metrics.scoring.score import ModelOutputs, score
 
@@ -93,7 +93,7 @@ def false_differences(name: str, draw: Draw, family: AttackFamily) -> None:
         for _ in range(2):
             found = score(ModelOutputs(draw(rng, True)), retrained, attacks=family, n_resamples=N_RESAMPLES, seed=trial)
             assert found.replicates is not None
-            standings.append(Standing(found.headline, found.replicates))
+            standings.append(ScoredEntry(found.headline, found.replicates))
         wrong += compare(*standings).p_value < 0.05
     print(f"  {family:12s} {name:28s} {wrong / N_TRIALS:.3f}", flush=True)
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.calibration import calibrate
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
-from lethe.metrics.scoring.paired_test import Standing, tied_groups
+from lethe.metrics.scoring.paired_test import ScoredEntry, tied_groups
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 N_MODELS = 512
@@ -117,7 +117,7 @@ def table(
 ) -> list[float]:
     """Print one family's scores of all entries; return them in the order of the entries."""
     scores = {name: score(one, retrained, attacks=family, n_resamples=100) for name, one in entered.items()}
-    standings = [Standing(one.headline, one.replicates) for one in scores.values() if one.replicates is not None]
+    standings = [ScoredEntry(one.headline, one.replicates) for one in scores.values() if one.replicates is not None]
     groups = tied_groups(standings)
     print(f"{family}: oracle F {oracle.forgetting_quality:.4f}, median epsilon {np.median(oracle.epsilon):.2f}")
     for (name, one), group in zip(scores.items(), groups, strict=True):

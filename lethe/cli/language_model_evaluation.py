@@ -14,8 +14,8 @@ from lethe.cli.overall_progress import OverallProgress
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
-    from lethe.huggingface.evaluation import Evaluation
-    from lethe.huggingface.task import Settings, Task
+    from lethe.huggingface.evaluation import FolderEvaluation
+    from lethe.huggingface.task import EvaluationTask, LoadSettings
 
 RETAIN, ORIGINAL = "retain model", "original"
 
@@ -41,11 +41,11 @@ def evaluate_language_models(
     summary goes beside it. attacks: names; attack_lr: the learning rate of those that train.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from lethe.huggingface.task import Settings
+    from lethe.huggingface.task import LoadSettings
     from lethe.huggingface.tasks import read_task
 
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    chosen = Settings(**given)
+    chosen = LoadSettings(**given)
     read = read_task(task, data, chosen)
     found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs, original=original)
     if attacks:
@@ -61,13 +61,13 @@ def evaluate_language_models(
 
 def _evaluate(
     folders: list[Path],
-    task: "Task",
-    settings: "Settings",
+    task: "EvaluationTask",
+    settings: "LoadSettings",
     *,
     retain: Path | None,
     retain_logs: Path | None,
     original: Path | None,
-) -> "Evaluation":
+) -> "FolderEvaluation":
     from transformers.utils import logging
 
     from lethe.huggingface.evaluation import evaluate_folders
@@ -103,8 +103,8 @@ def _counted(progress: OverallProgress, step: str, total: int, what: str) -> Cal
 def _attack(
     names: Sequence[str],
     folders: list[Path],
-    task: "Task",
-    settings: "Settings",
+    task: "EvaluationTask",
+    settings: "LoadSettings",
     *,
     beside: Mapping[str, Path | None],
     learning_rate: float | None,
@@ -127,7 +127,7 @@ def _attack(
         )
 
 
-def _print_attacks(found: "Evaluation") -> None:
+def _print_attacks(found: "FolderEvaluation") -> None:
     first = next(iter(found.attacks.values()))
     beside = [name for name, points in ((RETAIN, first.retain), (ORIGINAL, first.original)) if points]
     titles = [*(Path(folder).name for folder in found.folders), *beside]
@@ -139,7 +139,7 @@ def _print_attacks(found: "Evaluation") -> None:
     Console().print(table)
 
 
-def _print_table(found: "Evaluation") -> None:
+def _print_table(found: "FolderEvaluation") -> None:
     console = Console()
     retain = found.reference
     original = found.original.values() if found.original else {}
@@ -166,7 +166,7 @@ def _print_table(found: "Evaluation") -> None:
         _print_attacks(found)
 
 
-def _write_logs(found: "Evaluation", path: Path) -> None:
+def _write_logs(found: "FolderEvaluation", path: Path) -> None:
     from lethe.huggingface.reference import as_logs, as_summary
 
     result = found.results[0]

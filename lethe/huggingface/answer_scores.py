@@ -19,7 +19,7 @@ LEAST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class AnswerScores:
+class TokenScores:
     """One entry per answer. loss: (n,), mean over all scored tokens, end token included.
 
     The lists hold one array per answer over its scored tokens without the last: log probabilities, mean and variance
@@ -38,7 +38,7 @@ class AnswerScores:
 
 
 @torch.inference_mode()
-def score_answers(model: LanguageModel, answers: Sequence[Encoded]) -> AnswerScores:
+def score_answers(model: LanguageModel, answers: Sequence[Encoded]) -> TokenScores:
     """Return the scores of the answers, in their order; a loss without a scored token is NaN.
 
     Padding stands on the right, and every padding token is masked, also within a prompt: where a tokenizer pads with
@@ -51,7 +51,7 @@ def score_answers(model: LanguageModel, answers: Sequence[Encoded]) -> AnswerSco
             found[row] = scores
         model.on_progress(len(rows))
     scored = [scores for scores in found if scores is not None]
-    return AnswerScores(
+    return TokenScores(
         loss=np.array([scores[0] for scores in scored], np.float64),
         log_probability=[scores[1].double().numpy() for scores in scored],
         mean=[scores[2].double().numpy() for scores in scored],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lethe.huggingface import membership, memorization
-from lethe.huggingface.answer_scores import AnswerScores, Floats, score_answers
+from lethe.huggingface.answer_scores import Floats, TokenScores, score_answers
 from lethe.huggingface.generated_text import GeneratedText
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded
@@ -21,7 +21,7 @@ class ScoredAnswers:
     """Answers of one set with their scores. shape: (questions,) or (questions, answers of each)."""
 
     answers: Sequence[Encoded]
-    scores: AnswerScores
+    scores: TokenScores
     shape: tuple[int, ...]
 
     @property
@@ -42,7 +42,7 @@ def scored_groups(model: LanguageModel, groups: Sequence[Sequence[Encoded]]) -> 
     return ScoredAnswers(answers, score_answers(model, answers), (len(groups), len(groups[0])))
 
 
-def memorization_metrics(forget: AnswerScores) -> dict[str, MetricValue]:
+def memorization_metrics(forget: TokenScores) -> dict[str, MetricValue]:
     return {
         "exact_memorization": over_examples(memorization.exact_memorization(forget)),
         "extraction_strength": over_examples(memorization.extraction_strength(forget)),

@@ -13,14 +13,14 @@ from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel, load_language_model
 from lethe.huggingface.reference import Reference, read_logs
 from lethe.huggingface.results import TaskResult
-from lethe.huggingface.task import Settings, Task
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 
 FORMAT = "lethe-language-model-evaluation-1"
 VERSIONS_OF = ("torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "scikit-learn", "lm_eval")
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class FolderEvaluation:
     """Results of every folder in their order, of the retain model and of the original (None without one).
 
     is_series: the folders are steps, so that the last one stands for all and no mean is taken.
@@ -29,7 +29,7 @@ class Evaluation:
     folders: tuple[str, ...]
     results: tuple[TaskResult, ...]
     reference: Reference | None
-    settings: Settings
+    settings: LoadSettings
     attacks: Mapping[str, AttackResult] = field(default_factory=dict)
     original: TaskResult | None = None
     is_series: bool = False
@@ -65,14 +65,14 @@ class Evaluation:
 
 def evaluate_folders(
     folders: Sequence[Path],
-    task: Task,
+    task: EvaluationTask,
     *,
-    settings: Settings | None = None,
+    settings: LoadSettings | None = None,
     retain: Path | None = None,
     retain_logs: Path | None = None,
     original: Path | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> Evaluation:
+) -> FolderEvaluation:
     """Return the metrics of every folder's model, one model in memory at a time beside the retain model.
 
     retain: a folder, evaluated first. retain_logs: its EVAL.json, in place of the folder. original: the folder of the
@@ -82,7 +82,7 @@ def evaluate_folders(
         raise InvalidTaskData("give the retain model's folder or its logs, not both")
     if task.series and len(folders) > len(task.series):
         raise InvalidTaskData(f"{len(folders)} folders for {len(task.series)} forget sets; allowed is one for each")
-    settings = settings or Settings()
+    settings = settings or LoadSettings()
 
     def load(folder: Path) -> LanguageModel:
         return load_language_model(folder, dtype=settings.dtype, device=settings.device, on_progress=on_progress)
@@ -97,15 +97,17 @@ def evaluate_folders(
         evaluate(load(folder), reference) for evaluate, folder in zip(each[: len(folders)], folders, strict=True)
     )
     is_series = bool(task.series)
-    return Evaluation(tuple(map(str, folders)), results, reference, settings, original=before, is_series=is_series)
+    return FolderEvaluation(
+        tuple(map(str, folders)), results, reference, settings, original=before, is_series=is_series
+    )
 
 
 def attack_all(
     names: Sequence[str],
-    task: Task,
+    task: EvaluationTask,
     folders: Sequence[Path],
     *,
-    settings: Settings | None = None,
+    settings: LoadSettings | None = None,
     attack_settings: AttackSettings | None = None,
     retain: Path | None = None,
     original: Path | None = None,
@@ -116,7 +118,7 @@ def attack_all(
         raise InvalidTaskData(
             "attacks need the questions of a forget and a retain set; allowed are tofu, muse and rwku"
         )
-    chosen = settings or Settings()
+    chosen = settings or LoadSettings()
     return {
         name: attack_folders(
             name,

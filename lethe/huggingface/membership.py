@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn.functional import log_softmax
 
-from lethe.huggingface.answer_scores import AnswerScores, Floats, pad
+from lethe.huggingface.answer_scores import Floats, TokenScores, pad
 from lethe.huggingface.decoding import decode_as_configured
 from lethe.huggingface.memorization import SMALL
 from lethe.huggingface.model_folder import LanguageModel
@@ -22,12 +22,12 @@ from lethe.huggingface.prompts import Encoded
 MIN_K = 0.4
 
 
-def min_k(scores: AnswerScores, *, share: float = MIN_K) -> Floats:
+def min_k(scores: TokenScores, *, share: float = MIN_K) -> Floats:
     """Return minus the mean of the smallest log probabilities (Shi et al. 2024); 0 without a token."""
     return _mean_of_smallest(scores.log_probability, share)
 
 
-def min_k_plus_plus(scores: AnswerScores, *, share: float = MIN_K) -> Floats:
+def min_k_plus_plus(scores: TokenScores, *, share: float = MIN_K) -> Floats:
     """Return Min-K%++ (Zhang et al. 2025): the same of log probabilities standardised over the vocabulary."""
     standardised = [
         (found - mean) / np.sqrt(variance)
@@ -36,7 +36,7 @@ def min_k_plus_plus(scores: AnswerScores, *, share: float = MIN_K) -> Floats:
     return _mean_of_smallest(standardised, share)
 
 
-def zlib_score(model: LanguageModel, scores: AnswerScores, answers: Sequence[Encoded]) -> Floats:
+def zlib_score(model: LanguageModel, scores: TokenScores, answers: Sequence[Encoded]) -> Floats:
     """Return the loss over the bytes of the compressed scored text."""
     texts = decode_as_configured(model, [answer.ids[answer.start :] for answer in answers])
     sizes = np.array([len(zlib.compress(text.encode())) for text in texts], np.float64)

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from lethe.huggingface.answer_scores import AnswerScores, Floats
+from lethe.huggingface.answer_scores import Floats, TokenScores
 
 SMALL = 1e-10  # added to denominators by open-unlearning
 Aggregate = Literal["closer_to_1_better", "true_better", "prob_mean"]
@@ -46,12 +46,12 @@ def forget_quality(ratios: Floats, retain_ratios: Floats) -> float:
     return float(stats.ks_2samp(ratios, retain_ratios).pvalue)
 
 
-def exact_memorization(scores: AnswerScores) -> Floats:
+def exact_memorization(scores: TokenScores) -> Floats:
     """Return the share of tokens that are the most likely one, without the last; NaN where there is none."""
     return np.array([correct.mean() if len(correct) else np.nan for correct in scores.correct])
 
 
-def extraction_strength(scores: AnswerScores) -> Floats:
+def extraction_strength(scores: TokenScores) -> Floats:
     """Return 1 - k/n, k the shortest part after which all tokens are the most likely ones.
 
     k is at most n - 1, so the value is never below 1/n; 0 where no token is left. The last token is left out.

@@ -13,7 +13,7 @@ Evaluate = Callable[[LanguageModel, Reference | None], TaskResult]
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoadSettings:
     """How models are loaded and asked. system_prompt: None for the usual one of the model's kind.
 
     gibberish: the folder of a classifier of texts, whose first class is the clean one.
@@ -26,7 +26,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Task:
+class EvaluationTask:
     """A task with its data. n_sequences: read or written per model. questions: for attacks, None if it has none.
 
     series: the n-th folder has its own evaluation, and there must be as many folders; else all have `evaluate`.

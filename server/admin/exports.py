@@ -27,7 +27,7 @@ class Format(StrEnum):
     JSONL = "jsonl"
 
 
-class Table(StrEnum):
+class ExportTable(StrEnum):
     PUBLIC_LEADERBOARD = "public-leaderboard"
     PRIVATE_LEADERBOARD = "private-leaderboard"
     SUBMISSIONS = "submissions"
@@ -41,7 +41,7 @@ MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application
 
 
 def spooled(
-    session: Session, competition: Competition, table: Table, form: Format, *, phase: str = ""
+    session: Session, competition: Competition, table: ExportTable, form: Format, *, phase: str = ""
 ) -> Iterator[bytes]:
     """Return an export piece by piece. It is on this host's disk by then: a slow reader holds no connection."""
     rows = export_rows(session, competition, table, phase=phase)
@@ -60,23 +60,23 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def export_rows(session: Session, competition: Competition, table: Table, *, phase: str = "") -> Rows:
+def export_rows(session: Session, competition: Competition, table: ExportTable, *, phase: str = "") -> Rows:
     """Return the rows of one table of a competition.
 
     phase: whose public leaderboard it is, also `late`; empty: the official one. Raises NotFound for a phase that the
     competition does not have, InvalidInput for another table of it.
     """
-    if phase and table is not Table.PUBLIC_LEADERBOARD:
-        wrong = f"is for the table {Table.PUBLIC_LEADERBOARD}, not for {table}, whose rows name their phase"
+    if phase and table is not ExportTable.PUBLIC_LEADERBOARD:
+        wrong = f"is for the table {ExportTable.PUBLIC_LEADERBOARD}, not for {table}, whose rows name their phase"
         raise InvalidInput(f"phase {wrong}", violations=(Violation("phase", wrong, phase),))
-    tables: dict[Table, Callable[[], Rows]] = {
-        Table.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC, phase),
-        Table.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
-        Table.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
-        Table.EVALUATIONS: lambda: _marked(repository.evaluations(session, competition.id), competition),
-        Table.METRICS: lambda: _marked(repository.metrics(session, competition.id), competition),
-        Table.TERMS: lambda: repository.acceptances(session, competition.id),
-        Table.AUDIT: lambda: repository.audit_events(session, competition.id),
+    tables: dict[ExportTable, Callable[[], Rows]] = {
+        ExportTable.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC, phase),
+        ExportTable.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
+        ExportTable.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
+        ExportTable.EVALUATIONS: lambda: _marked(repository.evaluations(session, competition.id), competition),
+        ExportTable.METRICS: lambda: _marked(repository.metrics(session, competition.id), competition),
+        ExportTable.TERMS: lambda: repository.acceptances(session, competition.id),
+        ExportTable.AUDIT: lambda: repository.audit_events(session, competition.id),
     }
     return tables[table]()
 

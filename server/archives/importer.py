@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from server.accounts.service import name_key
 from server.archives.exporter import FILES
-from server.archives.reader import CheckedArchive, invalid, is_vouched_for, read_manifest
+from server.archives.reader import ManifestArchive, invalid, is_vouched_for, read_manifest
 from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
 from server.audit import log as audit
 from server.competitions import repository as competitions
@@ -57,7 +57,7 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
         with ZipFile(path) as zipped:
             manifest = read_manifest(zipped)
             key, vouched = str(manifest["receipt_key"])[:KEY_LENGTH], is_vouched_for(manifest, trusted)
-            checked = CheckedArchive(zipped, manifest)
+            checked = ManifestArchive(zipped, manifest)
             with database.read() as session:
                 _check_is_new(session, checked)
             checked.check_files()
@@ -80,7 +80,7 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
     return Brought(checked.slug, rows, n_files, n_receipts, renamed, key, vouched)
 
 
-def _check_is_new(session: Session, checked: CheckedArchive) -> None:
+def _check_is_new(session: Session, checked: ManifestArchive) -> None:
     for slug in checked.slugs:
         if competitions.by_slug(session, slug) is not None:
             raise Conflict(
@@ -96,14 +96,14 @@ def _check_is_new(session: Session, checked: CheckedArchive) -> None:
                 raise Conflict(f"This instance has {known} of {part.name} already: the competition came from here")
 
 
-def _store_files(storage: Storage, checked: CheckedArchive) -> int:
+def _store_files(storage: Storage, checked: ManifestArchive) -> int:
     keys = checked.keys()
     for key in keys:
         storage.write(key, b"".join(checked.pieces(f"{FILES}{key}")))
     return len(keys)
 
 
-def _write_rows(session: Session, checked: CheckedArchive, *, key: str, vouched: bool) -> dict[str, str]:
+def _write_rows(session: Session, checked: ManifestArchive, *, key: str, vouched: bool) -> dict[str, str]:
     people, renamed = _write_people(session, checked)
     numbers: dict[int, int] = {}  # of shards: there -> here
     for part in OWN_PARTS:
@@ -125,7 +125,7 @@ def _write_rows(session: Session, checked: CheckedArchive, *, key: str, vouched:
     return renamed
 
 
-def _write_people(session: Session, checked: CheckedArchive) -> tuple[dict[str, str], dict[str, str]]:
+def _write_people(session: Session, checked: ManifestArchive) -> tuple[dict[str, str], dict[str, str]]:
     """Make a placeholder for each person, under a new id: nobody of an archive is anybody who is here already.
 
     Return their ids, there -> here, and those who had to be renamed.

@@ -61,7 +61,7 @@ def read_manifest(zipped: ZipFile) -> dict[str, Any]:
     return manifest
 
 
-class CheckedArchive:
+class ManifestArchive:
     """An archive of which nothing is believed that the manifest's hashes do not say."""
 
     def __init__(self, zipped: ZipFile, manifest: dict[str, Any]) -> None:

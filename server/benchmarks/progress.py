@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lethe.benchmark.benchmark_file import BenchmarkFile
 from lethe.submission.failure_place import place_beside
-from server.benchmarks.units import BenchmarkCell, Unit
+from server.benchmarks.units import BenchmarkCell, MethodUnit
 from server.models.competition import SplitState
 
 
@@ -42,7 +42,7 @@ def benchmark_progress(file: BenchmarkFile, cells: Sequence[BenchmarkCell]) -> B
     return BenchmarkProgress(counted, failures, left, None if mean_s is None else left * mean_s)
 
 
-def failure_reason(unit: Unit) -> str:
+def failure_reason(unit: MethodUnit) -> str:
     """Return why a unit failed or was cancelled, with all that its organiser may know; nothing if it did not."""
     if not unit.has_failed or unit.submission is None:
         return ""
@@ -71,7 +71,7 @@ def _cell_progress(file: BenchmarkFile, cell: BenchmarkCell) -> CellProgress:
     )
 
 
-def _seconds(unit: Unit) -> float | None:
+def _seconds(unit: MethodUnit) -> float | None:
     found = unit.evaluation
     if found is None or not unit.is_scored or found.started_at is None or found.finished_at is None:
         return None

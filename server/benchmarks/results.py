@@ -13,7 +13,7 @@ from lethe.benchmark.results import assemble, cell_results, method_row
 from lethe.competition.report_section import MetricRequest
 from lethe.metrics import Side
 from server.benchmarks.progress import cell_failure, failure_reason
-from server.benchmarks.units import BenchmarkCell, Unit, benchmark_file, methods
+from server.benchmarks.units import BenchmarkCell, MethodUnit, benchmark_file, methods
 from server.competitions.stored_file import stored_file
 from server.metric_results.service import hash_parameters
 from server.models.benchmark import Benchmark
@@ -55,7 +55,7 @@ def _cell(cell: BenchmarkCell, requests: Sequence[MetricRequest], scores: dict[s
     return cell_results(cell.key, stored_file(cell.competition), failure=cell_failure(cell), split=split, rows=rows)
 
 
-def _row(unit: Unit, requests: Sequence[MetricRequest], score: PublicScore) -> Json:
+def _row(unit: MethodUnit, requests: Sequence[MetricRequest], score: PublicScore) -> Json:
     kept: Json = {"accuracies": score.details.get("accuracies", {})}
     found = _by_request(unit.metrics)
     for request in requests:

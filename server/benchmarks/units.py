@@ -33,7 +33,7 @@ class MethodRecord(BaseModel):
 
 
 @dataclass(frozen=True)
-class Unit:
+class MethodUnit:
     """A method in a cell. evaluation: the one that counts. metrics: asked for so far."""
 
     method: MethodRecord
@@ -64,7 +64,7 @@ class BenchmarkCell:
     key: str
     competition: Competition
     split: Split
-    units: tuple[Unit, ...]
+    units: tuple[MethodUnit, ...]
 
 
 def benchmark_file(benchmark: Benchmark) -> BenchmarkFile:
@@ -102,7 +102,7 @@ def _unit(
     known: Mapping[tuple[str, str], Submission],
     evaluations: Mapping[str, Evaluation],
     metrics: Mapping[str, Sequence[MetricResult]],
-) -> Unit:
+) -> MethodUnit:
     submission = known.get((competition_id, method.sha256))
     evaluation = evaluations.get(submission.id) if submission else None
-    return Unit(method, submission, evaluation, metrics.get(evaluation.id, ()) if evaluation else ())
+    return MethodUnit(method, submission, evaluation, metrics.get(evaluation.id, ()) if evaluation else ())

@@ -28,7 +28,7 @@ NO_PROCESS = WAITS + "{busy} of {most} processes for preparations are taken{beca
 
 
 @dataclass(frozen=True)
-class Turns:
+class PreparationTurns:
     """How many processes may prepare, and how many do by organiser; who has used up the day."""
 
     most: int
@@ -55,7 +55,7 @@ class Turns:
         return ""
 
 
-def find(session: Session, settings: Settings, *, device: str | None = None) -> Turns:
+def find(session: Session, settings: Settings, *, device: str | None = None) -> PreparationTurns:
     """Return the present state of the queue of preparations, for workers of a kind of device (this worker's)."""
     device = device or settings.worker_device
     if session.get_bind().dialect.name == "postgresql":
@@ -71,7 +71,7 @@ def find(session: Session, settings: Settings, *, device: str | None = None) -> 
         most = n_processes
     organisers = _waiting(session) | preparing.keys()
     over_time = _over_time(session, organisers, hours=settings.preparation_hours_per_day)
-    return Turns(max(1, most), preparing, frozenset(organisers), over_time, waits)
+    return PreparationTurns(max(1, most), preparing, frozenset(organisers), over_time, waits)
 
 
 def tell(session: Session, settings: Settings) -> None:

@@ -23,7 +23,7 @@ DELETED = "deleted-"  # begins the name that a deleted dataset leaves behind
 
 
 @dataclass(frozen=True)
-class CheckedArchive:
+class CheckedUpload:
     """An archive that was read as a whole, and is one."""
 
     sha256: str
@@ -48,7 +48,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def reserve(session: Session, settings: Settings, account: Account, *, name: str, archive: CheckedArchive) -> Dataset:
+def reserve(session: Session, settings: Settings, account: Account, *, name: str, archive: CheckedUpload) -> Dataset:
     """Write the row before its file, so that it counts. Raises Conflict for a name that is taken, or TooLarge."""
     repository.lock_account(session, account.id)
     _check_room(session, settings, account, more_bytes=archive.archive_bytes)

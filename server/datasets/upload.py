@@ -12,7 +12,7 @@ from lethe.errors import AppError, InvalidInput, Violation
 from server.admission import Admission
 from server.config import Settings
 from server.datasets import service
-from server.datasets.service import CheckedArchive
+from server.datasets.service import CheckedUpload
 from server.db import Database
 from server.models.account import Account
 from server.models.dataset import Dataset
@@ -43,7 +43,7 @@ async def store_dataset(
     limits = archive_limits(settings)
     found = await turns().run_on_file("check_dataset", opened, limits=limits)
     sha256 = await admission.long_work(_hash, opened)
-    checked = CheckedArchive(sha256, file.size, found["unpacked_bytes"], found["files"])
+    checked = CheckedUpload(sha256, file.size, found["unpacked_bytes"], found["files"])
     await admission.run(_reserve, database, settings, account, name, checked)
     try:
         await admission.long_work(storage.write_file, dataset_key(sha256), opened)
@@ -71,7 +71,7 @@ def _hash(file: IO[bytes]) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def _reserve(database: Database, settings: Settings, account: Account, name: str, checked: CheckedArchive) -> None:
+def _reserve(database: Database, settings: Settings, account: Account, name: str, checked: CheckedUpload) -> None:
     with database.write() as session:
         service.reserve(session, settings, account, name=name, archive=checked)
 

@@ -29,14 +29,14 @@ class OutgoingEmail:
 
 
 @dataclass(frozen=True)
-class Problem:
+class MailProblem:
     """Why an e-mail did not go out. A permanent one would only come again."""
 
     text: str
     is_permanent: bool
 
 
-def send_all(settings: Settings, emails: Sequence[OutgoingEmail]) -> Iterator[tuple[OutgoingEmail, Problem | None]]:
+def send_all(settings: Settings, emails: Sequence[OutgoingEmail]) -> Iterator[tuple[OutgoingEmail, MailProblem | None]]:
     """Send e-mails over one connection. Yield each with what was in the way, None if it went out.
 
     A mail server that cannot be reached, or goes away, is the problem of every email that is left.
@@ -49,7 +49,7 @@ def send_all(settings: Settings, emails: Sequence[OutgoingEmail]) -> Iterator[tu
                 yield left.pop(0), problem
     except (OSError, smtplib.SMTPException) as error:
         for email in left:
-            yield email, Problem(_error_text(error), is_permanent=False)
+            yield email, MailProblem(_error_text(error), is_permanent=False)
 
 
 @contextmanager
@@ -69,16 +69,16 @@ def _connected(settings: Settings) -> Iterator[smtplib.SMTP]:
         yield server
 
 
-def _send(server: smtplib.SMTP, settings: Settings, email: OutgoingEmail) -> Problem | None:
+def _send(server: smtplib.SMTP, settings: Settings, email: OutgoingEmail) -> MailProblem | None:
     try:
         server.send_message(_message(settings, email), from_addr=settings.mail_from, to_addrs=[email.address])
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
-        return Problem(f"{code} {text!r}", is_permanent=code in PERMANENT)
+        return MailProblem(f"{code} {text!r}", is_permanent=code in PERMANENT)
     except smtplib.SMTPDataError as error:
-        return Problem(_error_text(error), is_permanent=error.smtp_code in PERMANENT)
+        return MailProblem(_error_text(error), is_permanent=error.smtp_code in PERMANENT)
     except (smtplib.SMTPNotSupportedError, ValueError) as error:  # an address that cannot be written
-        return Problem(_error_text(error), is_permanent=True)
+        return MailProblem(_error_text(error), is_permanent=True)
     return None
 
 

@@ -1,6 +1,6 @@
 """Strangers' texts, read in a process that can be killed, and never in this one.
 
-`Turns.run` waits its turn without holding one of the threads that answer requests; `run_if_free` hardly waits.
+`ReadingTurns.run` waits its turn without holding one of the threads that answer requests; `run_if_free` hardly waits.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class ParsingProcess:
         self._control = self._process = None
 
 
-class Turns:
+class ReadingTurns:
     """Lets AT_ONCE texts be read at a time, and only so many of one account wait for it."""
 
     def __init__(self) -> None:
@@ -130,9 +130,9 @@ class Turns:
 
 
 @lru_cache
-def turns() -> Turns:
+def turns() -> ReadingTurns:
     """Return the turns of this process."""
-    return Turns()
+    return ReadingTurns()
 
 
 @lru_cache

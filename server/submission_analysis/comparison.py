@@ -66,7 +66,7 @@ class ComparedSubmission:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SubmissionComparison:
     """What the page shows. similarity and hard_examples tell of single examples: for organisers only."""
 
     visibility: Visibility
@@ -96,7 +96,7 @@ def compare(
     *,
     team: Team | None,
     is_organiser: bool,
-) -> Comparison:
+) -> SubmissionComparison:
     """Return the submissions side by side, in the order given.
 
     Raises NotFound for metrics or submissions that the reader may not see, InvalidInput for more than MOST_COMPARED.
@@ -132,12 +132,12 @@ def compare(
     columns = [_score_column(oracle), *(_column(each, results, exact=is_organiser) for each in requests)]
     ranks = agreement.rank_correlations({column.key: _numbers(lines, column.key) for column in columns})
     if not is_organiser:
-        return Comparison(visibility, columns, lines, ranks)
+        return SubmissionComparison(visibility, columns, lines, ranks)
     epsilons = [None if row.epsilon is None else decode_epsilons(row.epsilon) for row in rows]
     names = [f"{place} {line.team}" for place, line in enumerate(lines, start=1)]
     known = {name: values for name, values in zip(names, epsilons, strict=True) if values is not None}
     n_models = stored_file(competition).n_models
-    return Comparison(
+    return SubmissionComparison(
         visibility,
         columns,
         lines,

@@ -36,7 +36,7 @@ class SampleAnswer:
 
 
 @dataclass(frozen=True)
-class SampleAnswers:
+class AnswersShown:
     """note: why something is lacking; empty where nothing is."""
 
     questions: tuple[SampleAnswer, ...]
@@ -48,7 +48,7 @@ def has_sample_answers(submission: Submission) -> bool:
     return stored_file(submission.competition).task.kind == "causal-lm"
 
 
-def read_sample_answers(session: Session, storage: Storage, submission: Submission) -> SampleAnswers:
+def read_sample_answers(session: Session, storage: Storage, submission: Submission) -> AnswersShown:
     """Return what there is. Raises NotFound for a competition whose models answer no questions."""
     slug = submission.competition.slug
     if not has_sample_answers(submission):
@@ -56,18 +56,18 @@ def read_sample_answers(session: Session, storage: Storage, submission: Submissi
     try:
         data = storage.read(f"{split_key(slug, Visibility.PUBLIC)}/{SAMPLE_ANSWERS}")
     except NotFound:
-        return SampleAnswers((), NO_QUESTIONS.format(slug=slug))
+        return AnswersShown((), NO_QUESTIONS.format(slug=slug))
     asked = SampleQuestions.model_validate_json(data).questions
     rows = tuple(SampleAnswer(**question.model_dump()) for question in asked)
     stored = _stored(session, storage, submission)
     if stored is None or stored.questions_sha256 != hashlib.sha256(data).hexdigest():
-        return SampleAnswers(rows, NOT_YET if submission.stage in BEFORE_THEY_COME else NOT_STORED)
+        return AnswersShown(rows, NOT_YET if submission.stage in BEFORE_THEY_COME else NOT_STORED)
     if stored.answers is None:
-        return SampleAnswers(rows, NOT_FINITE)
+        return AnswersShown(rows, NOT_FINITE)
     if len(stored.answers) != len(rows):
-        return SampleAnswers(rows, NOT_STORED)
+        return AnswersShown(rows, NOT_STORED)
     answered = tuple(replace(row, unlearned=own) for row, own in zip(rows, stored.answers, strict=True))
-    return SampleAnswers(answered, "" if any(stored.answers) else SILENT)
+    return AnswersShown(answered, "" if any(stored.answers) else SILENT)
 
 
 def _stored(session: Session, storage: Storage, submission: Submission) -> UnlearnedAnswers | None:

@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Field:
+class Parameter:
     """One parameter, or one value of a body. place: path, query, body; what: its type in words."""
 
     name: str
@@ -43,9 +43,9 @@ class Operation:
     path: str
     summary: str
     text: str
-    fields: tuple[Field, ...]
+    fields: tuple[Parameter, ...]
     returns: str
-    returned: tuple[Field, ...]
+    returned: tuple[Parameter, ...]
     problems: tuple[str, ...]
     example: str
 
@@ -70,7 +70,7 @@ def first_sentence(text: str) -> str:
 def _operation(document: Json, path: str, method: str, operation: Json, *, url: str) -> Operation:
     body = _content(operation.get("requestBody", {}))
     parameters = [
-        Field(p["name"], p["in"], _what(document, p["schema"]), p.get("required", False), p.get("description", ""))
+        Parameter(p["name"], p["in"], _what(document, p["schema"]), p.get("required", False), p.get("description", ""))
         for p in operation.get("parameters", ())
         if p["in"] in ("path", "query")
     ]
@@ -111,11 +111,11 @@ def _resolved(document: Json, schema: Json) -> Json:
     return found
 
 
-def _fields(document: Json, schema: Json, *, place: str) -> Iterator[Field]:
+def _fields(document: Json, schema: Json, *, place: str) -> Iterator[Parameter]:
     whole = _resolved(document, schema)
     required = whole.get("required", ())
     for name, value in whole.get("properties", {}).items():
-        yield Field(name, place, _what(document, value), name in required, value.get("description", ""))
+        yield Parameter(name, place, _what(document, value), name in required, value.get("description", ""))
 
 
 def _what(document: Json, schema: Json) -> str:

@@ -12,7 +12,7 @@ from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.submission_analysis import agreement, comparison
-from server.submission_analysis.comparison import MOST_COMPARED, ComparedMetric, Comparison
+from server.submission_analysis.comparison import MOST_COMPARED, ComparedMetric, SubmissionComparison
 from server.web.charts import vega_charts
 from server.web.deps import Place, PlaceDep, require_viewer
 from server.web.metric_view import BETTER
@@ -114,13 +114,13 @@ def _candidates(session: Session, place: Place, split: Visibility) -> list[tuple
     return list(({key: found.get(key, team) for key, team in best.items()} | found).items())
 
 
-def _compare(session: Session, place: Place, split: Visibility, chosen: list[str]) -> Comparison:
+def _compare(session: Session, place: Place, split: Visibility, chosen: list[str]) -> SubmissionComparison:
     return comparison.compare(
         session, place.competition, split, chosen, team=place.team, is_organiser=place.is_organiser
     )
 
 
-def _is_axis(found: Comparison, metric: ComparedMetric) -> bool:
+def _is_axis(found: SubmissionComparison, metric: ComparedMetric) -> bool:
     return any(_loss(metric, line.values[metric.key].value) is not None for line in found.submissions)
 
 
@@ -138,7 +138,7 @@ def _loss(metric: ComparedMetric, value: float | None) -> float | None:
     return agreement.loss(value, direction=metric.direction, oracle=metric.oracle)
 
 
-def _points(found: Comparison, across: ComparedMetric, up: ComparedMetric) -> list[dict[str, Any]]:
+def _points(found: SubmissionComparison, across: ComparedMetric, up: ComparedMetric) -> list[dict[str, Any]]:
     points, losses, errors = [], [], []
     for number, line in enumerate(found.submissions, start=1):
         values = [line.values[metric.key] for metric in (across, up)]

@@ -38,7 +38,7 @@ NOT_YOURS = "This was not your fault and does not count. Submit it again, or ask
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailureTexts:
     """The texts about a failed submission."""
 
     title: str
@@ -54,7 +54,7 @@ class Failure:
         return names_line(self.message, self.line)
 
 
-def describe_failure(submission: Submission, *, evaluation: Evaluation | None = None) -> Failure | None:
+def describe_failure(submission: Submission, *, evaluation: Evaluation | None = None) -> FailureTexts | None:
     """Return why the submission failed, or None if it did not.
 
     evaluation: for organisers, the evaluation that failed: it keeps what the team is not told.
@@ -63,7 +63,7 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
         return None
     error = (evaluation.error if evaluation is not None else None) or gate.failure(submission)
     advice = _advice(submission.error_class, error) if submission.fault != Fault.HOST.value else NOT_YOURS
-    return Failure(
+    return FailureTexts(
         title=TITLES.get(submission.fault or "", "Failed"),
         message=str(error.get("message") or ""),
         exception_type=str(error.get("exception_type") or ""),

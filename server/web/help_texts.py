@@ -21,7 +21,7 @@ TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<meaning>.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Section:
+class HelpSection:
     """A part of a page below one heading. text: as it is read, without marks."""
 
     page: str
@@ -42,14 +42,14 @@ class HelpPage:
     name: str
     title: str
     html: Markup
-    sections: tuple[Section, ...]
+    sections: tuple[HelpSection, ...]
 
 
 @dataclass(frozen=True)
 class Found:
     """A section that holds every word that was looked for."""
 
-    section: Section
+    section: HelpSection
     excerpt: Markup
 
 
@@ -119,7 +119,7 @@ def _read(name: str, names: set[str]) -> HelpPage:
     return HelpPage(name, title, Markup(html), sections)  # noqa: S704 (our own text; html is off)
 
 
-def _sections(name: str, tokens: Sequence[Token]) -> tuple[str, tuple[Section, ...]]:
+def _sections(name: str, tokens: Sequence[Token]) -> tuple[str, tuple[HelpSection, ...]]:
     """Return the title and the sections, and give every heading its anchor."""
     found: list[tuple[str, str, list[str]]] = []
     text: list[str] = []
@@ -138,7 +138,9 @@ def _sections(name: str, tokens: Sequence[Token]) -> tuple[str, tuple[Section, .
         elif token.type == "inline" and tokens[place - 1].type != "heading_open":
             text.append(_plain(token))
     found.append((anchor, heading, text))
-    made = (Section(name, anchor, title, heading, " ".join(" ".join(text).split())) for anchor, heading, text in found)
+    made = (
+        HelpSection(name, anchor, title, heading, " ".join(" ".join(text).split())) for anchor, heading, text in found
+    )
     return title, tuple(section for section in made if section.text)
 
 

@@ -22,7 +22,7 @@ FACTORS = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class BoardPlace:
     """Where the team stands on the public board. best_id: of the submission that it is ranked by."""
 
     rank: int | None
@@ -59,11 +59,11 @@ class BreakdownView:
     explanation: Explanation | None
 
 
-def find_standing(session: Session, competition: Competition, team_id: str) -> Standing | None:
+def find_standing(session: Session, competition: Competition, team_id: str) -> BoardPlace | None:
     """Return where the team stands, or None where it is on no board."""
     board = leaderboards.board_for(session, competition, Visibility.PUBLIC, organiser=False)
     row = board.get_row(team_id)
-    return Standing(row.rank, board.teams, row.entry.submission_id, row.entry.score) if row else None
+    return BoardPlace(row.rank, board.teams, row.entry.submission_id, row.entry.score) if row else None
 
 
 def find_breakdown(

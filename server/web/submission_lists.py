@@ -27,7 +27,7 @@ LINES = 100
 
 
 @dataclass(frozen=True)
-class Asked:
+class ListQuery:
     """What the address asks for. number: of the page, from 1."""
 
     show: Show = Show.NEWEST
@@ -41,11 +41,11 @@ class Asked:
         return f"?{urlencode(given)}" if given else ""
 
 
-def _asked(show: Show = Show.NEWEST, number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1) -> Asked:
-    return Asked(show, number)
+def _asked(show: Show = Show.NEWEST, number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1) -> ListQuery:
+    return ListQuery(show, number)
 
 
-AskedDep = Annotated[Asked, Depends(_asked)]
+AskedDep = Annotated[ListQuery, Depends(_asked)]
 
 
 def can_choose(place: Place) -> bool:
@@ -80,7 +80,7 @@ def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wai
     return waits
 
 
-def listed(session: Session, place: Place, asked: Asked) -> dict[str, Any]:
+def listed(session: Session, place: Place, asked: ListQuery) -> dict[str, Any]:
     """Return what one page of the list shows. Raises NotFound for an order that the competition hides."""
     competition, team = place.competition, place.team
     chosen = finals.chosen_ids(session, competition, team.id) if team else set()

@@ -18,7 +18,7 @@ from typing import Any
 
 from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.results import TaskResult
-from lethe.huggingface.task import Settings
+from lethe.huggingface.task import LoadSettings
 from lethe.huggingface.tasks import read_task
 
 TOLERANCE = 1e-5
@@ -71,9 +71,9 @@ def _compare(folder: Path, task: str, golden: dict[str, float | None]) -> dict[s
 def _compare_choices(folder: Path, golden: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Return the differences from lm-eval's accuracy on `data/wmdp*`, by model."""
     found = {}
-    task = read_task("wmdp", folder / "data", Settings())
+    task = read_task("wmdp", folder / "data", LoadSettings())
     for name in (name for name in golden if (folder / "models" / name).is_dir()):
-        values = evaluate_folders([folder / "models" / name], task, settings=Settings(dtype="float32")).mean()
+        values = evaluate_folders([folder / "models" / name], task, settings=LoadSettings(dtype="float32")).mean()
         found[f"{name} wmdp"] = {
             each: abs((values[each] or 0.0) - golden[name][each]) for each in ("acc", "acc_stderr")
         }
@@ -84,7 +84,7 @@ def _compare_choices(folder: Path, golden: dict[str, Any]) -> dict[str, dict[str
 def _evaluate(folder: Path, task: str) -> TaskResult:
     name, _, change = task.partition("@")
     family = name.partition("_")[0]
-    settings = Settings(dtype="bfloat16" if change == "bf16" else "float32")
+    settings = LoadSettings(dtype="bfloat16" if change == "bf16" else "float32")
     models = folder / "models"
     retain = models / f"{family}_retain" if not name.endswith("_retain") else None
     with tempfile.TemporaryDirectory() as scratch:

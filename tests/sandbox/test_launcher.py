@@ -10,7 +10,7 @@ from safetensors.torch import load
 
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
-from sandbox.verdict import Fault
+from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, Submit, write_submission
 
@@ -23,7 +23,7 @@ def body(*lines: str) -> str:
 
 def test_good_submission_returns_weights(submit: Submit) -> None:
     result = submit(GOOD, seed=1)
-    assert result.verdict.fault is Fault.NONE, result.facts.host_error or result.log
+    assert result.verdict.fault is Blame.NONE, result.facts.host_error or result.log
     assert result.weights is not None
     assert len(load(result.weights)) == 4
     assert 0 < result.wall_time_s < 20
@@ -92,7 +92,7 @@ def test_tuple_style_and_keywords_are_passed(submit: Submit) -> None:
 def test_failure_is_named_and_the_participants(submit: Submit, source: str, error_class: str) -> None:
     result = submit(source)
     assert result.verdict.error_class == error_class, (result.verdict, result.facts, result.log)
-    assert result.verdict.fault is Fault.PARTICIPANT
+    assert result.verdict.fault is Blame.PARTICIPANT
     assert result.verdict.message
     assert result.weights is None
 
@@ -234,7 +234,7 @@ def test_stopping_is_nobodys_fault(sandbox: Sandbox, stage: Path) -> None:
     threading.Timer(0.5, stop.set).start()
     began = time.monotonic()
     result = sandbox.run(RunRequest(code_dir=folder), should_stop=stop.is_set)
-    assert (result.verdict.error_class, result.verdict.fault) == ("stopped", Fault.STOPPED)
+    assert (result.verdict.error_class, result.verdict.fault) == ("stopped", Blame.STOPPED)
     assert time.monotonic() - began < TEST_POLICY.wall_time_s
 
 

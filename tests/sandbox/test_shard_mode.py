@@ -11,7 +11,7 @@ import pytest
 from sandbox.controls import Control, missing_controls
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import Isolation
-from sandbox.verdict import Fault
+from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, MakeOriginal, write_submission
 
@@ -77,7 +77,7 @@ def test_process_that_no_longer_listens_is_the_submissions_failure(shard: Sandbo
     folder = write_submission(stage, "deaf", source)
     assert shard.run(RunRequest(code_dir=folder)).weights is not None
     verdict = shard.run(RunRequest(code_dir=folder)).verdict
-    assert (verdict.error_class, verdict.fault) == ("no-weights", Fault.PARTICIPANT), verdict
+    assert (verdict.error_class, verdict.fault) == ("no-weights", Blame.PARTICIPANT), verdict
 
 
 FORGED = """
@@ -105,7 +105,7 @@ def test_messages_left_unread_at_the_end_are_no_host_fault(shard: Sandbox, stage
     for _ in range(2):
         assert shard.run(RunRequest(code_dir=folder)).weights is not None
     verdict = shard.run(RunRequest(code_dir=folder)).verdict
-    assert verdict.fault is Fault.PARTICIPANT, verdict
+    assert verdict.fault is Blame.PARTICIPANT, verdict
 
 
 def test_process_that_never_reads_its_messages_holds_nobody_up(shard: Sandbox, stage: Path) -> None:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from sandbox.backends import bubblewrap, detached_mounts, templates
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.proc_usage import children
-from sandbox.verdict import Fault
+from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, write_split, write_submission
 
@@ -275,7 +275,7 @@ def test_template_of_a_zygote_that_failed_is_not_used_again(split: Path, stage: 
         sandbox._link._process.send(signal.SIGKILL)  # type: ignore[union-attr]
         results: list[RunResult] = [sandbox.run(RunRequest(code_dir=code)) for _ in range(2)]
         assert results[-1].weights is not None
-        assert results[0].weights is not None or results[0].verdict.fault is Fault.HOST
+        assert results[0].weights is not None or results[0].verdict.fault is Blame.HOST
         assert template_of(sandbox) != pid
     assert not is_living(pid)
 

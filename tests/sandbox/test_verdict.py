@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.policy import RunPolicy
-from sandbox.verdict import Context, ExitFacts, Fault, KillReason, judge
+from sandbox.verdict import Blame, Context, ExitFacts, KillReason, judge
 from sandbox.verdict_texts import MESSAGES
 
 POLICY = RunPolicy()
@@ -49,7 +49,7 @@ def claim(**fields: Any) -> ExitFacts:
 )
 def test_facts_give_the_participants_error_class(facts: ExitFacts, error_class: str) -> None:
     verdict = judge(facts, CONTEXT)
-    assert (verdict.error_class, verdict.fault) == (error_class, Fault.PARTICIPANT)
+    assert (verdict.error_class, verdict.fault) == (error_class, Blame.PARTICIPANT)
 
 
 def test_whole_weights_count_however_the_process_ended() -> None:
@@ -68,7 +68,7 @@ def test_problem_with_weights_names_the_tensor() -> None:
 
 def test_host_error_outweighs_everything_and_is_not_shown() -> None:
     verdict = judge(ExitFacts(frame=FrameState.WEIGHTS, host_error="OSError: /srv/secret"), CONTEXT)
-    assert (verdict.error_class, verdict.fault) == ("host-fault", Fault.HOST)
+    assert (verdict.error_class, verdict.fault) == ("host-fault", Blame.HOST)
     assert "secret" not in verdict.message
 
 
@@ -117,7 +117,7 @@ _VALUE = st.recursive(
 @given(st.dictionaries(st.sampled_from(["class", "mro", "file", "line", "detail", "other"]), _VALUE))
 def test_no_claim_raises_or_says_more_than_is_known_here(fields: dict[str, Any]) -> None:
     verdict = judge(ExitFacts(frame=FrameState.FAULT, claim=fields), CONTEXT)
-    assert verdict.fault is Fault.PARTICIPANT
+    assert verdict.fault is Blame.PARTICIPANT
     assert verdict.message.startswith(MESSAGES[verdict.error_class].partition("{")[0])
     assert verdict.file in {"", "submission.py"}
     assert len(verdict.message) < 400
@@ -207,7 +207,7 @@ def test_an_overflow_that_the_original_has_already_is_the_organisers() -> None:
     context = replace(CONTEXT, overflowing=frozenset({"fc.weight"}))
     found = judge(facts, context)
     assert "original model itself" in found.message
-    assert found.fault is Fault.ORGANISER
+    assert found.fault is Blame.ORGANISER
     elsewhere = judge(facts, replace(CONTEXT, overflowing=frozenset({"fc.bias"})))
     assert "original model itself" not in elsewhere.message
-    assert elsewhere.fault is Fault.PARTICIPANT
+    assert elsewhere.fault is Blame.PARTICIPANT

@@ -6,11 +6,11 @@ from itertools import product
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 
-from server.admin.exports import Table
+from server.admin.exports import ExportTable
 from server.main import create_app
 
 CHOICES = {  # what a path takes of a few known words
-    "table": tuple(table.value for table in Table),
+    "table": tuple(table.value for table in ExportTable),
     "visibility": ("public", "private"),
     "board": ("public", "private"),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox.launcher import RunRequest, RunResult, Sandbox
-from sandbox.verdict import Fault
+from sandbox.verdict import Blame
 from server.config import Settings
 from tests.sandbox.conftest import GOOD, MOUNTS, TEST_POLICY, write_split, write_submission
 from worker.context import RunningContext
@@ -109,7 +109,7 @@ def test_data_is_shown_by_links_that_go_with_the_sandbox(told: Told) -> None:
 
 
 def test_killed_zygote_is_a_host_fault_and_next_run_works(told: Told) -> None:
-    assert (told.broken.verdict.error_class, told.broken.verdict.fault) == ("host-fault", Fault.HOST)
+    assert (told.broken.verdict.error_class, told.broken.verdict.fault) == ("host-fault", Blame.HOST)
     assert told.good[-1].weights is not None, told.good[-1].facts.host_error
 
 

@@ -12,7 +12,7 @@ from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import HostFault
 from lethe.evaluation.local_check import Failure, stage_files
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
-from sandbox.verdict import Fault
+from sandbox.verdict import Blame
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.run_policy import run_policy
 
@@ -41,7 +41,7 @@ class SandboxMethodRuns:
         found = result.verdict
         if found.outcome == "weights" and result.weights is not None:
             return RunEnd(result.weights, None, result.wall_time_s)
-        if found.fault is Fault.HOST:
+        if found.fault is Blame.HOST:
             raise HostFault(f"the sandbox failed: {found.message}")
         failure = Failure(found.error_class, found.message, found.exception_type, found.file, found.line)
         return RunEnd(None, failure, result.wall_time_s)

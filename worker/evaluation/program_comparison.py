@@ -15,7 +15,7 @@ from lethe.runtime.sent_names import WARNING
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND
 from sandbox.notebook_stream import NotebookRun
 from sandbox.run_request import RunRequest, RunResult
-from sandbox.verdict import Fault, Verdict
+from sandbox.verdict import Blame, Verdict
 
 MODELS = 3
 REFUSED = frozenset({"rewritten-model", "unordered-models", "other-models"})
@@ -57,7 +57,7 @@ def compare_program(
     longer = replace(request, notebook=NotebookRun(MODELS, take), wall_time_s=4 * run_limit_s + setup_s)
     result = run(longer)
     found = ProgramComparison()
-    if result.verdict.fault in {Fault.HOST, Fault.STOPPED} or result.verdict.error_class in REFUSED:
+    if result.verdict.fault in {Blame.HOST, Blame.STOPPED} or result.verdict.error_class in REFUSED:
         found.verdict = result.verdict
         return found
     found.notes.append(_in_words(first, times_s, run_limit_s=run_limit_s))

@@ -11,8 +11,7 @@ from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.shard_outputs import ShardOutputs
 from sandbox.launcher import RunResult
 from sandbox.run_log import readable_log
-from sandbox.verdict import Fault as RunFault
-from sandbox.verdict import Verdict
+from sandbox.verdict import Blame, Verdict
 from worker.evaluation.kept_weights import KeptWeights
 
 
@@ -61,22 +60,22 @@ class RunFailed(Exception):
 
 def raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: bool) -> None:
     """Keep what a run printed where it is wanted or the run failed. Raises what `raise_fault` does."""
-    if keep_log or result.verdict.fault is not RunFault.NONE:
+    if keep_log or result.verdict.fault is not Blame.NONE:
         done.logs.append((run, readable_log(result.log, max_chars=len(result.log))))
     raise_fault(result.verdict, run, host_error=result.facts.host_error)
 
 
 def raise_fault(verdict: Verdict, run: int, *, host_error: str = "") -> None:
     """Raise Stopped, HostFault or RunFailed for a run that did not end well."""
-    if verdict.fault is RunFault.STOPPED:
+    if verdict.fault is Blame.STOPPED:
         raise Stopped
-    if verdict.fault is RunFault.HOST:
+    if verdict.fault is Blame.HOST:
         raise HostFault(f"run {run}: {host_error or verdict.message}")
-    if verdict.fault is not RunFault.NONE:
+    if verdict.fault is not Blame.NONE:
         raise RunFailed(run, verdict)
 
 
 def without_outputs(error: InvalidSubmission, run: int) -> RunFailed:
     """Return the failure of a run whose models give no outputs that count."""
-    verdict = Verdict(outcome="failed", fault=RunFault.PARTICIPANT, error_class=error.slug, message=f"{error.detail}.")
+    verdict = Verdict(outcome="failed", fault=Blame.PARTICIPANT, error_class=error.slug, message=f"{error.detail}.")
     return RunFailed(run, verdict)

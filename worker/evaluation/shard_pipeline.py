@@ -22,7 +22,7 @@ from lethe.submission.package import as_it_is_run
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
-from sandbox.verdict import Fault as RunFault
+from sandbox.verdict import Blame
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
@@ -225,7 +225,7 @@ def _run_one(
     except Exception:
         context.drop_sandbox(*key)
         raise
-    if result.verdict.fault is RunFault.HOST:
+    if result.verdict.fault is Blame.HOST:
         context.drop_sandbox(*key)
     return result
 

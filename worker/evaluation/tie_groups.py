@@ -6,7 +6,7 @@ import numpy as np
 import structlog
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.paired_test import Standing, tied_groups
+from lethe.metrics.scoring.paired_test import ScoredEntry, tied_groups
 from lethe.metrics.scoring.resampling import Replicates
 from server.db import Database
 from server.scoring import tie_groups
@@ -40,7 +40,7 @@ def group_ties(database: Database, split_id: str) -> int:
     """Group the board of the split again. Return how many teams were compared."""
     with database.read() as session:
         found = tie_groups.of_split(session, split_id)
-    compared = [Standing(team.final_score, replicates_from_data(team.replicates)) for team in found]
+    compared = [ScoredEntry(team.final_score, replicates_from_data(team.replicates)) for team in found]
     try:
         groups = tied_groups(compared)
     except InvalidScoreInput as error:  # scores made with another number of resamples stand beside these

@@ -39,7 +39,7 @@ class NotHeld(HostFault):
     title = "The server does not know of this"
 
 
-class Unreachable(HostFault):
+class ServerUnreachable(HostFault):
     title = "The server cannot be reached"
 
 
@@ -128,7 +128,7 @@ class WorkerApi:
             except httpx.TransportError as failure:
                 error = f"did not answer ({failure or type(failure).__name__})"
             if time.monotonic() + pause_s > deadline:
-                raise Unreachable(f"{self.url} {error}")
+                raise ServerUnreachable(f"{self.url} {error}")
             log.warning("call tried again", server=self.url, error=error, pause_s=round(pause_s, 1))
             time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -23,7 +23,7 @@ AUGMENTATIONS = ("none", "flip", "crop-flip")
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class ModelGroup:
     """Some models: confidences (n_models, n_examples), test accuracy (n_models,)."""
 
     confidences: Float64
@@ -32,19 +32,19 @@ class Runs:
     def __len__(self) -> int:
         return len(self.confidences)
 
-    def block(self, number: int, size: int) -> "Runs":
+    def block(self, number: int, size: int) -> "ModelGroup":
         """Return the models of one block of `size`."""
         rows = slice(number * size, (number + 1) * size)
-        return Runs(self.confidences[rows], self.test_accuracy[rows])
+        return ModelGroup(self.confidences[rows], self.test_accuracy[rows])
 
 
-def joint_auc(one: Runs, retrained: Runs) -> float:
+def joint_auc(one: ModelGroup, retrained: ModelGroup) -> float:
     """Return the AUC of `joint_audit`, without its curve."""
     u, r = one.confidences, retrained.confidences
     return float(held_out(u, r, audit_folds(u, r, n_folds=5, seed=0)).fold_aucs.mean())
 
 
-def lost_quality(one: Runs, retrained: Runs) -> float:
+def lost_quality(one: ModelGroup, retrained: ModelGroup) -> float:
     """Return 1 - F."""
     from lethe.metrics.scoring.score import ModelOutputs, score  # noqa: PLC0415  loads numba
 
@@ -52,7 +52,7 @@ def lost_quality(one: Runs, retrained: Runs) -> float:
     return 1.0 - scored.forgetting_quality
 
 
-def shift(one: Runs, retrained: Runs) -> float:
+def shift(one: ModelGroup, retrained: ModelGroup) -> float:
     """Return the root mean square over examples of (mean u - mean r) / sd r; examples without spread are left out."""
     u, r = one.confidences, retrained.confidences
     varied = np.ptp(r, axis=0) > 0.0
@@ -62,7 +62,7 @@ def shift(one: Runs, retrained: Runs) -> float:
     return float(np.sqrt(np.mean(apart**2)))
 
 
-def mmd2(one: Runs, retrained: Runs) -> float:
+def mmd2(one: ModelGroup, retrained: ModelGroup) -> float:
     """Return the unbiased MMD^2, Gaussian kernel; the bandwidth is of the retrained models alone, so of no entry."""
     u, r = one.confidences, retrained.confidences
     within = run_distances(r, r, "gaussian")
@@ -71,19 +71,19 @@ def mmd2(one: Runs, retrained: Runs) -> float:
     return unbiased_mmd2(*(kernel_values(part, width, "gaussian") for part in parts))
 
 
-def probability_gap(one: Runs, retrained: Runs) -> float:
+def probability_gap(one: ModelGroup, retrained: ModelGroup) -> float:
     """Return |mean p_u - mean p_r| of the forget examples' true classes."""
     means = [float((1.0 / (1.0 + np.exp(-np.clip(runs.confidences, -500, 500)))).mean()) for runs in (one, retrained)]
     return abs(means[0] - means[1])
 
 
-def accuracy_apart(one: Runs, retrained: Runs) -> float:
+def accuracy_apart(one: ModelGroup, retrained: ModelGroup) -> float:
     """Return |mean test accuracy of u - that of r|."""
     return abs(float(one.test_accuracy.mean() - retrained.test_accuracy.mean()))
 
 
 # each is larger the further a sample is from the retrained models
-DISTANCES: Mapping[str, Callable[[Runs, Runs], float]] = {
+DISTANCES: Mapping[str, Callable[[ModelGroup, ModelGroup], float]] = {
     "joint_auc": joint_auc,
     "lost_quality": lost_quality,
     "shift": shift,
@@ -167,9 +167,9 @@ class _Spread:
 
 
 def _spread(
-    distance: Callable[[Runs, Runs], float],
-    sides: Mapping[Side, Runs],
-    varied: Sequence[Runs],
+    distance: Callable[[ModelGroup, ModelGroup], float],
+    sides: Mapping[Side, ModelGroup],
+    varied: Sequence[ModelGroup],
     *,
     size: int,
     n_blocks: int,
@@ -205,24 +205,24 @@ def _result(spreads: Mapping[str, _Spread], labels: list[Cell], *, size: int, n_
     return MetricResult(value, interval=interval, table=table, notes=notes)
 
 
-def _runs(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike, side: Side) -> Runs:
+def _runs(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike, side: Side) -> ModelGroup:
     rows = model_rows(confidences, name="confidences", side=side)
     accuracy = per_model(test_accuracy, name="test accuracy", side=side)
     if len(rows) != len(accuracy):
         raise InvalidMetricInput(
             f"{side} confidences are of {len(rows)} models, test accuracies of {len(accuracy)}", side=side
         )
-    return Runs(rows, accuracy)
+    return ModelGroup(rows, accuracy)
 
 
-def _variations(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike) -> list[Runs]:
+def _variations(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike) -> list[ModelGroup]:
     rows = real_array(confidences, axes=("variations", "models", "examples"), name="recipe confidences")
     accuracy = shares(test_accuracy, axes=("variations", "models"), name="recipe test accuracies")
     if rows.shape[:2] != accuracy.shape:
         raise InvalidMetricInput(
             f"recipe confidences are of {rows.shape[:2]} models, test accuracies of {accuracy.shape}"
         )
-    return [Runs(*pair) for pair in zip(rows, accuracy, strict=True)]
+    return [ModelGroup(*pair) for pair in zip(rows, accuracy, strict=True)]
 
 
 def _labels(settings: npt.ArrayLike) -> list[Cell]:

@@ -12,7 +12,7 @@ SIGNIFICANCE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class ScoredEntry:
     """What a comparison needs of one submission: its score and the replicates made with it."""
 
     headline: float
@@ -33,7 +33,7 @@ class PairedComparison:
     p_value: float
 
 
-def compare(first: Standing, second: Standing) -> PairedComparison:
+def compare(first: ScoredEntry, second: ScoredEntry) -> PairedComparison:
     """Return the paired comparison of two submissions scored against the same retrained models.
 
     Replicate b of both left out the same retrained models and the same runs, so what they share cancels in the
@@ -61,7 +61,7 @@ def two_sided_p_value(difference: float, standard_error: float) -> float:
     return float(2.0 * ndtr(-abs(difference) / standard_error))
 
 
-def tied_groups(standings: Sequence[Standing], *, significance: float = SIGNIFICANCE) -> list[int]:
+def tied_groups(standings: Sequence[ScoredEntry], *, significance: float = SIGNIFICANCE) -> list[int]:
     """Return for every submission its group, counted from 0 at the top, in the order given.
 
     Down the ranking, a submission joins the group while the test against the group's best finds no difference at the
@@ -74,7 +74,7 @@ def tied_groups(standings: Sequence[Standing], *, significance: float = SIGNIFIC
     ranking = sorted(range(len(standings)), key=lambda k: -standings[k].headline)
     groups = [0] * len(standings)
     group = -1
-    head: Standing | None = None
+    head: ScoredEntry | None = None
     for k in ranking:
         if head is None or compare(head, standings[k]).p_value < significance:
             head = standings[k]

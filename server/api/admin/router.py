@@ -12,7 +12,7 @@ from server.accounts import password_reset
 from server.accounts import service as accounts
 from server.admin import competition_edits, exports, extensions, moderation
 from server.admin.accounts_list import find_accounts
-from server.admin.exports import Format, Table
+from server.admin.exports import ExportTable, Format
 from server.admission import AdmissionDep
 from server.api.accounts.schemas import ResetLinkOut
 from server.api.admin.schemas import (
@@ -255,7 +255,7 @@ def list_people(session: SessionDep, competition: Organised, *, team: Short = ""
     responses={200: {"content": {media_type: {} for media_type in exports.MEDIA_TYPES.values()}}},
 )
 def export(
-    table: Table,
+    table: ExportTable,
     session: SessionDep,
     competition: Organised,
     *,

@@ -12,13 +12,13 @@ from server.api.competitions.schemas import CompetitionOut
 from server.api.participation.schemas import (
     Addresses,
     AdmissionRequest,
+    ChangedSections,
     CompetitionTerms,
     LinkOut,
     LinkToken,
     NewLink,
     ParticipantDecision,
     ParticipantsOut,
-    Settings,
     StandingOut,
     TermsVersion,
 )
@@ -138,7 +138,7 @@ def change_addresses(
 
 @organisers.patch("/settings", responses=problems(409))
 def change_settings(
-    body: Settings, session: SessionDep, competition: Organised, account: CurrentAccount
+    body: ChangedSections, session: SessionDep, competition: Organised, account: CurrentAccount
 ) -> CompetitionOut:
     """Change who takes part, phases, late submissions and pages, until the competition is archived.
 

@@ -110,7 +110,7 @@ class Addresses(In):
     remove: list[str] = Field(default=[], max_length=5000)
 
 
-class Settings(In):
+class ChangedSections(In):
     """Sections of the competition's file to change; what is not named stays."""
 
     participation: dict[str, Any] | None = Field(default=None, examples=[{"admission": "invited"}])

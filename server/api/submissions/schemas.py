@@ -10,7 +10,7 @@ from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownMoment, ShownNumber, ShownText
 from server.models.submission import Submission
-from server.submissions.sample_answers import SampleAnswers
+from server.submissions.sample_answers import AnswersShown
 from server.submissions.views import SubmissionView
 
 
@@ -235,7 +235,7 @@ class SampleAnswersOut(Out):
     note: str = Field(description="why something is lacking; empty where nothing is")
 
     @classmethod
-    def of(cls, submission: Submission, found: SampleAnswers) -> "SampleAnswersOut":
+    def of(cls, submission: Submission, found: AnswersShown) -> "SampleAnswersOut":
         return cls.read(found, id=submission.id)
 
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Depends, status
 
 from server.api.auth_dependencies import CurrentAccount, require_organiser_for
 from server.api.auth_dependencies import OrganisedCompetition as Organised
-from server.api.webhooks.schemas import CreatedWebhook, DeliveryOut, NewWebhook, WebhookOut
+from server.api.webhooks.schemas import CreatedWebhook, DeliveryOut, WebhookIn, WebhookOut
 from server.deps import SessionDep, SettingsDep
 from server.notifications import webhooks
 from server.problem_details import problems
@@ -25,7 +25,7 @@ def list_webhooks(session: SessionDep, competition: Organised) -> list[WebhookOu
 
 @router.post("", status_code=status.HTTP_201_CREATED, responses=problems(409))
 def create_webhook(
-    body: NewWebhook, session: SessionDep, settings: SettingsDep, *, competition: Organised, account: CurrentAccount
+    body: WebhookIn, session: SessionDep, settings: SettingsDep, *, competition: Organised, account: CurrentAccount
 ) -> CreatedWebhook:
     """Send events to an address from now on. The secret is shown this once."""
     new = webhooks.create(session, settings, competition, url=body.url, events=body.events, actor=account)

@@ -7,7 +7,7 @@ from pydantic import Field
 from server.api.schema import In, Out
 
 
-class NewWebhook(In):
+class WebhookIn(In):
     """An address to tell, and of what."""
 
     url: str = Field(max_length=500, examples=["https://example.org/lethe"])

@@ -66,7 +66,7 @@ Held = Annotated[ClaimedShard, Depends(held_shard)]
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttemptRequest:
     """A request about an attempt whose files are long: its route opens sessions by itself, as briefly as it can."""
 
     worker: str
@@ -84,11 +84,11 @@ class Asked:
 
 def asked(
     worker: Worker, shard_id: ShardId, attempt: Attempt, database: UnadmittedDatabase, credentials: Credentials
-) -> Asked:
-    return Asked(worker, shard_id, attempt, database, credentials)
+) -> AttemptRequest:
+    return AttemptRequest(worker, shard_id, attempt, database, credentials)
 
 
-AskedFor = Annotated[Asked, Depends(asked)]
+AskedFor = Annotated[AttemptRequest, Depends(asked)]
 SHARD = "/shards/{shard_id}/{attempt}"
 
 
@@ -260,7 +260,7 @@ def _as_remote_workers_see_it(
         raise
 
 
-def _shard_of_runs(asked_for: Asked) -> tuple[ClaimedShard, int]:
+def _shard_of_runs(asked_for: AttemptRequest) -> tuple[ClaimedShard, int]:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
         if shard.kind is ShardKind.SMOKE:
@@ -269,7 +269,7 @@ def _shard_of_runs(asked_for: Asked) -> tuple[ClaimedShard, int]:
 
 
 def _take_result(
-    asked_for: Asked, storage: Storage, settings: Settings, data: bytes, *, n_forget: int, captured: Forms
+    asked_for: AttemptRequest, storage: Storage, settings: Settings, data: bytes, *, n_forget: int, captured: Forms
 ) -> StepOut:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
@@ -288,7 +288,7 @@ def _take_result(
     return StepOut(held=held)
 
 
-def _take_weights(asked_for: Asked, storage: Storage, data: bytes) -> None:
+def _take_weights(asked_for: AttemptRequest, storage: Storage, data: bytes) -> None:
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
         wanted = leases.is_current(session, shard)

@@ -29,7 +29,7 @@ Short = Annotated[str, Form(max_length=500)]
 
 
 @dataclass(frozen=True)
-class Field:
+class LimitField:
     """One limit in the form. choices: the values that there are, where it is not a number."""
 
     name: str
@@ -62,12 +62,12 @@ LABELS = {  # label, unit
 }
 
 
-def _field(name: str) -> Field:
+def _field(name: str) -> LimitField:
     info = Limits.model_fields[name]
     kinds = getattr(info.annotation, "__args__", ())
     label, unit = LABELS.get(name, (name.replace("_", " ").capitalize(), ""))
     choices = tuple(kind for kind in kinds if isinstance(kind, str))
-    return Field(name, label, unit, info.description or "", optional=type(None) in kinds, choices=choices)
+    return LimitField(name, label, unit, info.description or "", optional=type(None) in kinds, choices=choices)
 
 
 FIELDS = tuple(

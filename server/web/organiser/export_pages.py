@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from lethe.errors import NotFound
 from server.admin import exports
-from server.admin.exports import Format, Table
+from server.admin.exports import ExportTable, Format
 from server.admission import AdmissionDep
 from server.bundles import service as bundles
 from server.competitions import phases
@@ -21,16 +21,22 @@ router = page_router()
 PhaseName = Annotated[str, Query(max_length=40)]
 
 TABLES = {
-    Table.PUBLIC_LEADERBOARD: ("Public leaderboard", "A line for each team: rank, score, interval, entries"),
-    Table.PRIVATE_LEADERBOARD: ("Private leaderboard", "The same on the private split; sealed until you reveal it"),
-    Table.SUBMISSIONS: ("Submissions", "A line for each: team, file and its SHA-256, stage, failure, choices"),
-    Table.EVALUATIONS: ("Evaluations", "A line for each, old and re-judged ones too, with every figure of its score"),
-    Table.METRICS: (
+    ExportTable.PUBLIC_LEADERBOARD: ("Public leaderboard", "A line for each team: rank, score, interval, entries"),
+    ExportTable.PRIVATE_LEADERBOARD: (
+        "Private leaderboard",
+        "The same on the private split; sealed until you reveal it",
+    ),
+    ExportTable.SUBMISSIONS: ("Submissions", "A line for each: team, file and its SHA-256, stage, failure, choices"),
+    ExportTable.EVALUATIONS: (
+        "Evaluations",
+        "A line for each, old and re-judged ones too, with every figure of its score",
+    ),
+    ExportTable.METRICS: (
         "Metrics",
         "A line for each of an evaluation: value, interval, the oracle, original model",
     ),
-    Table.TERMS: ("Accepted terms", "Who accepted which version of the terms, and when"),
-    Table.AUDIT: ("Audit log", "Who did what, when, about what and why"),
+    ExportTable.TERMS: ("Accepted terms", "Who accepted which version of the terms, and when"),
+    ExportTable.AUDIT: ("Audit log", "Who did what, when, about what and why"),
 }
 
 
@@ -51,9 +57,9 @@ def exports_page(asked: OrganiserDep) -> Response:
 def download_export(name: str, asked: OrganiserDep, *, admission: AdmissionDep, phase: PhaseName = "") -> Response:
     """Send one table, streamed. name: e.g. submissions.csv. phase: whose public leaderboard."""
     table, _, form = name.partition(".")
-    if table not in list(Table) or form not in list(Format):
+    if table not in list(ExportTable) or form not in list(Format):
         raise NotFound(f"There is no export {name!r}")
-    pieces = exports.spooled(asked.session, asked.competition, Table(table), Format(form), phase=phase)
+    pieces = exports.spooled(asked.session, asked.competition, ExportTable(table), Format(form), phase=phase)
     called = f"{asked.competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{called}"', "Cache-Control": "no-store"}
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[Format(form)], headers=headers)

@@ -25,7 +25,7 @@ WITHOUT_QUOTES = ("datetime-local", "number")
 
 
 @dataclass(frozen=True)
-class Template:
+class StartingFile:
     """One example to begin with. first_note: the first sentence of the comment at its head."""
 
     name: str
@@ -61,13 +61,13 @@ class Cost:
 
 
 @lru_cache
-def templates() -> tuple[Template, ...]:
+def templates() -> tuple[StartingFile, ...]:
     """Return the example competitions by title; none where this server came without them."""
     found = [_template(path) for path in sorted(EXAMPLES.glob("*.toml"))]
     return tuple(sorted(found, key=lambda template: (template.dataset != "digits", template.title)))
 
 
-def get_template(name: str) -> Template | None:
+def get_template(name: str) -> StartingFile | None:
     return next((template for template in templates() if template.name == name), None)
 
 
@@ -161,10 +161,10 @@ def _sum(parts: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(parts) else None
 
 
-def _template(path: Path) -> Template:
+def _template(path: Path) -> StartingFile:
     text = path.read_text(encoding="utf-8")
     file = parse_competition(text, source=path.name)
-    return Template(
+    return StartingFile(
         name=path.stem,
         title=file.title,
         summary=file.summary,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.huggingface import membership, memorization
-from lethe.huggingface.answer_scores import AnswerScores
+from lethe.huggingface.answer_scores import TokenScores
 from lethe.huggingface.tofu import UTILITY_PARTS
 
 STORED = Path(__file__).parents[2] / "golden" / "open_unlearning"
@@ -84,5 +84,5 @@ def test_forget_quality_of_equal_ratios_is_one(per_example):
     ],
 )
 def test_extraction_strength_by_hand(correct, strength):
-    scores = AnswerScores(np.zeros(1), [], [], [], [np.array(correct, bool)])
+    scores = TokenScores(np.zeros(1), [], [], [], [np.array(correct, bool)])
     assert memorization.extraction_strength(scores).tolist() == [strength]

@@ -8,7 +8,7 @@ from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import as_logs, read_logs
-from lethe.huggingface.task import Settings
+from lethe.huggingface.task import LoadSettings
 from lethe.huggingface.tasks import read_task
 from tests.support.tiny_models import write_model
 
@@ -112,7 +112,7 @@ def test_command_evaluates_a_folder_beside_a_retain_model(tmp_path, data, models
 
 def test_progress_counts_every_sequence(data, models):
     for task in DATA:
-        read = read_task(task, data(task), Settings())
+        read = read_task(task, data(task), LoadSettings())
         seen = []
         evaluate_folders([models[0]], read, on_progress=seen.append)
         assert sum(seen) == read.n_sequences
@@ -120,7 +120,7 @@ def test_progress_counts_every_sequence(data, models):
 
 def test_retain_logs_serve_as_the_retain_model(tmp_path, data, models):
     unlearned, retain = models
-    task = read_task("tofu", data("tofu"), Settings())
+    task = read_task("tofu", data("tofu"), LoadSettings())
     beside_model = evaluate_folders([unlearned], task, retain=retain)
     logs = tmp_path / "TOFU_EVAL.json"
     logs.write_text(json.dumps(as_logs(evaluate_folders([retain], task).results[0])))
@@ -133,7 +133,7 @@ def test_retain_logs_serve_as_the_retain_model(tmp_path, data, models):
 
 
 def test_several_folders_give_their_mean(data, models):
-    task = read_task("wmdp", data("wmdp"), Settings())
+    task = read_task("wmdp", data("wmdp"), LoadSettings())
     both = evaluate_folders(models, task)
     values = [result.metrics["acc"].value for result in both.results]
     assert both.mean()["acc"] == pytest.approx(sum(values) / 2)
@@ -153,14 +153,14 @@ def test_wrong_data_are_named(data, file, text, message):
     folder = data("tofu")
     (folder / file).write_text(text, encoding="utf-8")
     with pytest.raises(InvalidTaskData, match=message):
-        read_task("tofu", folder, Settings())
+        read_task("tofu", folder, LoadSettings())
 
 
 def test_missing_data_and_unknown_tasks_are_named(tmp_path):
     with pytest.raises(InvalidTaskData, match=r"holds none of .*forget\*_perturbed\.jsonl"):
-        read_task("tofu", tmp_path, Settings())
+        read_task("tofu", tmp_path, LoadSettings())
     with pytest.raises(InvalidTaskData, match="allowed are tofu, muse, muse-scaling"):
-        read_task("squad", tmp_path, Settings())
+        read_task("squad", tmp_path, LoadSettings())
 
 
 def test_logs_of_something_else_are_refused(tmp_path):
@@ -172,7 +172,7 @@ def test_logs_of_something_else_are_refused(tmp_path):
 
 @pytest.mark.parametrize("task", ["muse-scaling", "muse-successive"])
 def test_the_nth_folder_of_a_series_has_the_nth_forget_set(data, models, task):
-    found = evaluate_folders(models, read_task(task, data(task), Settings()))
+    found = evaluate_folders(models, read_task(task, data(task), LoadSettings()))
     first, second = found.results
     assert first.metrics["forget_prob"].value == first.metrics["forget_1_prob"].value
     assert second.metrics["forget_prob"].value == second.metrics["forget_2_prob"].value
@@ -183,12 +183,12 @@ def test_the_nth_folder_of_a_series_has_the_nth_forget_set(data, models, task):
 
 def test_a_series_with_a_gap_or_too_many_folders_is_refused(data, models):
     folder = data("muse-scaling")
-    task = read_task("muse-scaling", folder, Settings())
+    task = read_task("muse-scaling", folder, LoadSettings())
     with pytest.raises(InvalidTaskData, match="3 folders for 2 forget sets"):
         evaluate_folders([*models, models[0]], task)
     (folder / "scal" / "forget_1.jsonl").rename(folder / "scal" / "forget_3.jsonl")
     with pytest.raises(InvalidTaskData, match=r"numbered \[2, 3\]; allowed is 1, 2, 3"):
-        read_task("muse-scaling", folder, Settings())
+        read_task("muse-scaling", folder, LoadSettings())
 
 
 def test_parts_of_semeval_without_files_have_no_value(data, models):
@@ -196,9 +196,9 @@ def test_parts_of_semeval_without_files_have_no_value(data, models):
     for name in ("mmlu", "mia_data/member"):
         (folder / f"{name}.jsonl").unlink()
     with pytest.raises(InvalidTaskData, match="one of mia_data/member and mia_data/nonmember"):
-        read_task("semeval", folder, Settings())
+        read_task("semeval", folder, LoadSettings())
     (folder / "mia_data" / "nonmember.jsonl").unlink()
-    found = evaluate_folders(models[:1], read_task("semeval", folder, Settings())).results[0].metrics
+    found = evaluate_folders(models[:1], read_task("semeval", folder, LoadSettings())).results[0].metrics
     missing = {name for name, metric in found.items() if metric.value is None}
     assert missing == {"aggregate", "membership_auc", "membership_score", "mmlu"}
 
@@ -209,5 +209,5 @@ def test_files_of_multiple_choice_have_their_own_accuracy_and_header(data, model
     (folder / "wmdp_cyber.jsonl").write_text("\n".join(map(json.dumps, other)), encoding="utf-8")
     sets = read_multiple_choice(folder)
     assert [each.header[-13:] for each in sets] == ["ut biology.\n\n", "ersecurity.\n\n"]
-    values = evaluate_folders(models[:1], read_task("wmdp", folder, Settings())).results[0].values()
+    values = evaluate_folders(models[:1], read_task("wmdp", folder, LoadSettings())).results[0].values()
     assert values["acc"] == pytest.approx((3 * values["wmdp_bio_acc"] + values["wmdp_cyber_acc"]) / 4)

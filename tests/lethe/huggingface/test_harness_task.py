@@ -12,7 +12,7 @@ from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import Encoded
-from lethe.huggingface.task import Settings
+from lethe.huggingface.task import LoadSettings
 from lethe.huggingface.tasks import read_task
 from tests.support.tiny_models import write_model
 
@@ -80,7 +80,7 @@ def likeliest(model, row):
 def test_a_task_of_a_hub_is_not_fetched(folder, tmp_path):
     pytest.importorskip("lm_eval")
     (folder / "towns.yaml").write_text(TASK.replace("dataset_path: json", "dataset_path: someone/towns"))
-    task = read_task("lm_eval", folder, Settings())
+    task = read_task("lm_eval", folder, LoadSettings())
     with pytest.raises(InvalidTaskData, match=r"lm_eval cannot run the tasks of tasks: .*Offline"):
         task.evaluate(load_language_model(write_model(tmp_path / "model", "llama")), None)
 
@@ -88,10 +88,10 @@ def test_a_task_of_a_hub_is_not_fetched(folder, tmp_path):
 def test_a_folder_without_tasks_is_refused(tmp_path):
     pytest.importorskip("lm_eval")
     with pytest.raises(InvalidTaskData, match="holds no task of lm_eval: expected are YAML files"):
-        read_task("lm_eval", tmp_path, Settings())
+        read_task("lm_eval", tmp_path, LoadSettings())
 
 
 def test_a_missing_library_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval.tasks", None)
     with pytest.raises(InvalidTaskData, match=r"needs the library lm_eval: install lethe-unlearning\[harness\]"):
-        read_task("lm_eval", folder, Settings())
+        read_task("lm_eval", folder, LoadSettings())

@@ -5,7 +5,7 @@ import pytest
 
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.distribution.recipe_spread import DISTANCES, Runs, recipe_spread
+from lethe.metrics.distribution.recipe_spread import DISTANCES, ModelGroup, recipe_spread
 
 S = 12
 SETTINGS = [[15.0, 0.0, 64.0, 0.0], [20.0, 5e-4, 64.0, 1.0]]
@@ -89,7 +89,7 @@ def test_constant_retrained_models_leave_the_shift_out() -> None:
 
 
 def test_ties_between_entry_and_standard_are_within() -> None:
-    one = Runs(runs(2), accuracies())
+    one = ModelGroup(runs(2), accuracies())
     assert all(DISTANCES[name](one, one) == 0.0 for name in ("shift", "forget_probability_gap", "test_accuracy_gap"))
     assert spread(runs(3), recipes=(0.0, 0.0)).value == 1.0
 

@@ -76,7 +76,7 @@ def test_csv_runs_no_formula(server: Instance) -> None:
     assert {row["message"] for row in rows(server, olga, "submissions", "jsonl")} == {"=1+1"}
 
 
-@pytest.mark.parametrize("table", list(exports.Table))
+@pytest.mark.parametrize("table", list(exports.ExportTable))
 def test_exports_are_for_organisers(server: Instance, table: str) -> None:
     server.competition()
     assert export(server, {}, table, "csv").status_code == 401

@@ -146,7 +146,11 @@ def test_own_key_of_an_archive_verifies_no_score(archive: Path, elsewhere: Other
     with elsewhere.database.read() as session:
         competition = session.scalars(select(Competition)).one()
         assert competition.scores_verified is False
-        for name in (exports.Table.PUBLIC_LEADERBOARD, exports.Table.EVALUATIONS, exports.Table.METRICS):
+        for name in (
+            exports.ExportTable.PUBLIC_LEADERBOARD,
+            exports.ExportTable.EVALUATIONS,
+            exports.ExportTable.METRICS,
+        ):
             rows = list(exports.export_rows(session, competition, name))
             assert rows
             assert {row["verified"] for row in rows} == {False}, name

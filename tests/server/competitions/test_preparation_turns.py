@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select, update
 
 from server.competitions import preparation_turns
-from server.competitions.preparation_turns import NO_PROCESS, TIME_USED, Turns
+from server.competitions.preparation_turns import NO_PROCESS, TIME_USED, PreparationTurns
 from server.config import Settings
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.evaluation import Shard
@@ -20,7 +20,7 @@ from tests.support.instance import Instance, competition_toml
 SETTINGS = Settings(preparation_share=0.25)
 
 
-def turns(**values: object) -> Turns:
+def turns(**values: object) -> PreparationTurns:
     given = {
         "most": 4,
         "preparing": Counter(),
@@ -28,7 +28,7 @@ def turns(**values: object) -> Turns:
         "over_time": frozenset(),
         "submissions_wait": False,
     }
-    return Turns(**(given | values))  # type: ignore[arg-type]
+    return PreparationTurns(**(given | values))  # type: ignore[arg-type]
 
 
 def test_free_processes_admit_every_organiser() -> None:

@@ -10,7 +10,7 @@ import pytest
 from server.competitions import organisers
 from server.config import get_settings
 from server.datasets import service
-from server.datasets.service import CheckedArchive
+from server.datasets.service import CheckedUpload
 from server.db import now
 from server.errors import TooLarge
 from server.maintenance import retention, storage_gc
@@ -88,7 +88,7 @@ def test_quota_holds_for_parallel_processes(both: Instance, monkeypatch: pytest.
     together = threading.Barrier(6)
 
     def reserve(number: int) -> bool:
-        archive = CheckedArchive(f"{number:064}", (1 << 20) + 1, 1, 1)
+        archive = CheckedUpload(f"{number:064}", (1 << 20) + 1, 1, 1)
         together.wait()
         try:
             with both.database.write() as session:

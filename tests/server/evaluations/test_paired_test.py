@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.scoring.paired_test import SIGNIFICANCE, Standing
+from lethe.metrics.scoring.paired_test import SIGNIFICANCE, ScoredEntry
 from lethe.metrics.scoring.paired_test import compare as scorers
 from lethe.metrics.scoring.resampling import Replicates
 from server.errors import Conflict
@@ -23,7 +23,7 @@ def replicates(level: float, *, draw: int = 0, seed: int = 0, size: int = 40, sh
 )
 def test_the_comparison_is_the_scorers(first: tuple[float, int], second: tuple[float, int], winner: int) -> None:
     a, b = (replicates(level, draw=draw, shift=0.01) for level, draw in (first, second))
-    expected = scorers(Standing(first[0], a), Standing(second[0], b))
+    expected = scorers(ScoredEntry(first[0], a), ScoredEntry(second[0], b))
     found = paired_test.compare(first[0], second[0], replicates=(replicates_as_data(a), replicates_as_data(b)))
     assert found.difference == expected.difference
     assert found.standard_error == expected.standard_error

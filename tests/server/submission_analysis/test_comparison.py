@@ -12,7 +12,7 @@ from server.competitions import service as competitions
 from server.models.competition import Competition, Team
 from server.models.evaluation import PublicScore
 from server.submission_analysis import comparison
-from server.submission_analysis.comparison import Comparison
+from server.submission_analysis.comparison import SubmissionComparison
 from tests.support.instance import Instance
 from tests.support.scores import add_metric, add_team, scored
 
@@ -33,7 +33,9 @@ class Made:
     own: list[str]
     bobs: str
 
-    def compare(self, ids: list[str], *, is_organiser: bool, split: Visibility = Visibility.PUBLIC) -> Comparison:
+    def compare(
+        self, ids: list[str], *, is_organiser: bool, split: Visibility = Visibility.PUBLIC
+    ) -> SubmissionComparison:
         with self.server.database.read() as session:
             competition = session.get_one(Competition, self.competition.id)
             team = session.get_one(Team, self.ada.id)

@@ -17,7 +17,7 @@ from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.preparation.prepare import begin_split
 from lethe.submission.package import load_package
 from sandbox.launcher import RunResult
-from sandbox.verdict import ExitFacts, Fault, Verdict
+from sandbox.verdict import Blame, ExitFacts, Verdict
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from tests.support.instance import GOOD_CODE
@@ -68,7 +68,7 @@ class Host:
         return run_shard(context, shard())
 
     def _result(self, *_: object, **__: object) -> RunResult:
-        verdict = Verdict(outcome="weights", fault=Fault.NONE, error_class="", message="")
+        verdict = Verdict(outcome="weights", fault=Blame.NONE, error_class="", message="")
         return RunResult(self.weights, ExitFacts(), verdict, RUN_S, RUN_S, 1.0, b"")
 
     def _beat(self, *_: object, **__: object) -> bool:

@@ -9,12 +9,12 @@ import pytest
 
 from sandbox.notebook_stream import NotebookRun
 from sandbox.run_request import RunRequest
-from sandbox.verdict import Fault, Verdict
+from sandbox.verdict import Blame, Verdict
 from worker.evaluation import shard_pipeline
 from worker.evaluation.shard_pipeline import TRIES_WITHIN_TIME
 
-OVER = Verdict(outcome="failed", fault=Fault.PARTICIPANT, error_class="time-limit", message="too long")
-GOOD = Verdict(outcome="weights", fault=Fault.NONE)
+OVER = Verdict(outcome="failed", fault=Blame.PARTICIPANT, error_class="time-limit", message="too long")
+GOOD = Verdict(outcome="weights", fault=Blame.NONE)
 SLOW_CLOCK = replace(OVER, error_class="timeout")
 REQUEST = RunRequest(code_dir=Path("code"), seed=7)
 

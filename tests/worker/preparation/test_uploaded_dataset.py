@@ -19,7 +19,7 @@ from lethe.errors import HostFault, InvalidCompetitionFile
 from server.competitions import service as competitions
 from server.config import Settings
 from server.datasets import service as datasets
-from server.datasets.service import CheckedArchive
+from server.datasets.service import CheckedUpload
 from server.db import Database
 from server.models.account import Account, Role
 from server.storage import Storage, dataset_key
@@ -46,7 +46,7 @@ def faces(**more: bytes) -> bytes:
 
 def uploaded(context: Any, archive: bytes, name: str = "folder") -> CompetitionFile:
     """Store a dataset and a draft that uses it. Return the draft's file."""
-    checked = CheckedArchive(hashlib.sha256(archive).hexdigest(), len(archive), len(archive), 3)
+    checked = CheckedUpload(hashlib.sha256(archive).hexdigest(), len(archive), len(archive), 3)
     text = competition_toml().replace(
         '[dataset]\nname = "digits"\n', f'[dataset]\nname = "{name}"\n[dataset.options]\nroot = "upload:faces"\n'
     )

@@ -13,7 +13,7 @@ import pytest
 
 from server.models.evaluation import ShardKind
 from server.worker_facts import WorkerFacts
-from worker.remote.client import NotHeld, TokenRefused, Unreachable, WorkerApi, WorkerRefused
+from worker.remote.client import NotHeld, ServerUnreachable, TokenRefused, WorkerApi, WorkerRefused
 from worker.remote.leases import MOST_LOG_BYTES, HttpLeases, logs_as_data
 
 FACTS = WorkerFacts("w", "cpu", 1024, {"torch": "2.13.0"})
@@ -96,9 +96,9 @@ def test_refusal_is_told_at_once_and_not_tried_again(
 
 def test_server_that_is_away_is_a_fault_of_the_host(serve: Callable[..., Scripted]) -> None:
     script = serve(data(503, detail="away"))
-    with pytest.raises(Unreachable, match="answered 503: away"):
+    with pytest.raises(ServerUnreachable, match="answered 503: away"):
         make_api(script).claim()
-    with pytest.raises(Unreachable, match="did not answer"):
+    with pytest.raises(ServerUnreachable, match="did not answer"):
         WorkerApi("http://127.0.0.1:1", token="t", name="n").claim()
 
 

@@ -14,7 +14,7 @@ from worker.context import RunningContext
 from worker.host import canary, graceful_shutdown
 from worker.host.backoff import QUARANTINE_AFTER
 from worker.remote import loop
-from worker.remote.client import TokenRefused, Unreachable, WorkerRefused
+from worker.remote.client import ServerUnreachable, TokenRefused, WorkerRefused
 from worker.remote.loop import REFUSED, STOPPED, RemoteWorker
 from worker.remote.settings import RemoteSettings
 
@@ -79,7 +79,7 @@ def test_worker_registers_runs_its_shards_and_reports_the_stop(tmp_path: Path) -
 
 
 def test_server_that_was_away_hears_again_who_works(tmp_path: Path) -> None:
-    server = Server(Unreachable("away"), Unreachable("away"), None)
+    server = Server(ServerUnreachable("away"), ServerUnreachable("away"), None)
     assert serve(server, tmp_path) == STOPPED
     assert server.calls == ["register", "claim"] * 3 + ["claim", "stopped", "close"]
 

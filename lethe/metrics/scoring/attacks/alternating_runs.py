@@ -20,7 +20,7 @@ from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Bytes, Float64
 
 
-class Runs(NamedTuple):
+class RunCounts(NamedTuple):
     """Counts of x and y before and up to the end of each run of X; shape (n_runs,) each."""
 
     start_x: Float64
@@ -93,7 +93,7 @@ def larger_ratio(x: float, y: float, n: int, delta: float) -> float:
 
 
 @jitted
-def level_of_single_runs(runs: Runs, y: Float64, n: int, delta: float, level: float) -> float:
+def level_of_single_runs(runs: RunCounts, y: Float64, n: int, delta: float, level: float) -> float:
     """Return the largest ratio above `level` of one run of X with the nearest value of Y; else `level`."""
     for k in range(runs.start_x.shape[0]):
         x = runs.end_x[k] - runs.start_x[k]
@@ -108,7 +108,7 @@ def level_of_single_runs(runs: Runs, y: Float64, n: int, delta: float, level: fl
 
 
 @jitted
-def largest_forms(runs: Runs, level: float) -> tuple[float, float]:
+def largest_forms(runs: RunCounts, level: float) -> tuple[float, float]:
     """Return the largest x - level * y and level * x - y from the start of a run to the end of a later one.
 
     The pair of the first and the last run is left out: it holds every x.
@@ -135,7 +135,7 @@ def largest_forms(runs: Runs, level: float) -> tuple[float, float]:
 
 
 @jitted
-def pair_of_form(runs: Runs, weight_x: float, weight_y: float, value: float) -> tuple[float, float]:
+def pair_of_form(runs: RunCounts, weight_x: float, weight_y: float, value: float) -> tuple[float, float]:
     """Return x and y of the pair whose weight_x * x - weight_y * y is `value`, a maximum that `largest_forms` found."""
     last = runs.end_x.shape[0] - 1
     lowest = weight_x * runs.start_x[0] - weight_y * runs.start_y[0]
@@ -156,7 +156,7 @@ def pair_of_form(runs: Runs, weight_x: float, weight_y: float, value: float) -> 
 
 
 @jitted
-def level_of_pairs(runs: Runs, n: int, delta: float, level: float) -> float:
+def level_of_pairs(runs: RunCounts, n: int, delta: float, level: float) -> float:
     """Return the largest ratio above `level` from the start of a run of X to the end of a later one; else `level`."""
     while True:
         first, second = largest_forms(runs, level)
@@ -173,7 +173,7 @@ def level_of_pairs(runs: Runs, n: int, delta: float, level: float) -> float:
 
 
 @jitted
-def level_of_role(x: Float64, y: Float64, runs: Runs, delta: float, level: float) -> float:
+def level_of_role(x: Float64, y: Float64, runs: RunCounts, delta: float, level: float) -> float:
     """Return the largest ratio above `level` of any interval that is called X; else `level`.
 
     x, y: sorted, shape (n,), without a common value and not perfectly separated.
@@ -202,7 +202,7 @@ def strongest_of_runs(u: Float64, r: Float64, delta: float, is_u: Bytes, before:
     r_before = before[1, :count]
     of_u = 1 - int(is_u[0])  # the first run of u
     of_r = 1 - of_u
-    u_runs = Runs(u_before[of_u:-1:2], r_before[of_u:-1:2], u_before[of_u + 1 :: 2], r_before[of_u + 1 :: 2])
-    r_runs = Runs(r_before[of_r:-1:2], u_before[of_r:-1:2], r_before[of_r + 1 :: 2], u_before[of_r + 1 :: 2])
+    u_runs = RunCounts(u_before[of_u:-1:2], r_before[of_u:-1:2], u_before[of_u + 1 :: 2], r_before[of_u + 1 :: 2])
+    r_runs = RunCounts(r_before[of_r:-1:2], u_before[of_r:-1:2], r_before[of_r + 1 :: 2], u_before[of_r + 1 :: 2])
     level = level_of_role(u, r, u_runs, delta, 1.0)
     return level_of_role(r, u, r_runs, delta, level)

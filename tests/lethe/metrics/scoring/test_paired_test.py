@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.paired_test import Standing, compare, tied_groups, two_sided_p_value
+from lethe.metrics.scoring.paired_test import ScoredEntry, compare, tied_groups, two_sided_p_value
 from lethe.metrics.scoring.resampling import Replicates
 from lethe.metrics.scoring.score import ModelOutputs, score
 
@@ -15,7 +15,7 @@ def replicates(values, seed=0, n_models=16, factor=1.0):
 
 
 def standing(headline, noise, **kwargs):
-    return Standing(headline, replicates(headline + np.asarray(noise), **kwargs))
+    return ScoredEntry(headline, replicates(headline + np.asarray(noise), **kwargs))
 
 
 NOISE = np.array([-1.0, 1.0] * 10)
@@ -89,6 +89,6 @@ def test_one_method_run_twice_is_tied_and_a_better_one_is_not():
 
     def entry(shift):
         found = score(ModelOutputs(rng.normal(shift, 1.5, (128, 40))), retrained, n_resamples=60)
-        return Standing(found.headline, found.replicates)
+        return ScoredEntry(found.headline, found.replicates)
 
     assert tied_groups([entry(0.8), entry(0.8), entry(0.0)]) == [1, 1, 0]
