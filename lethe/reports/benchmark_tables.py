@@ -60,7 +60,9 @@ def _noted(table: Table, note: str) -> Table:
 
 
 def tuning_tables(content: Mapping[str, Any]) -> Iterator[Table]:
-    """Yield for each cell with tuned methods what their search cost, chose and gained on fresh runs."""
+    """Yield what the search of tuned methods cost, chose and gained on fresh runs: once for cells with the same."""
+    cells_of: dict[tuple[tuple[Value, ...], ...], list[str]] = {}
+    columns: tuple[Column, ...] = ()
     for cell, found in content["cells"].items():
         facts = {name: row.get("tuning", {}) for name, row in found["rows"].items()}
         tuned = {name: each for name, each in facts.items() if each.get("state") == TUNED}
@@ -76,7 +78,9 @@ def tuning_tables(content: Mapping[str, Any]) -> Iterator[Table]:
             chosen = " ".join(f"{key}={_short(value)}" for key, value in each["settings"].items())
             cost = (each["trials"], each["work_epochs"], each["cpu_time_s"])
             rows.append((name, *cost, each["own_fresh"], each["fresh"], chosen))
-        yield Table(f"{cell}: tuning on another split, scores of fresh runs", columns, tuple(rows))
+        cells_of.setdefault(tuple(rows), []).append(cell)
+    for shared, cells in cells_of.items():
+        yield Table(f"{', '.join(cells)}: tuning on another split, scores of fresh runs", columns, shared)
 
 
 def _short(value: object) -> str:
