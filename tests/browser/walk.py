@@ -147,6 +147,7 @@ NO_PAGES = (
     "/favicon.ico",
     "/pictures/{name}.png",
     "/exports/{name}",
+    "/bundle.zip",
     "/{path:path}",
 )
 
