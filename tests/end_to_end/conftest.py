@@ -23,6 +23,7 @@ from server.models.evaluation import Evaluation, Shard, ShardKind
 from tests.support.processes import descendants
 
 LOOK_EVERY_S = 0.3  # most looks are requests, and cost the server as much as the tests' own work if they come faster
+PATIENCE_S = 540.0  # a wait ends with its condition: this only ends a test that fails, on however busy a machine
 TOML = """
 slug = "{slug}"
 title = "Tiny digits"
@@ -135,12 +136,12 @@ def running_instance(home: Path, **changes: object) -> Iterator[Instance]:
             client.close()
 
 
-def open_competition(instance: Instance, toml: str, *, prepared_within_s: float = 120.0) -> None:
+def open_competition(instance: Instance, toml: str) -> None:
     """Create, prepare and open a competition, beside those that the instance has."""
     organiser, slug = instance.organiser, tomllib.loads(toml)["slug"]
     organiser.create_competition(toml)
     organiser.prepare(slug)
-    wait_until(lambda: organiser.competition(slug)["state"] in ("ready", "open"), within_s=prepared_within_s)
+    wait_until(lambda: organiser.competition(slug)["state"] in ("ready", "open"))
     organiser.open(slug)
 
 
@@ -152,7 +153,7 @@ def open_instance(home: Path, *, toml: str, **changes: object) -> Iterator[Insta
         yield instance
 
 
-def wait_until(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
+def wait_until(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
@@ -164,7 +165,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float = 240.0) -> JsonObject:
+def wait_for_end(client: LetheClient, submission: JsonObject, *, within_s: float = PATIENCE_S) -> JsonObject:
     """Return the submission at its end."""
     deadline = time.monotonic() + within_s
     while True:

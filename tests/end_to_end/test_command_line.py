@@ -73,7 +73,7 @@ def kit(instance: Instance, lethe: Command, folder: Path) -> Path:
             return False
 
     with LetheClient(instance.url) as client:
-        wait_until(is_made, within_s=120)
+        wait_until(is_made)
     made = lethe("init", "kit", "--json")
     assert made.returncode == 0, made.stderr
     return folder / "kit"

@@ -54,7 +54,7 @@ def computed_metrics(instance: Instance, submission: str) -> dict[str, JsonObjec
         rows[:] = instance.organiser.get(f"/submissions/{submission}/metrics")["metrics"]
         return bool(rows) and not any(row["waiting"] for row in rows)
 
-    wait_until(computed, within_s=120.0)
+    wait_until(computed)
     return {row["id"]: row for row in rows}
 
 

@@ -51,7 +51,7 @@ def instance(empty_instance: Instance) -> Instance:
     toml = TOML.format(
         opens=(moment - timedelta(hours=1)).isoformat(), closes=(moment + timedelta(days=1)).isoformat(), n=RUNS
     )
-    open_competition(empty_instance, toml, prepared_within_s=500.0)
+    open_competition(empty_instance, toml)
     return empty_instance
 
 
@@ -61,7 +61,7 @@ def client(instance: Instance) -> LetheClient:
 
 
 def scored(client: LetheClient, path: Path) -> JsonObject:
-    ended = wait_for_end(client, client.submit("faces", path), within_s=300)
+    ended = wait_for_end(client, client.submit("faces", path))
     assert ended["stage"] == "scored", (ended["failure"], client.log(ended["id"]))
     return ended
 

@@ -60,7 +60,7 @@ memory_mib = 512
 def test_tasks_are_played_in_sandboxes_published_and_run_again(empty_instance: Instance, tmp_path: Path) -> None:
     towns = write_towns(tmp_path / "towns")
     organiser = empty_instance.organiser
-    open_competition(empty_instance, trio_toml(towns), prepared_within_s=300.0)
+    open_competition(empty_instance, trio_toml(towns))
     tia = empty_instance.participant("tia")
     (code := tmp_path / "submission.py").write_text(NOISE)
     sent = wait_for_end(tia, tia.submit(SLUG, code))
